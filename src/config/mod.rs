@@ -1,0 +1,216 @@
+//! Configuration: what the file and the environment say, checked, with every mistake reported at once.
+//!
+//! The types here are the checked result; the raw form and the checking are in the submodules.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::types::{ClusterLabels, ClusterName, ClusterSelector, FieldPath, LabelSelector, ResourceRef};
+
+/// A checked configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// `[hub]`.
+    pub hub: HubConfig,
+    /// `[clusters.<name>]`, by name.
+    pub clusters: Vec<ClusterConfig>,
+    /// `[resources.<name>]`, by name.
+    pub resources: Vec<ResourceConfig>,
+    /// `[sinks.<name>]`, by name.
+    pub sinks: Vec<SinkConfig>,
+}
+
+/// `[hub]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubConfig {
+    /// Where probes and status are served. Default `127.0.0.1:7080`.
+    pub listen: SocketAddr,
+    /// How long a shutdown waits for sinks to drain. Default 20 s.
+    pub shutdown_deadline: Duration,
+}
+
+impl Default for HubConfig {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7080)), shutdown_deadline: Duration::from_secs(20) }
+    }
+}
+
+/// `[clusters.<name>]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// The table's key.
+    pub name: ClusterName,
+    /// `labels`.
+    pub labels: ClusterLabels,
+    /// How to reach it.
+    pub access: ClusterAccess,
+    /// Whether lists are asked for gzipped. Default true; turn it off where the network is faster than gzip.
+    pub compression: bool,
+}
+
+/// How to reach a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterAccess {
+    /// A kubeconfig file, with everything that kube supports in one.
+    Kubeconfig {
+        /// The file; `~` expanded.
+        path: PathBuf,
+        /// The context; unset: the file's current one.
+        context: Option<String>,
+    },
+    /// The service account of the pod that the hub runs in.
+    InCluster,
+    /// An address, a CA and a token.
+    Server {
+        /// `https://…` (or `http://…`, for a proxy on loopback).
+        server: String,
+        /// PEM file; unset: the system's roots.
+        ca_file: Option<PathBuf>,
+        /// The bearer token; a file is read again when it changes.
+        token: Option<Secret>,
+    },
+}
+
+/// Where a secret is to be had. The configuration never holds the secret itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// An environment variable.
+    Env(String),
+    /// A file, whose trailing line break does not count.
+    File(PathBuf),
+}
+
+/// `[resources.<name>]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceConfig {
+    /// The table's key; sinks refer to it.
+    pub name: String,
+    /// What is watched: `resource`, or else the table's key.
+    pub resource: ResourceRef,
+    /// In which clusters. Default all.
+    pub clusters: ClusterSelector,
+    /// In which namespaces; empty means all.
+    pub namespaces: Vec<String>,
+    /// Server-side label selector, checked.
+    pub label_selector: Option<LabelSelector>,
+    /// Server-side field selector, as written.
+    pub field_selector: Option<String>,
+    /// Period of resyncs for its sinks; unset: none.
+    pub resync: Option<Duration>,
+    /// Whether only `metadata` is asked for (PartialObjectMetadata).
+    pub metadata_only: bool,
+    /// What of each object is kept.
+    pub projection: Projection,
+    /// Declared indices.
+    pub indexes: BTreeMap<String, FieldPath>,
+}
+
+/// What of an object is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Projection {
+    /// All but these paths. Default: `metadata.managedFields`.
+    Drop(Vec<FieldPath>),
+    /// Only these paths, plus `apiVersion`, `kind` and the identity in `metadata`.
+    Keep(Vec<FieldPath>),
+}
+
+/// `[sinks.<name>]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SinkConfig {
+    /// The table's key.
+    pub name: String,
+    /// Which notifications it gets.
+    pub select: SinkMatch,
+    /// CEL expression over `object`, `oldObject`, `cluster`, `event`; unset: everything.
+    pub filter: Option<String>,
+    /// Updates only if one of these paths changed; empty: all updates.
+    pub changed: Vec<FieldPath>,
+    /// Whether objects that were there before are delivered as `added` with `initial` set. Default skip.
+    pub initial: Initial,
+    /// How events are put together.
+    pub batch: BatchConfig,
+    /// What happens when a delivery fails.
+    pub retry: RetryConfig,
+    /// The transport.
+    pub transport: TransportConfig,
+}
+
+/// `match` of a sink.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SinkMatch {
+    /// Keys of `[resources]`; empty means all.
+    pub resources: Vec<String>,
+    /// Which clusters. Default all.
+    pub clusters: ClusterSelector,
+    /// Which events. Default `added`, `updated`, `deleted` (not `synced`).
+    pub events: Vec<EventType>,
+}
+
+/// The types of event a sink can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// An object appeared.
+    Added,
+    /// An object changed.
+    Updated,
+    /// An object is gone.
+    Deleted,
+    /// A first list is complete.
+    Synced,
+}
+
+/// What a sink does with objects that were there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Initial {
+    /// They are not delivered.
+    #[default]
+    Skip,
+    /// They are delivered as `added`, with `initial` set.
+    Replay,
+}
+
+/// `batch` of a sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchConfig {
+    /// Events per request at most. Default 100.
+    pub max_events: usize,
+    /// Bytes per request at most (a larger single event goes alone). Default 1 MiB.
+    pub max_bytes: usize,
+    /// How long the first event of a batch waits for more. Default 250 ms.
+    pub max_wait: Duration,
+}
+
+/// `retry` of a sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryConfig {
+    /// First delay. Default 500 ms; doubles, with full jitter.
+    pub first: Duration,
+    /// Longest delay. Default 5 min.
+    pub max: Duration,
+    /// How long a batch is tried before it is given up. Default 24 h.
+    pub give_up_after: Duration,
+}
+
+/// `type` of a sink and what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransportConfig {
+    /// `type = "webhook"`.
+    Webhook(WebhookConfig),
+}
+
+/// A webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookConfig {
+    /// Where to POST.
+    pub url: String,
+    /// Key of the Standard Webhooks signature; unset: unsigned.
+    pub signing_secret: Option<Secret>,
+    /// How long one attempt may take. Default 10 s.
+    pub timeout: Duration,
+    /// Requests in flight at most; events of one object never overlap. Default 4.
+    pub concurrency: usize,
+    /// PEM file with the receiver's CA; unset: the system's roots.
+    pub ca_file: Option<PathBuf>,
+}

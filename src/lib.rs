@@ -1,0 +1,9 @@
+//! informer-hub: one process that watches many Kubernetes clusters so that nothing else has to.
+
+pub mod cache;
+pub mod config;
+pub mod reflector;
+pub mod sim;
+pub mod sink;
+pub mod source;
+pub mod types;

@@ -1,0 +1,2 @@
+//! The `informer-hub` binary.
+fn main() {}

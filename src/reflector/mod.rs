@@ -1,0 +1,155 @@
+//! The list+watch engine: what to ask an apiserver next, and what its answers mean.
+//!
+//! [`Reflector`](machine::Reflector) is a pure state machine; [`decode`] turns bytes into stored objects in one pass;
+//! [`split`] finds objects in a list body and lines in a watch as bytes arrive. [`ListerWatcher`] is the port through
+//! which a reflector reaches a cluster; its adapters live in `crate::source`.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+
+use crate::types::{ObjectKey, ResourceVersion, StoredObject};
+
+/// Which version of the resource a list or watch asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VersionMatch {
+    /// `resourceVersion=""`: the most recent, by quorum.
+    MostRecent,
+    /// `resourceVersion="0"`: any, from the apiserver's cache.
+    Any,
+    /// Not older than this.
+    NotOlderThan(ResourceVersion),
+}
+
+/// One page of a LIST.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListRequest {
+    /// Which version; ignored by the apiserver when `continue_token` is set, so it is not sent then.
+    pub version: VersionMatch,
+    /// Page size; `None` asks for everything at once.
+    pub limit: Option<u32>,
+    /// Where the last page ended.
+    pub continue_token: Option<String>,
+}
+
+/// A WATCH.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchRequest {
+    /// Where to start.
+    pub version: VersionMatch,
+    /// How long the apiserver keeps it open (`timeoutSeconds`).
+    pub timeout: Duration,
+    /// Whether this is a streaming list: initial state as ADDED events, then a marked bookmark, then the watch.
+    pub initial_events: bool,
+}
+
+/// A piece of a LIST answer.
+#[derive(Debug)]
+pub enum ListChunk {
+    /// Objects, in the list's order.
+    Items(Vec<Arc<StoredObject>>),
+    /// An item that cannot be taken in.
+    Skipped(Skipped),
+    /// The page is complete. Always the last chunk of a page.
+    End {
+        /// `metadata.resourceVersion` of the list.
+        version: ResourceVersion,
+        /// `metadata.continue`: set when there are more pages.
+        continue_token: Option<String>,
+        /// `metadata.remainingItemCount`, where the server gives it.
+        remaining: Option<u64>,
+    },
+}
+
+/// One event of a WATCH.
+#[derive(Debug)]
+pub enum WatchItem {
+    /// ADDED.
+    Added(Arc<StoredObject>),
+    /// MODIFIED.
+    Modified(Arc<StoredObject>),
+    /// DELETED, with the last state.
+    Deleted(Arc<StoredObject>),
+    /// BOOKMARK.
+    Bookmark {
+        /// How far the watch has come.
+        version: ResourceVersion,
+        /// Whether it carries `k8s.io/initial-events-end: "true"`.
+        initial_events_end: bool,
+    },
+    /// An event that cannot be taken in.
+    Skipped(Skipped),
+}
+
+/// An object that was seen but could not be taken in. Counted and shown; never fatal by itself.
+#[derive(Debug, Clone)]
+pub struct Skipped {
+    /// Its key, as far as it could be read.
+    pub key: Option<ObjectKey>,
+    /// Its version, as far as it could be read.
+    pub version: Option<ResourceVersion>,
+    /// Why, in words that name the limit or the mistake.
+    pub reason: String,
+}
+
+/// Why a list or watch failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct SourceError {
+    /// What to do about it.
+    pub class: ErrorClass,
+    /// What happened, naming the request and the answer; no secret, no object data.
+    pub message: String,
+}
+
+/// What a failure asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// 429, or 503 with Retry-After: same request again, not before this long.
+    Throttled(Option<Duration>),
+    /// The apiserver does not accept connections (ECONNREFUSED): same request again, after a backoff.
+    Refused,
+    /// 410 Gone, or reason Expired: the version or the continue token is too old.
+    Expired,
+    /// The apiserver has not come as far as the version asked for.
+    TooLarge,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 404: no such resource (any more).
+    NotFound,
+    /// The server does not do streaming lists (400, 403, 422 that speak of `sendInitialEvents` or
+    /// `resourceVersionMatch`), or did not keep their protocol.
+    StreamingUnsupported,
+    /// Bytes that are not the protocol: wrong content type, broken JSON, an endless line.
+    Malformed,
+    /// Nothing came for too long.
+    Stalled,
+    /// Anything else: 5xx, resets, time-outs.
+    Transient,
+}
+
+/// Objects of one LIST page, as they arrive. Ends after [`ListChunk::End`] or an error.
+pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
+
+/// Events of one WATCH, as they arrive: everything that one read of the socket brought is one item.
+/// Ends without an error when the server ends the watch in good order.
+pub type WatchStream = BoxStream<'static, Result<Vec<WatchItem>, SourceError>>;
+
+/// The port through which a reflector reaches one resource of one cluster.
+///
+/// # Contract
+/// - The socket is read by the adapter's own task; at most a bounded number of decoded items wait for the caller.
+/// - Dropping a future or a stream ends the request.
+/// - Nothing that a server sends makes an adapter panic, and what it holds of an answer is bounded.
+pub trait ListerWatcher: Debug + Send + Sync + 'static {
+    /// Asks for one page. The future ends when the answer's head is there.
+    fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>>;
+
+    /// Opens a watch. The future ends when the answer's head is there.
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
+}

@@ -1,0 +1,227 @@
+//! What an informer shows of itself: written by its actors as they go, read by anyone at any time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use serde::Serialize;
+
+use super::{ResourceVersion, clock};
+
+/// What an informer is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum Phase {
+    /// Not started, or its resource is being looked up.
+    Pending,
+    /// Its cluster has no such resource; it waits for it to appear.
+    Absent,
+    /// Making its first list.
+    Listing,
+    /// Synced, and its watch is open.
+    Watching,
+    /// Synced once; its watch is broken at the moment.
+    Stale,
+    /// Its cluster answers 401 or 403; retried slowly.
+    Forbidden,
+    /// It died more often than its restart intensity allows; retried slowly.
+    Degraded,
+    /// Stopped on purpose.
+    Stopped,
+}
+
+impl Phase {
+    const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Absent,
+        Self::Listing,
+        Self::Watching,
+        Self::Stale,
+        Self::Forbidden,
+        Self::Degraded,
+        Self::Stopped,
+    ];
+
+    /// The word in the status and in tables.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Absent => "absent",
+            Self::Listing => "listing",
+            Self::Watching => "watching",
+            Self::Stale => "stale",
+            Self::Forbidden => "forbidden",
+            Self::Degraded => "degraded",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// How far an informer's part of an answer can be trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum Freshness {
+    /// The watch is open: as fresh as the apiserver's watch is.
+    Synced,
+    /// Complete as of then; what happened since is not known yet.
+    StaleSince {
+        /// When the watch broke.
+        since: jiff::Timestamp,
+    },
+    /// Never listed to the end: objects may be missing.
+    Missing,
+}
+
+/// Counters and states of one informer. All methods are lock-free; none orders anything else.
+#[derive(Debug, Default)]
+pub struct InformerHealth {
+    phase: AtomicU8,
+    synced: AtomicU8,
+    stale_since: AtomicI64,
+    last_event: AtomicI64,
+    version: ArcSwapOption<ResourceVersion>,
+    last_error: ArcSwapOption<String>,
+    /// Objects in the store.
+    pub objects: AtomicU64,
+    /// Bytes of their bodies as they lie in memory.
+    pub bytes: AtomicU64,
+    /// Watch events and list items taken in.
+    pub events: AtomicU64,
+    /// Lists begun.
+    pub lists: AtomicU64,
+    /// Items of the list in progress, and what it is expected to have; zero when unknown.
+    pub list_items: AtomicU64,
+    /// See [`Self::list_items`].
+    pub list_expected: AtomicU64,
+    /// Watches opened.
+    pub watches: AtomicU64,
+    /// Objects or lines that could not be taken in: malformed, without a name, too large.
+    pub skipped: AtomicU64,
+    /// Times that one of its actors died and was restarted.
+    pub restarts: AtomicU64,
+    /// Bytes waiting in the fifo.
+    pub fifo_bytes: AtomicU64,
+    /// Keys waiting in the fifo.
+    pub fifo_keys: AtomicU64,
+}
+
+impl InformerHealth {
+    /// A fresh one, pending.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// What the informer is doing.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        Phase::ALL.get(usize::from(self.phase.load(Relaxed))).copied().unwrap_or(Phase::Pending)
+    }
+
+    /// Notes a new phase. Leaving [`Phase::Watching`] starts the staleness clock; coming back stops it.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+        if phase == Phase::Watching {
+            self.stale_since.store(0, Relaxed);
+        } else if self.has_synced() {
+            // Only the first moment counts.
+            let _ = self.stale_since.compare_exchange(0, clock::wall_millis(), Relaxed, Relaxed);
+        }
+    }
+
+    /// Notes that the first list is in the store.
+    pub fn set_synced(&self) {
+        self.synced.store(1, Relaxed);
+    }
+
+    /// Whether the first list is in the store. client-go's `HasSynced`.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        self.synced.load(Relaxed) == 1
+    }
+
+    /// How far this informer's objects can be trusted now.
+    #[must_use]
+    pub fn freshness(&self) -> Freshness {
+        if !self.has_synced() {
+            return Freshness::Missing;
+        }
+        match self.stale_since.load(Relaxed) {
+            0 => Freshness::Synced,
+            millis => Freshness::StaleSince {
+                since: jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH),
+            },
+        }
+    }
+
+    /// Notes that `count` events or items came in.
+    pub fn note_events(&self, count: u64) {
+        self.events.fetch_add(count, Relaxed);
+        self.last_event.store(clock::wall_millis(), Relaxed);
+    }
+
+    /// How long ago the last event came in; `None` before the first.
+    #[must_use]
+    pub fn last_event_age(&self) -> Option<Duration> {
+        match self.last_event.load(Relaxed) {
+            0 => None,
+            millis => Some(clock::since_wall_millis(millis)),
+        }
+    }
+
+    /// Notes how far the reflector has read.
+    pub fn set_version(&self, version: ResourceVersion) {
+        self.version.store(Some(Arc::new(version)));
+    }
+
+    /// How far the reflector has read: client-go's `LastSyncResourceVersion`.
+    #[must_use]
+    pub fn version(&self) -> Option<Arc<ResourceVersion>> {
+        self.version.load_full()
+    }
+
+    /// Notes what went wrong last. `None` clears it.
+    pub fn set_error(&self, error: Option<String>) {
+        self.last_error.store(error.map(Arc::new));
+    }
+
+    /// What went wrong last and has not been mended since.
+    #[must_use]
+    pub fn error(&self) -> Option<Arc<String>> {
+        self.last_error.load_full()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freshness_follows_the_watch() {
+        let health = InformerHealth::default();
+        health.set_phase(Phase::Listing);
+        assert_eq!(health.freshness(), Freshness::Missing);
+        health.set_synced();
+        health.set_phase(Phase::Watching);
+        assert_eq!(health.freshness(), Freshness::Synced);
+        health.set_phase(Phase::Stale);
+        let first = health.freshness();
+        assert!(matches!(first, Freshness::StaleSince { .. }));
+        health.set_phase(Phase::Degraded);
+        assert_eq!(health.freshness(), first);
+        health.set_phase(Phase::Watching);
+        assert_eq!(health.freshness(), Freshness::Synced);
+    }
+
+    #[test]
+    fn every_phase_survives_the_round_trip() {
+        let health = InformerHealth::default();
+        for phase in Phase::ALL {
+            health.set_phase(phase);
+            assert_eq!(health.phase(), phase);
+        }
+    }
+}

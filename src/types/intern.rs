@@ -1,0 +1,97 @@
+//! One allocation for strings that repeat: label keys and values, index values.
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+
+use super::Labels;
+
+/// Hands out shared copies of strings and label sets, and forgets those that nobody else holds.
+///
+/// Costs one hash look-up per string. Churn does not leak: whenever the table has doubled, what only the table
+/// still holds is dropped, so it never has more than twice the live strings (plus a small floor).
+#[derive(Debug)]
+pub struct Interner {
+    strings: HashSet<Arc<str>>,
+    labels: HashSet<Labels>,
+    sweep_at: usize,
+}
+
+impl Default for Interner {
+    fn default() -> Self {
+        Self { strings: HashSet::default(), labels: HashSet::default(), sweep_at: Self::FLOOR }
+    }
+}
+
+impl Interner {
+    /// Below this many entries no sweep is worth its while.
+    const FLOOR: usize = 1024;
+
+    /// The shared copy of `text`.
+    pub fn string(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.strings.get(text) {
+            return Arc::clone(known);
+        }
+        self.sweep_if_due();
+        let fresh: Arc<str> = text.into();
+        self.strings.insert(Arc::clone(&fresh));
+        fresh
+    }
+
+    /// The shared copy of a label set.
+    pub fn labels(&mut self, labels: Labels) -> Labels {
+        if labels.is_empty() {
+            return Labels::default();
+        }
+        if let Some(known) = self.labels.get(&labels) {
+            return known.clone();
+        }
+        self.sweep_if_due();
+        self.labels.insert(labels.clone());
+        labels
+    }
+
+    /// Entries in the table, live or not yet swept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.strings.len() + self.labels.len()
+    }
+
+    /// Whether nothing has been interned.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn sweep_if_due(&mut self) {
+        if self.len() < self.sweep_at {
+            return;
+        }
+        // Label sets first: they hold strings.
+        self.labels.retain(Labels::is_shared);
+        self.strings.retain(|text| Arc::strong_count(text) > 1);
+        self.sweep_at = (self.len() * 2).max(Self::FLOOR);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_share_one_allocation() {
+        let mut interner = Interner::default();
+        assert!(Arc::ptr_eq(&interner.string("app"), &interner.string("app")));
+    }
+
+    #[test]
+    fn churn_does_not_leak() {
+        let mut interner = Interner::default();
+        let kept: Vec<_> = (0..100).map(|i| interner.string(&format!("kept-{i}"))).collect();
+        for i in 0..1_000_000 {
+            drop(interner.string(&format!("churn-{i}")));
+        }
+        assert!(interner.len() <= Interner::FLOOR, "{}", interner.len());
+        assert!(Arc::ptr_eq(&kept[0], &interner.string("kept-0")));
+    }
+}

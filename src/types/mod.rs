@@ -1,0 +1,31 @@
+//! Plain data that every other module speaks: names, keys, versions, objects, deltas, notifications.
+//!
+//! Nothing here does I/O or knows of actors, configuration or a Kubernetes client.
+//! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
+
+pub mod clock;
+mod delta;
+mod dictionary;
+mod health;
+mod intern;
+mod key;
+mod name;
+mod notification;
+mod object;
+mod path;
+mod resource;
+mod selector;
+mod version;
+
+pub use delta::{Change, Delta, DeltaKind, Deltas};
+pub use dictionary::{Codec, CodecError, Dictionary, TrainError};
+pub use health::{Freshness, InformerHealth, Phase};
+pub use intern::Interner;
+pub use key::ObjectKey;
+pub use name::{ClusterLabels, ClusterName, InvalidName};
+pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
+pub use object::{Body, Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
+pub use path::{FieldPath, InvalidPath, Segment};
+pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope};
+pub use selector::{ClusterSelector, InvalidSelector, LabelSelector};
+pub use version::ResourceVersion;

@@ -1,0 +1,104 @@
+//! The name of a cluster and the labels that select it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Labels of a cluster, as the configuration (or the source that found the cluster) gives them.
+pub type ClusterLabels = BTreeMap<String, String>;
+
+/// The hub's own name for a cluster: 1–63 characters of `A–Z a–z 0–9 . _ -`, the first a letter or a digit.
+///
+/// Cheap to clone. Orders by text, which is the order of every fleet answer.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClusterName(Arc<str>);
+
+/// A text that cannot name what it should name; the caller's input is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {text:?} is not valid: {rule}")]
+pub struct InvalidName {
+    /// What was to be named, e.g. `cluster name`.
+    pub what: &'static str,
+    /// The text that was given.
+    pub text: String,
+    /// What would be right.
+    pub rule: &'static str,
+}
+
+impl ClusterName {
+    /// Checks `text` and makes a name of it.
+    ///
+    /// # Errors
+    /// [`InvalidName`] when `text` breaks the rule in the type's documentation.
+    pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidName> {
+        let text = text.as_ref();
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if starts_well && text.len() <= 63 && text.chars().all(legal) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidName {
+                what: "cluster name",
+                text: text.to_owned(),
+                rule: "1 to 63 of A-Z a-z 0-9 . _ -, starting with a letter or a digit",
+            })
+        }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl FromStr for ClusterName {
+    type Err = InvalidName;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for ClusterName {
+    type Error = InvalidName;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::new(text)
+    }
+}
+
+impl From<ClusterName> for String {
+    fn from(name: ClusterName) -> Self {
+        name.0.as_ref().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_checked() {
+        for good in ["a", "prod-eu", "kind_1", "0.example", &"x".repeat(63)] {
+            assert_eq!(ClusterName::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "-a", "a b", "a/b", "ü", &"x".repeat(64)] {
+            assert!(ClusterName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}
