@@ -4,12 +4,16 @@
 //! [`split`] finds objects in a list body and lines in a watch as bytes arrive. [`ListerWatcher`] is the port through
 //! which a reflector reaches a cluster; its adapters live in `crate::source`.
 
+mod connect;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+
+pub use connect::{Connection, Connector, InformerOptions, Projection, ResolveError};
 
 use crate::types::{ObjectKey, ResourceVersion, StoredObject};
 
