@@ -34,8 +34,6 @@ pub struct ListenerOptions {
     pub filter: ObjectFilter,
     /// What it wants to know of objects that were there before it.
     pub initial: InitialObjects,
-    /// Whether resyncs reach it.
-    pub resync: bool,
 }
 
 /// The queue of one subscriber of one informer. Pure; single-threaded.
@@ -89,18 +87,19 @@ impl ListenerQueue {
         queue
     }
 
-    /// Takes in what one batch did to the store. A batch that was offered before is not taken in twice.
-    pub fn offer(&mut self, number: u64, applied: &[Applied]) {
+    /// Takes in what one batch did to the store; repetitions only with `resync`. A batch that was offered before is
+    /// not taken in twice.
+    pub fn offer(&mut self, number: u64, applied: &[Applied], resync: bool) {
         if number <= self.last_batch {
             return;
         }
         self.last_batch = number;
         for applied in applied {
-            self.offer_one(applied);
+            self.offer_one(applied, resync);
         }
     }
 
-    fn offer_one(&mut self, applied: &Applied) {
+    fn offer_one(&mut self, applied: &Applied, resync: bool) {
         let initial = !self.synced;
         let filter = &self.options.filter;
         let notification = match applied {
@@ -123,7 +122,7 @@ impl ListenerQueue {
             Applied::Deleted { stored, last, tombstone } if filter.matches(stored) => {
                 Notification::Deleted { object: self.object(last), tombstone: *tombstone }
             }
-            Applied::Repeated(stored) if self.options.resync && filter.matches(stored) => {
+            Applied::Repeated(stored) if resync && filter.matches(stored) => {
                 Notification::Updated { old: self.object(stored), new: self.object(stored), resync: true }
             }
             Applied::Added(_) | Applied::Deleted { .. } | Applied::Repeated(_) => return,

@@ -207,6 +207,12 @@ impl Snapshot {
                 freshness: freshness.unwrap_or(Freshness::Missing),
             });
         }
+        for (cluster, labels) in self.expected() {
+            if query.clusters.matches(cluster, labels) && !coverage.iter().any(|part| part.cluster == *cluster) {
+                coverage.push(Coverage { cluster: cluster.clone(), freshness: Freshness::Missing });
+            }
+        }
+        coverage.sort_by(|a, b| a.cluster.cmp(&b.cluster));
         Ok(Answer { items, coverage, kind: PhantomData })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::posting::{Location, PartitionId, Posting};
 use super::store::Applied;
 use crate::types::{
-    ApiResource, Freshness, IndexEntry, InformerHealth, Object, ObjectKey, Origin, ResourceVersion, StoredObject,
+    ApiResource, ClusterLabels, ClusterName, Freshness, IndexEntry, InformerHealth, Object, ObjectKey, Origin, ResourceVersion, StoredObject,
 };
 
 /// What the last batch of a partition did.
@@ -35,6 +35,12 @@ impl Partition {
     #[must_use]
     pub fn origin(&self) -> &Arc<Origin> {
         &self.origin
+    }
+
+    /// Whether it is filled by the informer that shows `health`.
+    #[must_use]
+    pub fn is_of(&self, health: &Arc<InformerHealth>) -> bool {
+        Arc::ptr_eq(&self.health, health)
     }
 
     /// How far it can be trusted now.
@@ -121,11 +127,13 @@ pub struct Snapshot {
     resource: ApiResource,
     partitions: imbl::OrdMap<PartitionId, Arc<Partition>>,
     indices: imbl::HashMap<Arc<str>, Values>,
+    /// Clusters that should have the resource and could not be asked yet.
+    expected: imbl::OrdMap<ClusterName, ClusterLabels>,
 }
 
 impl Snapshot {
     pub(super) fn new(resource: ApiResource) -> Self {
-        Self { resource, partitions: imbl::OrdMap::new(), indices: imbl::HashMap::new() }
+        Self { resource, partitions: imbl::OrdMap::new(), indices: imbl::HashMap::new(), expected: imbl::OrdMap::new() }
     }
 
     /// The resource.
@@ -186,6 +194,18 @@ impl Snapshot {
         names
     }
 
+    /// Clusters that should have the resource and could not be asked yet, with their labels.
+    pub fn expected(&self) -> impl Iterator<Item = (&ClusterName, &ClusterLabels)> {
+        self.expected.iter()
+    }
+
+    pub(super) fn expect(&mut self, cluster: ClusterName, labels: Option<ClusterLabels>) {
+        match labels {
+            Some(labels) => self.expected.insert(cluster, labels),
+            None => self.expected.remove(&cluster),
+        };
+    }
+
     pub(super) fn open(
         &mut self,
         id: PartitionId,
@@ -193,6 +213,7 @@ impl Snapshot {
         health: Arc<InformerHealth>,
         indexes: Vec<Arc<str>>,
     ) {
+        self.expected.remove(&origin.cluster);
         let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
         let partition = match known {
             Some(known) => Partition { origin, health, indexes: indexes.into(), ..known },

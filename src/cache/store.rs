@@ -12,7 +12,7 @@ use super::delta_fifo::Popped;
 use super::posting::{Location, PartitionId};
 use super::snapshot::{Outbox, Partition, Snapshot};
 use crate::types::{
-    ApiResource, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject,
+    ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject,
 };
 
 /// What a change did to the store: the raw material of notifications.
@@ -84,6 +84,12 @@ impl Store {
     /// Forgets a partition and all that is in it.
     pub fn close(&mut self, id: PartitionId) {
         self.next.close(id);
+        self.publish();
+    }
+
+    /// Notes a cluster that should have the resource and could not be asked yet; `None` to take it back.
+    pub fn expect(&mut self, cluster: ClusterName, labels: Option<ClusterLabels>) {
+        self.next.expect(cluster, labels);
         self.publish();
     }
 
