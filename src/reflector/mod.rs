@@ -4,6 +4,24 @@
 //! [`split`] finds objects in a list body and lines in a watch as bytes arrive. [`ListerWatcher`] is the port through
 //! which a reflector reaches a cluster; its adapters live in `crate::source`.
 
+pub mod backoff;
+pub mod decode;
+mod list;
+pub mod machine;
+mod skim;
+pub mod split;
+mod status;
+mod trie;
+mod walk;
+
+pub use backoff::Backoff;
+pub use decode::Decoder;
+pub use machine::{ItemVerdict, PageVerdict, Reflector, ReflectorOptions, StallPolicy, Step, WaitReason};
+pub use split::MAX_OBJECT_BYTES;
+pub(crate) use status::bounded;
+pub use status::classify_status;
+pub use trie::Projection;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
