@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::cache::CacheDirectory;
-use super::capacity::Limits;
+use super::capacity::Tuning;
 use super::supervision::Census;
 
 /// Shared by all actors of one hub; cheap to clone.
@@ -19,8 +19,8 @@ pub struct Env {
     pub io: Handle,
     /// The caches, by resource.
     pub caches: CacheDirectory,
-    /// Bounds.
-    pub limits: Limits,
+    /// Bounds and delays.
+    pub tuning: Tuning,
     /// Living actors.
     pub census: Census,
     arbiters: Arc<[ArbiterHandle]>,
@@ -31,12 +31,12 @@ pub struct Env {
 impl Env {
     /// Surroundings on the given threads.
     #[must_use]
-    pub fn new(io: Handle, arbiters: Vec<ArbiterHandle>, limits: Limits) -> Self {
+    pub fn new(io: Handle, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
         let arbiters: Arc<[ArbiterHandle]> = arbiters.into();
         let next = Arc::new(AtomicUsize::new(0));
         let census = Census::default();
-        let caches = CacheDirectory::new(io.clone(), Arc::clone(&arbiters), limits.young_bytes, census.clone());
-        Self { io, caches, limits, census, arbiters, next, synced: Arc::new(watch::Sender::new(0)) }
+        let caches = CacheDirectory::new(io.clone(), Arc::clone(&arbiters), tuning.young_bytes, census.clone());
+        Self { io, caches, tuning, census, arbiters, next, synced: Arc::new(watch::Sender::new(0)) }
     }
 
     /// The thread for the next actor, or group of actors that talk much to each other: round robin.
@@ -59,6 +59,6 @@ impl Env {
 
 impl fmt::Debug for Env {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Env").field("limits", &self.limits).field("census", &self.census).finish_non_exhaustive()
+        f.debug_struct("Env").field("tuning", &self.tuning).field("census", &self.census).finish_non_exhaustive()
     }
 }

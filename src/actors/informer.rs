@@ -143,7 +143,7 @@ impl InformerActor {
         if first <= 1 {
             let guard = self.guard_for(1, ctx);
             let health = Arc::clone(&self.parts.health);
-            let fifo = FifoActor::new(self.env.limits.fifo_bytes, processor.clone().recipient(), health, guard);
+            let fifo = FifoActor::new(self.env.tuning.fifo_bytes, processor.clone().recipient(), health, guard);
             let fifo = self.start_child(fifo);
             let use_fifo = processor.send(UseFifo(fifo.clone().recipient()));
             ctx.spawn(use_fifo.map(|_| ()).into_actor(self));
@@ -155,6 +155,7 @@ impl InformerActor {
             health: Arc::clone(&self.parts.health),
             source: Arc::clone(&self.parts.source),
             fifo: fifo.clone().recipient::<Enqueue>(),
+            options: self.env.tuning.reflector.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));

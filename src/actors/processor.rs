@@ -65,7 +65,7 @@ impl ProcessorActor {
     }
 
     /// Tells every listener of a batch. Listeners only put it in their queues, so this does not wait for subscribers.
-    fn tell(&self, outbox: Outbox) -> impl Future<Output = Vec<SubscriptionId>> + 'static {
+    fn tell(&self, outbox: Outbox) -> impl Future<Output = Vec<SubscriptionId>> + use<> {
         let Outbox { number, applied } = outbox;
         if !self.health.has_synced() && applied.iter().any(|applied| matches!(applied, Applied::Synced)) {
             self.health.set_synced();
@@ -193,7 +193,7 @@ impl Handler<Join> for ProcessorActor {
     fn handle(&mut self, join: Join, _ctx: &mut Self::Context) -> Self::Result {
         let partition = self.cache.partition;
         let snapshot = self.cache.snapshot.send(TakeSnapshot);
-        let merge_above = self.env.limits.merge_above;
+        let merge_above = self.env.tuning.merge_above;
         let untold = self.untold.clone();
         let Join { subscription, listener, queue, options, resync } = join;
         let resync = resync.map(|period| Resync { period, next: clock::now() + period, due: false });

@@ -96,12 +96,16 @@ impl DeltaFifo {
         if delta.kind == DeltaKind::Sync && self.items.contains_key(&key) {
             return;
         }
-        if delta.kind == DeltaKind::Replaced
-            && let Some(listing) = &mut self.listing
-        {
-            listing.insert(key.clone());
-        } else if delta.kind != DeltaKind::Deleted {
-            self.spare(&key);
+        match (&mut self.listing, delta.kind) {
+            (Some(listing), DeltaKind::Replaced) => {
+                listing.insert(key.clone());
+            }
+            // A streaming list takes back what it named before.
+            (Some(listing), DeltaKind::Deleted) => {
+                listing.remove(&key);
+            }
+            (_, DeltaKind::Deleted) => {}
+            _ => self.spare(&key),
         }
         let bytes = delta.object.body_size() + Self::OVERHEAD;
         let crowded = self.bytes > self.limit / 2;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{ListerWatcher, SourceError};
+use super::{ListerWatcher, Projection, SourceError};
 use crate::types::{ApiResource, FieldPath, ResourceRef, Scope};
 
 /// How an informer takes objects in.
@@ -18,15 +18,6 @@ pub struct InformerOptions {
     pub indexes: BTreeMap<Arc<str>, FieldPath>,
     /// Whether only `metadata` is asked for.
     pub metadata_only: bool,
-}
-
-/// What of an object is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Projection {
-    /// All but these paths.
-    Drop(Vec<FieldPath>),
-    /// Only these paths, plus `apiVersion`, `kind` and the identity in `metadata`.
-    Keep(Vec<FieldPath>),
 }
 
 /// Why a resource could not be looked up.
@@ -59,11 +50,4 @@ pub trait Connection: Debug + Send + Sync + 'static {
     /// The list and watch of one resource and scope.
     fn lister_watcher(&self, resource: &ApiResource, scope: &Scope, options: &InformerOptions)
     -> Arc<dyn ListerWatcher>;
-}
-
-impl Default for Projection {
-    /// Without `metadata.managedFields`, a third of a pod that nearly nobody reads.
-    fn default() -> Self {
-        Self::Drop(vec!["metadata.managedFields".parse().expect("a constant path parses")])
-    }
 }

@@ -4,7 +4,25 @@
 //! [`split`] finds objects in a list body and lines in a watch as bytes arrive. [`ListerWatcher`] is the port through
 //! which a reflector reaches a cluster; its adapters live in `crate::source`.
 
+pub mod backoff;
 mod connect;
+pub mod decode;
+mod list;
+pub mod machine;
+mod skim;
+pub mod split;
+mod status;
+mod trie;
+mod walk;
+
+pub use backoff::Backoff;
+pub use connect::{Connection, Connector, InformerOptions, ResolveError};
+pub use decode::Decoder;
+pub use machine::{ItemVerdict, PageVerdict, Reflector, ReflectorOptions, StallPolicy, Step, WaitReason};
+pub use split::MAX_OBJECT_BYTES;
+pub(crate) use status::bounded;
+pub use status::classify_status;
+pub use trie::Projection;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,8 +30,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-
-pub use connect::{Connection, Connector, InformerOptions, Projection, ResolveError};
 
 use crate::types::{ObjectKey, ResourceVersion, StoredObject};
 

@@ -1,0 +1,108 @@
+//! How long to wait after a failure: client-go's policy, as a pure value.
+
+use std::time::Duration;
+
+use crate::types::clock::Instant;
+
+/// Exponential backoff with full jitter upwards.
+///
+/// The first delay is 800 ms, each next one twice as long up to 30 s, and each is drawn uniformly from `[d, 2d)`, so
+/// that many clients that failed together do not come back together. After two minutes without a failure it starts
+/// over. As client-go's reflector does up to 1.35; newer ones also start over during a persistent failure, which
+/// this deliberately does not.
+#[derive(Debug, Clone)]
+pub struct Backoff {
+    first: Duration,
+    cap: Duration,
+    reset_after: Duration,
+    failures: u32,
+    last: Option<Instant>,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new(Duration::from_millis(800), Duration::from_secs(30))
+    }
+}
+
+impl Backoff {
+    /// A policy with its own first delay and cap.
+    #[must_use]
+    pub fn new(first: Duration, cap: Duration) -> Self {
+        Self { first, cap, reset_after: Duration::from_secs(120), failures: 0, last: None }
+    }
+
+    /// The delay after a failure now. `random` gives numbers in `[0, 1)`.
+    pub fn next_delay(&mut self, now: Instant, random: &mut dyn FnMut() -> f64) -> Duration {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= self.reset_after) {
+            self.failures = 0;
+        }
+        let base = self.first.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.cap);
+        self.failures = self.failures.saturating_add(1).min(32);
+        let delay = jittered(base, random);
+        // The wait itself is no time without failures.
+        self.last = Some(now + delay);
+        delay
+    }
+
+    /// Failures in a row, as far as they count.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+/// Uniform in `[base, 2·base)`.
+pub(super) fn jittered(base: Duration, random: &mut dyn FnMut() -> f64) -> Duration {
+    let share = random();
+    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+    base + base.mul_f64(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::clock;
+
+    fn millis(delay: Duration) -> u128 {
+        delay.as_millis()
+    }
+
+    // client-go: TestReflectorListAndWatchInitConnBackoff.
+    #[test]
+    fn delays_double_and_flatten_at_the_cap() {
+        let (mut backoff, now) = (Backoff::default(), clock::now());
+        let delays: Vec<_> = (0..8).map(|_| millis(backoff.next_delay(now, &mut || 0.0))).collect();
+        assert_eq!(delays, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn jitter_adds_up_to_the_delay_once_more() {
+        let (mut backoff, now) = (Backoff::default(), clock::now());
+        assert_eq!(millis(backoff.next_delay(now, &mut || 0.5)), 1200);
+        for _ in 0..100 {
+            let _ = backoff.next_delay(now, &mut || 0.999);
+        }
+        let plateau = backoff.next_delay(now, &mut || 0.999);
+        assert!(plateau >= Duration::from_secs(59) && plateau < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn two_minutes_without_a_failure_start_over() {
+        let (mut backoff, mut now) = (Backoff::default(), clock::now());
+        for _ in 0..5 {
+            now += backoff.next_delay(now, &mut || 0.0);
+        }
+        assert_eq!(millis(backoff.next_delay(now + Duration::from_secs(119), &mut || 0.0)), 25_600);
+        let later = now + Duration::from_secs(119 + 26 + 120);
+        assert_eq!(millis(backoff.next_delay(later, &mut || 0.0)), 800);
+    }
+
+    #[test]
+    fn a_wrong_random_number_breaks_nothing() {
+        let (mut backoff, now) = (Backoff::default(), clock::now());
+        for wrong in [f64::NAN, -1.0, 7.0, f64::INFINITY] {
+            assert!(backoff.next_delay(now, &mut || wrong) <= Duration::from_secs(60));
+        }
+    }
+}

@@ -1,0 +1,650 @@
+//! What a reflector does next: the rules of client-go's `Reflector` as a state machine without I/O, clock or dice.
+//!
+//! # Driving it
+//! The driver (an actor) asks [`Reflector::next`] what to do, does it through a [`super::ListerWatcher`], and reports
+//! what came of it. In a sketch:
+//!
+//! ```text
+//! loop {
+//!     match reflector.next(clock::now()) {
+//!         Step::Wait { until, reason } => sleep_until(until).await,     // shown: reason
+//!         Step::List { request, fresh } => {
+//!             if fresh { emit(Change::ReplaceBegin) }                  // an unfinished replace before it is void
+//!             match source.list(request).await and its chunks {
+//!                 Items      => emit(Delta Replaced) each
+//!                 Skipped    => count; emit(Change::ReplaceKeep(key)) if it has a key
+//!                 End        => match reflector.on_page_end(version, token, remaining) {
+//!                     PageVerdict::NextPage          => {}
+//!                     PageVerdict::ListComplete(v)   => emit(Change::ReplaceEnd(v)),
+//!                 }
+//!                 Err(error) => reflector.on_list_error(&error, clock::now()),
+//!             }
+//!         }
+//!         Step::Watch { request } => {
+//!             if request.initial_events { emit(Change::ReplaceBegin) }
+//!             let opened = clock::now();
+//!             let mut events = 0;
+//!             let end = match source.watch(request).await {
+//!                 Err(error) => Err(error),
+//!                 Ok(stream) => {
+//!                     reflector.on_watch_opened(clock::now());
+//!                     loop {
+//!                         match timeout_at(reflector.deadline(), stream.next()).await {
+//!                             Err(_)              => break Err(reflector.out_of_patience()),
+//!                             Ok(None)            => break Ok(()),
+//!                             Ok(Some(Err(e)))    => break Err(e),
+//!                             Ok(Some(Ok(items))) => for item in items {
+//!                                 match reflector.on_watch_item(&item, clock::now()) {
+//!                                     ItemVerdict::Initial                  => emit(Delta Replaced, or Deleted)
+//!                                     ItemVerdict::InitialEventsEnd(v)      => emit(Change::ReplaceEnd(v)),
+//!                                     ItemVerdict::Apply                    => emit(Delta),
+//!                                     ItemVerdict::Nothing                  => {}
+//!                                 }
+//!                             }
+//!                         }
+//!                     }
+//!                 }
+//!             };
+//!             reflector.on_watch_end(end.as_ref().map(|()| ()), events, opened.elapsed(), clock::now());
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! # Where it differs from client-go, on purpose
+//! - A watch that ends at once and empty does not relist: it is opened again from the same version after a backoff,
+//!   and only a row of them relists (kubernetes#138552).
+//! - A broken watch, or an ERROR event with 500, is opened again from the same version a few times before a relist
+//!   (kubernetes#129683).
+//! - A streaming list that makes no progress is given up and remembered as unsupported, instead of waited for for
+//!   ever (k9s#4186) or tried in each round.
+//! - A page that fails is asked for again, instead of the whole list.
+//! - 401, 403 and 404 are retried slowly, and what they are stays visible; a watch that is forbidden is not answered
+//!   by relisting over and over.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::backoff::{Backoff, jittered};
+use super::{ErrorClass, ListRequest, SourceError, VersionMatch, WatchItem, WatchRequest};
+use crate::types::ResourceVersion;
+use crate::types::clock::Instant;
+
+/// client-go's default page size.
+const PAGE_SIZE: u32 = 500;
+/// Watches that end at once, or fail, in a row before the reflector lists again.
+const MAX_BAD_WATCHES: u32 = 5;
+/// Failures of one page in a row before the list starts over.
+const MAX_PAGE_FAILURES: u32 = 3;
+/// Streams that end before their initial events do, in a row, before streaming counts as unsupported.
+const MAX_BROKEN_STREAMS: u32 = 2;
+/// A watch shorter than this did not really run. client-go's "very short watch".
+const SHORT: Duration = Duration::from_secs(1);
+/// A watch that ran this long makes up for the failures before it.
+const LONG: Duration = Duration::from_secs(60);
+/// How long a server's "come back later" is believed.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
+/// Lower end of the slow retry; with jitter up to twice as long.
+const SLOW: Duration = Duration::from_secs(30);
+/// How long a server is remembered not to do streaming lists.
+const STREAMING_BAN: Duration = Duration::from_secs(3600);
+
+/// How long a source may be silent before it counts as broken.
+///
+/// Silence of a watch is no fault by itself: apiservers send a bookmark about once a minute, but aggregated ones may
+/// send none, and a quiet resource has no events. What is certain is that the server ends the watch after the time
+/// that was asked for; later than that, plus a little, the connection is dead. HTTP heads and lists have no such
+/// excuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StallPolicy {
+    /// Until the head of a watch's answer. Default 30 s.
+    pub watch_head: Duration,
+    /// Until the head of a list's answer. Default 60 s, an apiserver's own limit on a request: older ones encode the
+    /// whole list before they send the first byte.
+    pub list_head: Duration,
+    /// Between two pieces of a list. Default 30 s.
+    pub list_chunk: Duration,
+    /// Added to a watch's own timeout. Default 10 s.
+    pub watch_slack: Duration,
+    /// Without any progress of a streaming list's initial events. Default 30 s.
+    pub initial_events: Duration,
+}
+
+impl Default for StallPolicy {
+    fn default() -> Self {
+        Self {
+            watch_head: Duration::from_secs(30),
+            list_head: Duration::from_secs(60),
+            list_chunk: Duration::from_secs(30),
+            watch_slack: Duration::from_secs(10),
+            initial_events: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What can be set of a reflector.
+#[derive(Debug, Clone)]
+pub struct ReflectorOptions {
+    /// Whether streaming lists are tried first. Default true; servers that do not do them are found out.
+    pub streaming_list: bool,
+    /// Page size of every list; unset: 500 where the apiserver would go to etcd anyway, else everything at once.
+    pub page_size: Option<u32>,
+    /// Lower end of a watch's timeout, which is drawn from `[t, 2t)`. Default 5 min.
+    pub min_watch_timeout: Duration,
+    /// How long silence is borne.
+    pub stall: StallPolicy,
+}
+
+impl Default for ReflectorOptions {
+    fn default() -> Self {
+        Self {
+            streaming_list: true,
+            page_size: None,
+            min_watch_timeout: Duration::from_secs(300),
+            stall: StallPolicy::default(),
+        }
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Ask for a page of a list.
+    List {
+        /// The request.
+        request: ListRequest,
+        /// Whether a list begins with it, and whatever was listed before and not completed is void.
+        fresh: bool,
+    },
+    /// Open a watch. With `initial_events`, a list begins with it.
+    Watch {
+        /// The request.
+        request: WatchRequest,
+    },
+    /// Do nothing for now.
+    Wait {
+        /// Until then.
+        until: Instant,
+        /// What for.
+        reason: WaitReason,
+    },
+}
+
+/// Why a reflector waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitReason {
+    /// After a failure of this class.
+    Failure(ErrorClass),
+    /// The server ends watches as soon as they are open.
+    ShortWatch,
+}
+
+/// What the end of a page means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageVerdict {
+    /// There are more pages.
+    NextPage,
+    /// The list is complete at this version.
+    ListComplete(ResourceVersion),
+}
+
+/// What to make of a watch item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ItemVerdict {
+    /// Part of the initial state of a streaming list: an object of the list (or, DELETED, one that it had).
+    Initial,
+    /// The initial state is complete at this version; the same stream goes on as the watch.
+    InitialEventsEnd(ResourceVersion),
+    /// Something happened to an object.
+    Apply,
+    /// Nothing to hand on.
+    Nothing,
+}
+
+/// A list in progress.
+#[derive(Debug, Clone)]
+struct Listing {
+    version: VersionMatch,
+    limit: Option<u32>,
+    token: Option<String>,
+    /// Of the first page: later pages repeat it, and watching from an older one loses nothing.
+    at: Option<ResourceVersion>,
+    fresh: bool,
+    failures: u32,
+}
+
+impl Listing {
+    fn step(&self) -> Step {
+        let request =
+            ListRequest { version: self.version.clone(), limit: self.limit, continue_token: self.token.clone() };
+        Step::List { request, fresh: self.fresh }
+    }
+}
+
+/// A watch, wanted or open.
+#[derive(Debug, Clone)]
+struct Watching {
+    /// Whether the initial events of a streaming list are still coming.
+    initial: bool,
+    /// Whether the version may be taken from ADDED events: not when the watch began nowhere in particular, as its
+    /// first events are then in no order.
+    ordered: bool,
+    deadline: Instant,
+    timeout: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    /// Nothing is known, or what is known is not enough: list, in whichever way.
+    Relist,
+    List(Listing),
+    Stream(Watching),
+    Watch(Watching),
+}
+
+/// Decides what to ask an apiserver next. See the module's documentation for how to drive it.
+pub struct Reflector {
+    options: ReflectorOptions,
+    random: Box<dyn FnMut() -> f64 + Send>,
+    state: State,
+    backoff: Backoff,
+    wait: Option<(Instant, WaitReason)>,
+    /// client-go's `lastSyncResourceVersion`.
+    last_version: Option<ResourceVersion>,
+    /// Whether the server said that it cannot serve `last_version`.
+    version_unavailable: bool,
+    /// Whether a list at version 0 came in pages, so that there is no watch cache to spare.
+    paginated: bool,
+    streaming_banned_until: Option<Instant>,
+    broken_streams: u32,
+    bad_watches: u32,
+    quick_ends: u32,
+}
+
+impl fmt::Debug for Reflector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector")
+            .field("state", &self.state)
+            .field("wait", &self.wait)
+            .field("last_version", &self.last_version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reflector {
+    /// A reflector that knows nothing yet. `random` gives numbers in `[0, 1)`.
+    pub fn new(options: ReflectorOptions, random: impl FnMut() -> f64 + Send + 'static) -> Self {
+        Self {
+            options,
+            random: Box::new(random),
+            state: State::Relist,
+            backoff: Backoff::default(),
+            wait: None,
+            last_version: None,
+            version_unavailable: false,
+            paginated: false,
+            streaming_banned_until: None,
+            broken_streams: 0,
+            bad_watches: 0,
+            quick_ends: 0,
+        }
+    }
+
+    /// Goes on from what an earlier reflector of the same informer had read: nothing older is asked for.
+    pub fn resume(&mut self, version: ResourceVersion) {
+        self.last_version = Some(version);
+    }
+
+    /// Whether a list is under way, so that an open watch is (so far) only its stream.
+    #[must_use]
+    pub fn is_listing(&self) -> bool {
+        !matches!(self.state, State::Watch(_))
+    }
+
+    /// How far the reflector has read: client-go's `LastSyncResourceVersion`.
+    #[must_use]
+    pub fn last_version(&self) -> Option<&ResourceVersion> {
+        self.last_version.as_ref()
+    }
+
+    /// What to do next. Asking again without reporting anything gives the same answer.
+    pub fn next(&mut self, now: Instant) -> Step {
+        match self.wait {
+            Some((until, reason)) if until > now => return Step::Wait { until, reason },
+            _ => self.wait = None,
+        }
+        match &self.state {
+            State::Relist if self.may_stream(now) => {
+                let watching = self.watching(now, true);
+                let step = self.watch_step(&watching);
+                self.state = State::Stream(watching);
+                step
+            }
+            State::Relist => {
+                let list = self.listing();
+                let step = list.step();
+                self.state = State::List(list);
+                step
+            }
+            State::List(list) => list.step(),
+            State::Stream(watching) | State::Watch(watching) => self.watch_step(watching),
+        }
+    }
+
+    fn watch_step(&self, watching: &Watching) -> Step {
+        // Without a version both ask for the most recent state, never for any: that could be older than what is known.
+        let version = self.version_or(VersionMatch::MostRecent);
+        Step::Watch { request: WatchRequest { version, timeout: watching.timeout, initial_events: watching.initial } }
+    }
+
+    /// A page has been read to its end.
+    pub fn on_page_end(
+        &mut self,
+        version: ResourceVersion,
+        continue_token: Option<String>,
+        _remaining: Option<u64>,
+        now: Instant,
+    ) -> PageVerdict {
+        let first = match &mut self.state {
+            State::List(list) => {
+                let first = list.at.get_or_insert(version).clone();
+                if let Some(token) = continue_token.filter(|token| !token.is_empty()) {
+                    self.paginated |= list.fresh && list.version == VersionMatch::Any;
+                    list.token = Some(token);
+                    list.fresh = false;
+                    list.failures = 0;
+                    return PageVerdict::NextPage;
+                }
+                first
+            }
+            _ => version,
+        };
+        self.synced(first.clone());
+        self.state = State::Watch(self.watching(now, false));
+        PageVerdict::ListComplete(first)
+    }
+
+    /// A page could not be asked for, or not be read to its end.
+    pub fn on_list_error(&mut self, error: &SourceError, now: Instant) {
+        let State::List(list) = &mut self.state else { return self.fail(error.class, now) };
+        let within = list.token.is_some();
+        list.failures += 1;
+        match error.class {
+            ErrorClass::Expired if within => {
+                // The continue token is too old: everything at once, at the version first asked for.
+                *list = Listing { limit: None, token: None, at: None, fresh: true, failures: 0, ..list.clone() };
+            }
+            ErrorClass::Expired | ErrorClass::TooLarge => self.on_version_unavailable(error.class, now),
+            ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound | ErrorClass::Malformed => {
+                self.state = State::Relist;
+                self.fail(error.class, now);
+            }
+            class => {
+                if !within || list.failures >= MAX_PAGE_FAILURES && !matches!(class, ErrorClass::Throttled(_)) {
+                    self.state = State::List(self.listing());
+                }
+                self.fail(class, now);
+            }
+        }
+    }
+
+    /// A watch's answer has begun.
+    pub fn on_watch_opened(&mut self, now: Instant) {
+        let (initial, stall) = (self.options.stall.initial_events, self.options.stall.watch_slack);
+        if let State::Stream(watching) | State::Watch(watching) = &mut self.state {
+            watching.deadline = now + if watching.initial { initial } else { watching.timeout + stall };
+        }
+    }
+
+    /// By when the open watch must have brought its next item (or its end).
+    ///
+    /// For a plain watch this is the silence that [`StallPolicy`] allows; while initial events are due it is much
+    /// nearer, and only they move it on.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Stream(watching) | State::Watch(watching) => Some(watching.deadline),
+            State::Relist | State::List(_) => None,
+        }
+    }
+
+    /// The error for a watch that let its [`Self::deadline`] pass.
+    #[must_use]
+    pub fn out_of_patience(&self) -> SourceError {
+        match &self.state {
+            State::Stream(watching) if watching.initial => SourceError {
+                class: ErrorClass::StreamingUnsupported,
+                message: "watch: the initial events do not come to their end".to_owned(),
+            },
+            _ => SourceError {
+                class: ErrorClass::Stalled,
+                message: "watch: nothing came, not even its end when it was due".to_owned(),
+            },
+        }
+    }
+
+    /// An item of the open watch.
+    pub fn on_watch_item(&mut self, item: &WatchItem, now: Instant) -> ItemVerdict {
+        let stall = self.options.stall;
+        let (State::Stream(watching) | State::Watch(watching)) = &mut self.state else { return ItemVerdict::Nothing };
+        if watching.initial {
+            return self.on_initial_item(item, now);
+        }
+        watching.deadline = now + watching.timeout + stall.watch_slack;
+        let version = match item {
+            WatchItem::Added(_) if !watching.ordered => return ItemVerdict::Apply,
+            WatchItem::Added(object) | WatchItem::Modified(object) | WatchItem::Deleted(object) => {
+                object.resource_version()
+            }
+            WatchItem::Bookmark { version, .. } => version,
+            // The version does not move on: the event comes again if the watch breaks now, and can be counted twice.
+            WatchItem::Skipped(_) => return ItemVerdict::Nothing,
+        };
+        watching.ordered = true;
+        if !version.is_empty() {
+            self.last_version = Some(version.clone());
+        }
+        if matches!(item, WatchItem::Bookmark { .. }) { ItemVerdict::Nothing } else { ItemVerdict::Apply }
+    }
+
+    fn on_initial_item(&mut self, item: &WatchItem, now: Instant) -> ItemVerdict {
+        let stall = self.options.stall;
+        let (State::Stream(watching) | State::Watch(watching)) = &mut self.state else { return ItemVerdict::Nothing };
+        match item {
+            WatchItem::Bookmark { version, initial_events_end: true } => {
+                watching.initial = false;
+                watching.ordered = true;
+                watching.deadline = now + watching.timeout + stall.watch_slack;
+                self.synced(version.clone());
+                ItemVerdict::InitialEventsEnd(version.clone())
+            }
+            WatchItem::Bookmark { .. } => ItemVerdict::Nothing,
+            WatchItem::Added(_) | WatchItem::Skipped(_) => {
+                watching.deadline = now + stall.initial_events;
+                ItemVerdict::Initial
+            }
+            // These can go on for ever on a server that does not know of initial events: no progress.
+            WatchItem::Modified(_) | WatchItem::Deleted(_) => ItemVerdict::Initial,
+        }
+    }
+
+    /// A watch could not be opened, or has ended. `events` counts all its items, `lasted` from when it was opened
+    /// (zero when it was not).
+    pub fn on_watch_end(&mut self, result: Result<(), &SourceError>, events: u64, lasted: Duration, now: Instant) {
+        let class = result.err().map(|error| error.class);
+        match &self.state {
+            State::Stream(watching) if watching.initial => self.on_stream_broken(class, now),
+            State::Stream(_) | State::Watch(_) => self.on_plain_end(class, events, lasted, now),
+            State::Relist | State::List(_) => {}
+        }
+    }
+
+    /// Somebody wants the whole list again. The driver ends what is open before it calls this.
+    pub fn relist(&mut self) {
+        self.state = State::Relist;
+    }
+
+    /// A streaming list ended before its initial events did.
+    fn on_stream_broken(&mut self, class: Option<ErrorClass>, now: Instant) {
+        self.state = State::Relist;
+        match class {
+            Some(class @ (ErrorClass::Throttled(_) | ErrorClass::Refused)) => self.fail(class, now),
+            Some(class @ (ErrorClass::Expired | ErrorClass::TooLarge)) => self.on_version_unavailable(class, now),
+            Some(class @ (ErrorClass::Unauthorized | ErrorClass::NotFound)) => self.fail(class, now),
+            // Who may not watch may perhaps list, and then has something to show.
+            Some(ErrorClass::StreamingUnsupported | ErrorClass::Forbidden) => self.ban_streaming(now),
+            Some(class @ ErrorClass::Malformed) => {
+                self.ban_streaming(now);
+                self.fail(class, now);
+            }
+            Some(class @ (ErrorClass::Transient | ErrorClass::Stalled)) => {
+                self.count_broken_stream(now);
+                self.fail(class, now);
+            }
+            None => {
+                self.count_broken_stream(now);
+                self.pause(WaitReason::ShortWatch, now);
+            }
+        }
+    }
+
+    fn count_broken_stream(&mut self, now: Instant) {
+        self.broken_streams += 1;
+        if self.broken_streams >= MAX_BROKEN_STREAMS {
+            self.ban_streaming(now);
+        }
+    }
+
+    fn ban_streaming(&mut self, now: Instant) {
+        self.broken_streams = 0;
+        self.streaming_banned_until = Some(now + STREAMING_BAN);
+    }
+
+    /// A watch that was in step ended.
+    fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
+        self.state = State::Watch(self.watching(now, false));
+        if lasted >= LONG || events > 0 && lasted >= SHORT {
+            self.bad_watches = 0;
+            self.quick_ends = 0;
+        }
+        match class {
+            None if lasted >= SHORT => {}
+            None => self.on_short_watch(events, now),
+            Some(class @ (ErrorClass::Expired | ErrorClass::Malformed | ErrorClass::NotFound)) => {
+                // The list is asked for at the last version; only when that is refused too does it go to etcd.
+                self.state = State::Relist;
+                self.fail(class, now);
+            }
+            Some(class @ ErrorClass::TooLarge) => {
+                self.version_unavailable = true;
+                self.state = State::Relist;
+                self.fail(class, now);
+            }
+            Some(class @ (ErrorClass::Transient | ErrorClass::Stalled | ErrorClass::StreamingUnsupported)) => {
+                self.count_bad_watch();
+                self.fail(class, now);
+            }
+            Some(class) => self.fail(class, now),
+        }
+    }
+
+    /// The server ended a watch in good order, but at once.
+    fn on_short_watch(&mut self, events: u64, now: Instant) {
+        if events == 0 {
+            self.count_bad_watch();
+            return self.pause(WaitReason::ShortWatch, now);
+        }
+        // One that brought something is opened again at once, unless the server makes a habit of it.
+        self.quick_ends += 1;
+        if self.quick_ends > 2 {
+            self.pause(WaitReason::ShortWatch, now);
+        }
+    }
+
+    fn count_bad_watch(&mut self) {
+        self.bad_watches += 1;
+        if self.bad_watches > MAX_BAD_WATCHES {
+            self.bad_watches = 0;
+            self.state = State::Relist;
+        }
+    }
+
+    /// The server cannot serve the version asked for: the most recent one, at once; if it was that, after a while.
+    fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
+        let had_a_choice = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
+        self.state = State::Relist;
+        self.version_unavailable = true;
+        if !had_a_choice {
+            self.fail(class, now);
+        }
+    }
+
+    fn is_listing_any(&self) -> bool {
+        matches!(&self.state, State::List(list) if list.version == VersionMatch::Any)
+    }
+
+    fn synced(&mut self, version: ResourceVersion) {
+        self.last_version = Some(version);
+        self.version_unavailable = false;
+        self.broken_streams = 0;
+        self.bad_watches = 0;
+    }
+
+    fn may_stream(&self, now: Instant) -> bool {
+        self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
+    }
+
+    fn version_or(&self, unknown: VersionMatch) -> VersionMatch {
+        match &self.last_version {
+            _ if self.version_unavailable => VersionMatch::MostRecent,
+            Some(version) if !version.is_empty() => VersionMatch::NotOlderThan(version.clone()),
+            _ => unknown,
+        }
+    }
+
+    fn listing(&self) -> Listing {
+        // Version 0 is answered from the watch cache, which takes no notice of a limit: all the better, as the body
+        // is streamed. A version of its own is only answered from there when no limit is set.
+        let version = self.version_or(VersionMatch::Any);
+        let cached = matches!(version, VersionMatch::NotOlderThan(_)) && !self.paginated;
+        let limit = self.options.page_size.or((!cached).then_some(PAGE_SIZE));
+        Listing { version, limit, token: None, at: None, fresh: true, failures: 0 }
+    }
+
+    fn watching(&mut self, now: Instant, initial: bool) -> Watching {
+        let timeout = jittered(self.options.min_watch_timeout, &mut *self.random);
+        let ordered = !initial && self.last_version.as_ref().is_some_and(|version| !is_nowhere(version));
+        let stall = self.options.stall;
+        let deadline = now + if initial { stall.initial_events } else { timeout + stall.watch_slack };
+        Watching { initial, ordered, deadline, timeout }
+    }
+
+    /// Waits as a failure of this class asks for.
+    fn fail(&mut self, class: ErrorClass, now: Instant) {
+        let delay = match class {
+            ErrorClass::Throttled(Some(after)) => {
+                let spread = (self.random)().clamp(0.0, 1.0);
+                after.min(MAX_RETRY_AFTER) + Duration::from_millis(500).mul_f64(spread)
+            }
+            ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound => {
+                jittered(SLOW, &mut *self.random)
+            }
+            _ => self.backoff.next_delay(now, &mut *self.random),
+        };
+        self.wait = Some((now + delay, WaitReason::Failure(class)));
+    }
+
+    fn pause(&mut self, reason: WaitReason, now: Instant) {
+        let delay = self.backoff.next_delay(now, &mut *self.random);
+        self.wait = Some((now + delay, reason));
+    }
+}
+
+/// Whether watching from this version means "from wherever you are".
+fn is_nowhere(version: &ResourceVersion) -> bool {
+    version.is_empty() || version.as_number() == Some(0)
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

@@ -1,0 +1,74 @@
+//! Finds the end of a JSON value of any size without keeping it.
+
+/// How far into a value the bytes have come. Looks at brackets and quotes only: of broken JSON it finds some end.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Skim {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    scalar: bool,
+}
+
+impl Skim {
+    /// Moves on over `bytes`. `Some` when the value ends in them: how many of them belong to it.
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            if self.in_string {
+                if self.escaped {
+                    self.escaped = false;
+                    at += 1;
+                    continue;
+                }
+                let stop = at + memchr::memchr2(b'"', b'\\', &bytes[at..])?;
+                at = stop + 1;
+                self.escaped = bytes[stop] == b'\\';
+                self.in_string = self.escaped;
+                if !self.in_string && self.depth == 0 {
+                    return Some(at);
+                }
+                continue;
+            }
+            match byte {
+                // Around a bare number or word at depth 0 these are its end, and not part of it.
+                b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 && self.scalar => return Some(at),
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                b' ' | b'\t' | b'\r' | b'\n' => {}
+                _ => self.scalar |= self.depth == 0,
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_ends_where_its_last_bracket_is_wherever_the_bytes_are_cut() {
+        for (text, end) in [
+            (r#"{"a":"}\"]\\","b":[{}]},x"#, 23),
+            (r"[1,[2]] ", 7),
+            (r#" "a,\"b" ,"#, 9),
+            ("12.5e3,", 6),
+            ("null}", 4),
+            ("true\n", 4),
+        ] {
+            for cut in 0..=text.len() {
+                let mut skim = Skim::default();
+                let (first, second) = text.as_bytes().split_at(cut);
+                let found = skim.advance(first).or_else(|| skim.advance(second).map(|n| cut + n));
+                assert_eq!(found, Some(end), "{text} cut at {cut}");
+            }
+        }
+    }
+}
