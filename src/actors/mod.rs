@@ -27,6 +27,7 @@ mod registry;
 mod status;
 mod subscriber;
 mod supervision;
+mod system;
 
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;
@@ -36,3 +37,4 @@ pub use registry::{NotSynced, RegistryActor, RegistryError, Subscribe, Subscript
 pub use status::{ClusterState, ClusterStatus, HubStatus, InformerStatus, ListenerStatus};
 pub use subscriber::Subscriber;
 pub use supervision::Census;
+pub use system::{HubSystem, SystemError};
