@@ -7,17 +7,17 @@ use informer_hub::config::{Config, TransportConfig};
 
 /// A folder with a copy of each example, and around it the files that the examples refer to.
 fn prepared() -> (tempfile::TempDir, Vec<PathBuf>) {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join(".kube")).unwrap();
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    fs::create_dir(folder.path().join(".kube")).expect("a folder can be made");
     for name in [".kube/config", "prod-us-ca.pem", "prod-us-token", "signing-key"] {
-        fs::write(folder.path().join(name), "content").unwrap();
+        fs::write(folder.path().join(name), "content").expect("a file can be written");
     }
     let mut copies = Vec::new();
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("config")).unwrap() {
-        let file = entry.unwrap().path();
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("config")).expect("config/ is there") {
+        let file = entry.expect("config/ can be listed").path();
         if file.extension().is_some_and(|extension| extension == "toml") {
-            let copy = folder.path().join(file.file_name().unwrap());
-            fs::copy(&file, &copy).unwrap();
+            let copy = folder.path().join(file.file_name().expect("has a name"));
+            fs::copy(&file, &copy).expect("an example can be copied");
             copies.push(copy);
         }
     }
@@ -27,7 +27,7 @@ fn prepared() -> (tempfile::TempDir, Vec<PathBuf>) {
 
 fn load(folder: &Path, file: &Path) -> Config {
     let mut environment = vec![
-        ("HOME".to_owned(), folder.to_str().unwrap().to_owned()),
+        ("HOME".to_owned(), folder.to_str().expect("a UTF-8 path").to_owned()),
         ("AUDIT_SECRET".to_owned(), "whsec_c2VjcmV0".to_owned()),
     ];
     if file.ends_with("in-cluster.toml") {

@@ -132,7 +132,7 @@ fn imports(file: &Path, code: &str) -> Vec<String> {
     for path in crate_paths(code, module(file).len()) {
         let own = path == layer || path.starts_with(&format!("{layer}::"));
         let may = |allowed: &&str| *allowed == "*" || path == **allowed || path.starts_with(&format!("{allowed}::"));
-        if !own && !allowed.iter().any(|allowed| may(&allowed)) {
+        if !own && !allowed.iter().any(may) {
             found.push(format!("{layer} may not import crate::{path}"));
         }
     }
@@ -248,7 +248,7 @@ fn blanked(text: &str) -> String {
 fn raw_string(text: &str) -> usize {
     let hashes = text[1..].bytes().take_while(|b| *b == b'#').count();
     let open = 1 + hashes;
-    if text[open..].chars().next() != Some('"') {
+    if !text[open..].starts_with('"') {
         return 0;
     }
     let close = format!("\"{}", "#".repeat(hashes));

@@ -34,7 +34,7 @@ pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
     let none = Environment::new();
     let raw = match raw::merge(source.text, source.environment.unwrap_or(&none)) {
         Ok(raw) => raw,
-        Err(syntax) => return Err(ConfigErrors::of(not_toml(source.file, syntax))),
+        Err(syntax) => return Err(ConfigErrors::of(not_toml(source.file, &syntax))),
     };
     let folder = source.file.and_then(Path::parent).unwrap_or(Path::new(""));
     let checker = Checker {
@@ -85,15 +85,12 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
 
 fn hub(mut table: Table<'_>) -> HubConfig {
     let default = HubConfig::default();
-    let listen = table.text("listen").and_then(|text| {
-        let wrong = |_| {
-            table.mistake(
-                "listen",
-                format!("{text:?} is not an IP address and a port; write e.g. \"127.0.0.1:7080\" or \"[::]:7080\""),
-            )
-        };
-        text.parse().map_err(wrong).ok()
-    });
+    let text = table.text("listen");
+    let listen = text.as_deref().and_then(|text| text.parse().ok());
+    if let (Some(text), None) = (text, listen) {
+        let example = "write e.g. \"127.0.0.1:7080\" or \"[::]:7080\"";
+        table.mistake("listen", format!("{text:?} is not an IP address and a port; {example}"));
+    }
     let shutdown_deadline = table.duration("shutdown_deadline", SHUTDOWN);
     for (key, instead) in [
         ("state_dir", "undelivered events are kept in memory only, and are lost when the process ends"),
@@ -128,7 +125,7 @@ fn nowhere(file: Option<&Path>) -> Mistake {
     }
 }
 
-fn not_toml(file: Option<&Path>, syntax: Syntax) -> Mistake {
+fn not_toml(file: Option<&Path>, syntax: &Syntax) -> Mistake {
     let column = syntax.position.map(|p| format!(" at column {}", p.column)).unwrap_or_default();
     Mistake {
         line: syntax.position.map(|p| p.line),

@@ -162,7 +162,8 @@ impl<'t> Lines<'t> {
 
     /// The position of a byte offset; one beyond the end is the end's.
     pub(super) fn position(&self, offset: usize) -> Position {
-        let offset = self.text.floor_char_boundary(offset);
+        let limit = offset.min(self.text.len());
+        let offset = (0..=limit).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
         let line = self.starts.partition_point(|start| *start <= offset).max(1);
         let start = self.starts[line - 1];
         Position { line, column: self.text[start..offset].chars().count() + 1 }

@@ -26,9 +26,13 @@ pub struct InvalidUnit {
     pub problem: &'static str,
 }
 
+const DURATION_SHAPE: &str = "write a whole number and a unit (ms, s, m, h, d), e.g. \"500ms\", \"10m\" or \"1h30m\"";
+const SIZE_SHAPE: &str = "write a whole number and a unit (KiB, MiB, GiB, kB, MB, GB), e.g. \"64MiB\"";
+
 /// Units of a duration in milliseconds, the largest first.
 const DURATIONS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
+/// Units of a size in bytes; the first four, the largest first, are those that a size is displayed in.
 const SIZES: [(&str, u64); 15] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -52,7 +56,6 @@ impl FromStr for HumanDuration {
 
     fn from_str(text: &str) -> Result<Self, InvalidUnit> {
         let wrong = |problem| InvalidUnit { what: "duration", text: text.to_owned(), problem };
-        const SHAPE: &str = "write a whole number and a unit (ms, s, m, h, d), e.g. \"500ms\", \"10m\" or \"1h30m\"";
         let mut rest = text.trim();
         if rest == "0" {
             return Ok(Self(Duration::ZERO));
@@ -60,10 +63,12 @@ impl FromStr for HumanDuration {
         let mut millis = 0_u64;
         let mut larger = u64::MAX;
         while !rest.is_empty() {
-            let (number, tail) = split_number(rest).ok_or_else(|| wrong(SHAPE))?;
+            let (number, tail) = split_number(rest).ok_or_else(|| wrong(DURATION_SHAPE))?;
             let end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
             let (unit, tail) = tail.split_at(end);
-            let Some(&(_, scale)) = DURATIONS.iter().find(|(name, _)| *name == unit) else { return Err(wrong(SHAPE)) };
+            let Some(&(_, scale)) = DURATIONS.iter().find(|(name, _)| *name == unit) else {
+                return Err(wrong(DURATION_SHAPE));
+            };
             if scale >= larger {
                 return Err(wrong("write the larger unit first and each unit once, e.g. \"1h30m\""));
             }
@@ -71,7 +76,7 @@ impl FromStr for HumanDuration {
             millis = part.and_then(|p| millis.checked_add(p)).ok_or_else(|| wrong("the number is too large"))?;
             (larger, rest) = (scale, tail);
         }
-        if larger == u64::MAX { Err(wrong(SHAPE)) } else { Ok(Self(Duration::from_millis(millis))) }
+        if larger == u64::MAX { Err(wrong(DURATION_SHAPE)) } else { Ok(Self(Duration::from_millis(millis))) }
     }
 }
 
@@ -97,10 +102,9 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, InvalidUnit> {
         let wrong = |problem| InvalidUnit { what: "size", text: text.to_owned(), problem };
-        const SHAPE: &str = "write a whole number and a unit (KiB, MiB, GiB, kB, MB, GB), e.g. \"64MiB\"";
-        let (number, unit) = split_number(text.trim()).ok_or_else(|| wrong(SHAPE))?;
+        let (number, unit) = split_number(text.trim()).ok_or_else(|| wrong(SIZE_SHAPE))?;
         let unit = unit.trim_start();
-        let Some(&(_, scale)) = SIZES.iter().find(|(name, _)| *name == unit) else { return Err(wrong(SHAPE)) };
+        let Some(&(_, scale)) = SIZES.iter().find(|(name, _)| *name == unit) else { return Err(wrong(SIZE_SHAPE)) };
         let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
         bytes.map(Self).ok_or_else(|| wrong("the number is too large"))
     }
