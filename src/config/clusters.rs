@@ -39,6 +39,7 @@ fn access(table: &mut Table<'_>) -> ClusterAccess {
         .filter_map(|(given, key)| given.then_some(key))
         .collect();
     match given[..] {
+        [] if !checker.is_clean(&table.path) => {}
         [] => checker.mistake(
             &table.path,
             "does not say how to reach the cluster; write kubeconfig = \"~/.kube/config\", in_cluster = true, \

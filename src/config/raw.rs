@@ -24,8 +24,8 @@ pub(super) type Environment = BTreeMap<String, String>;
 pub(super) struct Origin {
     /// Its name.
     pub(super) variable: String,
-    /// Its text, before figment gave it a type.
-    pub(super) text: String,
+    /// Its text, before figment gave it a type; unset for a key inside a table that the text holds.
+    pub(super) text: Option<String>,
 }
 
 /// File and environment, merged.
@@ -35,7 +35,7 @@ pub(super) struct Raw {
     pub(super) values: Dict,
     /// Where the file's keys are.
     pub(super) spans: Spans,
-    /// Which keys the environment gave.
+    /// Which keys the environment gave; of a table, the keys in it.
     pub(super) origins: BTreeMap<KeyPath, Origin>,
     /// Variables that name no key, and why.
     pub(super) strays: Vec<(String, String)>,
@@ -97,15 +97,16 @@ impl EnvLayer {
         };
         let value: Value = text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
         let path = keys.iter().fold(KeyPath::default(), |path, key| path.key(key));
-        self.note(path, &value, &Origin { variable: variable.to_owned(), text: text.to_owned() });
+        self.note(path, &value, &Origin { variable: variable.to_owned(), text: Some(text.to_owned()) });
         insert(&mut self.values, &keys, value);
     }
 
     fn note(&mut self, path: KeyPath, value: &Value, origin: &Origin) {
         match value {
             Value::Dict(_, dict) if !dict.is_empty() => {
+                let origin = Origin { text: None, ..origin.clone() };
                 for (key, value) in dict {
-                    self.note(path.key(key), value, origin);
+                    self.note(path.key(key), value, &origin);
                 }
             }
             _ => {

@@ -142,7 +142,7 @@ fn indexes(table: &mut Table<'_>, metadata_only: bool) -> BTreeMap<String, Field
     found
 }
 
-/// Two entries that watch the same objects share one informer, which can keep an object in one way only.
+/// The cache has each object once, so two entries that watch it must keep the same parts of it.
 fn check_overlap(
     checker: &Checker<'_>,
     path: &KeyPath,
@@ -152,7 +152,7 @@ fn check_overlap(
 ) {
     for other in earlier {
         let other_path = KeyPath::default().key("resources").key(&other.name);
-        let same = same_resource(&resource.resource, &other.resource) && same_scope(resource, other);
+        let same = same_resource(&resource.resource, &other.resource) && overlap(resource, other);
         let differs = resource.projection != other.projection || resource.metadata_only != other.metadata_only;
         if !same || !differs || !checker.is_clean(path) || !checker.is_clean(&other_path) {
             continue;
@@ -161,8 +161,8 @@ fn check_overlap(
             checker.mistake(
                 path,
                 format!(
-                    "watches the same objects as {other_path} in cluster {cluster}, and keeps other parts of them; \
-                     write the same drop, keep and metadata_only in both, or give them different clusters",
+                    "watches objects that {other_path} watches too, in cluster {cluster}, and keeps other parts of them; \
+                     write the same drop, keep and metadata_only in both, or give them other clusters or namespaces",
                 ),
             );
         }
@@ -178,10 +178,11 @@ fn same_resource(one: &ResourceRef, other: &ResourceRef) -> bool {
     one.resource == other.resource && group(one) == group(other) && same_version
 }
 
-/// Whether some informer would serve both: the same selectors, and a namespace (or all) in common.
-fn same_scope(one: &ResourceConfig, other: &ResourceConfig) -> bool {
+/// Whether two entries certainly have objects in common: the same selectors, and a namespace. Whether two different
+/// selectors have only the apiserver could tell.
+fn overlap(one: &ResourceConfig, other: &ResourceConfig) -> bool {
     let spaces = |r: &ResourceConfig| r.namespaces.iter().cloned().collect::<BTreeSet<_>>();
     let (a, b) = (spaces(one), spaces(other));
-    let meets = if a.is_empty() || b.is_empty() { a == b } else { !a.is_disjoint(&b) };
+    let meets = a.is_empty() || b.is_empty() || !a.is_disjoint(&b);
     meets && one.label_selector == other.label_selector && one.field_selector == other.field_selector
 }

@@ -112,13 +112,14 @@ pub(super) fn sinks(
 }
 
 fn transport(table: &mut Table<'_>) -> TransportConfig {
-    if !table.has("type") {
+    let is_table = table.checker.is_clean(&table.path);
+    if is_table && !table.has("type") {
         table.checker.mistake(&table.path, "does not say what it is; write type = \"webhook\"");
     }
     if let Some(kind) = table.text("type").filter(|kind| kind != "webhook") {
         table.mistake("type", unknown("type of sink", &kind, &["webhook"]));
     }
-    if !table.has("url") {
+    if is_table && !table.has("url") {
         table.checker.mistake(&table.path, "does not say where to; write url = \"https://…\"");
     }
     let address = table.text("url").unwrap_or_default();

@@ -225,18 +225,18 @@ impl<'c> Table<'c> {
     }
 }
 
-/// A text that is not empty. What the environment says is a text even where it looks like a number.
+/// A text that is not empty. What a variable says is a text even where it looks like something else.
 pub(super) fn text(checker: &Checker<'_>, path: &KeyPath, value: &Value) -> Option<String> {
     let text = match value {
         Value::String(_, text) => text.clone(),
         Value::Char(_, c) => c.to_string(),
-        Value::Num(..) | Value::Bool(..) if checker.raw.origins.contains_key(path) => {
-            checker.raw.origins[path].text.clone()
-        }
-        other => {
-            checker.mistake(path, format!("expected a text in quotes, found {}", kind(other)));
-            return None;
-        }
+        other => match checker.raw.origins.get(path).and_then(|origin| origin.text.clone()) {
+            Some(text) => text,
+            None => {
+                checker.mistake(path, format!("expected a text in quotes, found {}", kind(other)));
+                return None;
+            }
+        },
     };
     if text.trim().is_empty() {
         checker.mistake(path, "is empty; write a value or remove the key");

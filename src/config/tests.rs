@@ -195,6 +195,8 @@ fn without_clusters_or_resources_an_example_says_what_to_write() {
 #[test]
 fn tables_must_be_tables() {
     only(&format!("hub = 3\n{BASE}"), 1, "hub: expected a table, found a number");
+    only("[resources.pods]\n[clusters]\none = 3\n", 3, "clusters.one: expected a table, found a number");
+    only(&format!("{BASE}[sinks]\naudit = 3\n"), 6, "sinks.audit: expected a table, found a number");
     only("clusters = []\n[resources.pods]\n", 1, "clusters: expected a table, found a list");
 }
 
@@ -281,9 +283,10 @@ fn resource_values_are_checked() {
 fn two_entries_may_not_keep_the_same_objects_in_two_ways() {
     let second = |lines: &str| format!("{BASE}[resources.again]\nresource = \"pods\"\n{lines}");
     // `again` is read first, by name; the mistake is at the later one and names both.
-    only(&second("drop = []\n"), 4, "resources.pods: watches the same objects as resources.again in cluster one");
-    only(&second("metadata_only = true\n"), 4, "watches the same objects as resources.again");
-    for fine in ["", "resync = \"10m\"\n", "drop = []\nnamespaces = [\"a\"]\n", "drop = []\nlabel_selector = \"a\"\n"] {
+    only(&second("drop = []\n"), 4, "resources.pods: watches objects that resources.again watches too, in cluster one");
+    only(&second("metadata_only = true\n"), 4, "watches objects that resources.again watches too");
+    only(&second("drop = []\nnamespaces = [\"a\"]\n"), 4, "watches objects that resources.again watches too");
+    for fine in ["", "resync = \"10m\"\n", "drop = []\nlabel_selector = \"a\"\n"] {
         assert_eq!(problems(&second(fine)), Vec::<String>::new(), "{fine}");
     }
     let apart = "[clusters.two]\nserver = \"https://two\"\nlabels = { tier = \"dev\" }\n";
@@ -415,6 +418,9 @@ fn the_environment_overrides_the_file_and_adds_to_it() {
         ("INFORMER_HUB_CLUSTERS__TWO__SERVER", "https://two.example.com"),
         ("INFORMER_HUB_RESOURCES__PODS__NAMESPACES", "[\"a\", \"b\"]"),
         ("INFORMER_HUB_RESOURCES__PODS__RESYNC", "5m"),
+        ("INFORMER_HUB_RESOURCES__PODS__LABEL_SELECTOR", "app in (a,b),!c"),
+        ("INFORMER_HUB_SINKS__AUDIT__FILTER", "['a', 'b'].exists(x, x == object.spec['y'])"),
+        ("INFORMER_HUB_SINKS__AUDIT__BATCH", "{max_wait = \"1s\"}"),
         ("INFORMER_HUB_RESOURCES__PODS__METADATA_ONLY", "true"),
         ("INFORMER_HUB_SINKS__AUDIT__URL", "http://127.0.0.1:9"),
         ("INFORMER_HUB_SINKS__AUDIT__SIGNING_SECRET__ENV", "S"),
@@ -432,7 +438,9 @@ fn the_environment_overrides_the_file_and_adds_to_it() {
     let TransportConfig::Webhook(webhook) = &config.sinks[0].transport;
     assert_eq!((webhook.url.as_str(), webhook.concurrency), ("http://127.0.0.1:9", 2));
     assert_eq!(webhook.signing_secret, Some(Secret::Env("S".into())));
-    assert_eq!(config.sinks[0].batch.max_bytes, 65536);
+    assert_eq!((config.sinks[0].batch.max_bytes, config.sinks[0].batch.max_wait), (65536, Duration::from_secs(1)));
+    assert_eq!(config.sinks[0].filter.as_deref(), Some("['a', 'b'].exists(x, x == object.spec['y'])"));
+    assert_eq!(config.resources[0].label_selector, Some("app in (a,b),!c".parse().unwrap()));
 }
 
 #[test]
@@ -446,6 +454,11 @@ fn a_mistake_in_the_environment_names_its_variable() {
         ("INFORMER_HUB_HUBB__LISTEN", "x", "hubb: unknown key; did you mean \"hub\"?"),
         ("INFORMER_HUB_CLUSTERS__NEW__COMPRESSION", "true", "clusters.new: does not say how to reach the cluster"),
         ("INFORMER_HUB_RESOURCES__PODS__NAMESPACES", "[\"A\"]", "resources.pods.namespaces[0]: \"A\" is not"),
+        (
+            "INFORMER_HUB_CLUSTERS__ONE__LABELS",
+            "{tier = \"prod\", zone = 7}",
+            "clusters.one.labels.zone: expected a text",
+        ),
         ("INFORMER_HUB_SINKS__AUDIT__SIGNING_SECRET", "hunter2", "sinks.audit.signing_secret: a secret does not"),
         ("INFORMER_HUB_SINKS__AUDIT__MATCH__CLUSTERS", "{tier = \"dev\"}", "sinks.audit.match.clusters: matches no"),
     ] {
@@ -453,5 +466,30 @@ fn a_mistake_in_the_environment_names_its_variable() {
         assert!(found.starts_with(&format!("environment {name}: {wanted}")), "{found}\nwanted: {wanted}");
         assert!(found.ends_with("\n1 mistake in the configuration"), "{found}");
         assert!(!found.contains("hunter2"));
+    }
+}
+
+proptest::proptest! {
+    /// Some lines of a right configuration, in order, some with a value that does not belong there.
+    #[test]
+    fn no_text_makes_the_reader_panic(
+        picks in proptest::collection::btree_map(0..60_usize, 0..16_usize, 0..60),
+        noise in "[\\[\\]{}=\"'.,a-z0-9 \n-]{0,40}",
+    ) {
+        let sample = include_str!("../../config/hub.toml");
+        let lines: Vec<_> = sample.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+        let values = ["1", "\"\"", "[]", "{}", "true", "[[1]]", "\"1h\"", "{ a = { b = [1] } }"];
+        let mut text = String::new();
+        for (at, value) in picks {
+            let Some(line) = lines.get(at) else { continue };
+            match (line.split_once(" = "), values.get(value)) {
+                (Some((key, _)), Some(value)) => text += &format!("{key} = {value}\n"),
+                _ => text += &format!("{line}\n"),
+            }
+        }
+        for text in [text.clone(), text + &noise] {
+            let errors = Config::from_toml(&text).expect_err("no text here has everything and every file");
+            proptest::prop_assert!(!errors.mistakes().is_empty());
+        }
     }
 }
