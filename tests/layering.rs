@@ -96,7 +96,7 @@ fn module(file: &Path) -> Vec<String> {
 }
 
 fn is_test(file: &Path) -> bool {
-    module(file).iter().any(|part| part == "tests")
+    module(file).iter().any(|part| part == "tests" || part.ends_with("_tests"))
 }
 
 fn is_test_mark(line: &str) -> bool {
@@ -107,6 +107,10 @@ fn is_test_mark(line: &str) -> bool {
 fn is_declared(tree: &Tree, file: &Path) -> bool {
     let module = module(file);
     let Some((name, parents)) = module.split_last() else { return true };
+    let by_path = format!("#[path = \"{name}.rs\"]");
+    if tree.iter().any(|(other, text)| other.parent() == file.parent() && text.contains(&by_path)) {
+        return true;
+    }
     let folder: PathBuf = parents.iter().collect();
     let candidates = if parents.is_empty() {
         vec![PathBuf::from("lib.rs"), PathBuf::from("main.rs")]
@@ -336,7 +340,8 @@ fn a_file_that_nothing_declares_is_found() {
         ("lib.rs", "pub mod types;\n// mod cache;\n"),
         ("main.rs", ""),
         ("types/mod.rs", "mod key;\n#[cfg(test)]\nmod tests;\n"),
-        ("types/key.rs", ""),
+        ("types/key.rs", "#[cfg(test)]\n#[path = \"key_tests.rs\"]\nmod tests;\n"),
+        ("types/key_tests.rs", "use crate::sim::X;"),
         ("types/tests.rs", "use crate::sim::X;"),
         ("types/lost.rs", ""),
         ("cache/mod.rs", ""),

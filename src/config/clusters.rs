@@ -26,38 +26,12 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
     found
 }
 
-/// How to reach a cluster: exactly one of `kubeconfig`, `in_cluster`, `server`.
+/// How to reach a cluster, and what belongs to each way.
 fn access(table: &mut Table<'_>) -> ClusterAccess {
-    let checker = table.checker;
-    let ways = ["kubeconfig", "in_cluster", "server"].map(|key| table.has(key));
-    let [with_kubeconfig, mut inside, with_server] = ways;
-    inside &= table.truth("in_cluster") != Some(false);
+    check_ways(table);
     let kubeconfig = table.file("kubeconfig");
-    let server = table.text("server");
-    let given: Vec<_> = [(with_kubeconfig, "kubeconfig"), (inside, "in_cluster"), (with_server, "server")]
-        .into_iter()
-        .filter_map(|(given, key)| given.then_some(key))
-        .collect();
-    match given[..] {
-        [] if !checker.is_clean(&table.path) => {}
-        [] => checker.mistake(
-            &table.path,
-            "does not say how to reach the cluster; write kubeconfig = \"~/.kube/config\", in_cluster = true, \
-             or server = \"https://…\"",
-        ),
-        [_] => {}
-        _ => checker.mistake(&table.path, format!("has {}; keep one of them", given.join(" and "))),
-    }
-    for (key, needs, met) in [
-        ("context", "kubeconfig", with_kubeconfig),
-        ("ca_file", "server", with_server),
-        ("token", "server", with_server),
-    ] {
-        if table.has(key) && !met {
-            table.mistake(key, format!("belongs to {needs}, which is not given"));
-        }
-    }
     let context = table.text("context");
+    let server = table.text("server");
     let ca_file = table.file("ca_file");
     let has_token = table.has("token");
     let token = table.secret("token");
@@ -68,6 +42,35 @@ fn access(table: &mut Table<'_>) -> ClusterAccess {
         (Some(path), _) => ClusterAccess::Kubeconfig { path, context },
         (None, Some(server)) => ClusterAccess::Server { server, ca_file, token },
         (None, None) => ClusterAccess::InCluster,
+    }
+}
+
+/// Exactly one of `kubeconfig`, `in_cluster`, `server`, and nothing that belongs to another of them.
+fn check_ways(table: &mut Table<'_>) {
+    let checker = table.checker;
+    let (kubeconfig, server) = (table.has("kubeconfig"), table.has("server"));
+    let missing = table.lacks(&["kubeconfig", "in_cluster", "server"]);
+    let said = table.has("in_cluster");
+    let inside = table.truth("in_cluster") != Some(false) && said;
+    let ways = [(kubeconfig, "kubeconfig"), (inside, "in_cluster"), (server, "server")];
+    let given: Vec<_> = ways.into_iter().filter_map(|(given, key)| given.then_some(key)).collect();
+    match given[..] {
+        // A misspelt way is reported as such; `in_cluster = false` alone is none.
+        [] if !missing && !said => {}
+        [] => checker.mistake(
+            &table.path,
+            "does not say how to reach the cluster; write kubeconfig = \"~/.kube/config\", in_cluster = true, \
+             or server = \"https://…\"",
+        ),
+        [_] => {}
+        _ => checker.mistake(&table.path, format!("has {}; keep one of them", given.join(" and "))),
+    }
+    for (key, needs, met) in
+        [("context", "kubeconfig", kubeconfig), ("ca_file", "server", server), ("token", "server", server)]
+    {
+        if table.has(key) && !met {
+            table.mistake(key, format!("belongs to {needs}, which is not given"));
+        }
     }
 }
 

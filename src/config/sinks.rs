@@ -112,14 +112,14 @@ pub(super) fn sinks(
 }
 
 fn transport(table: &mut Table<'_>) -> TransportConfig {
-    let is_table = table.checker.is_clean(&table.path);
-    if is_table && !table.has("type") {
+    let lacks_url = table.lacks(&["url"]);
+    if table.lacks(&["type"]) {
         table.checker.mistake(&table.path, "does not say what it is; write type = \"webhook\"");
     }
     if let Some(kind) = table.text("type").filter(|kind| kind != "webhook") {
         table.mistake("type", unknown("type of sink", &kind, &["webhook"]));
     }
-    if is_table && !table.has("url") {
+    if lacks_url {
         table.checker.mistake(&table.path, "does not say where to; write url = \"https://…\"");
     }
     let address = table.text("url").unwrap_or_default();

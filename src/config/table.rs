@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use figment::value::{Dict, Value};
 
-use super::error::{Mistake, suggestion};
+use super::error::{Mistake, nearest, suggestion};
 use super::raw::{Environment, Raw};
 use super::spans::KeyPath;
 use super::units::{ByteSize, HumanDuration};
@@ -101,6 +101,13 @@ impl<'c> Table<'c> {
     /// Whether a key is given and was not taken yet.
     pub(super) fn has(&self, key: &str) -> bool {
         self.values.contains_key(key)
+    }
+
+    /// Whether none of some keys is given, not even misspelt, in what is a table at all: what is to be asked before
+    /// saying that one of them is missing, since one slip is one mistake.
+    pub(super) fn lacks(&self, keys: &[&str]) -> bool {
+        let meant = |given: &String| nearest(given, keys.iter().copied()).is_some();
+        self.checker.is_clean(&self.path) && !self.values.keys().any(meant)
     }
 
     /// Whether nothing is left in it.
@@ -230,13 +237,13 @@ pub(super) fn text(checker: &Checker<'_>, path: &KeyPath, value: &Value) -> Opti
     let text = match value {
         Value::String(_, text) => text.clone(),
         Value::Char(_, c) => c.to_string(),
-        other => match checker.raw.origins.get(path).and_then(|origin| origin.text.clone()) {
-            Some(text) => text,
-            None => {
+        other => {
+            let variable = checker.raw.origins.get(path).and_then(|origin| origin.text.clone());
+            if variable.is_none() {
                 checker.mistake(path, format!("expected a text in quotes, found {}", kind(other)));
-                return None;
             }
-        },
+            variable?
+        }
     };
     if text.trim().is_empty() {
         checker.mistake(path, "is empty; write a value or remove the key");

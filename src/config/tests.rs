@@ -217,6 +217,7 @@ fn a_cluster_is_reached_in_exactly_one_way() {
     only_in_cluster("", 0, "clusters.one: does not say how to reach the cluster; write kubeconfig = ");
     only_in_cluster("in_cluster = false\n", 0, "does not say how to reach the cluster");
     only_in_cluster("in_cluster = true\nserver = \"https://x\"\n", 0, "has in_cluster and server; keep one of them");
+    only_in_cluster("in_clutser = true\n", 1, "unknown key; did you mean \"in_cluster\"?");
     only_in_cluster("in_cluster = 1\n", 1, "expected true or false, found a number");
     only_in_cluster("in_cluster = true\ncontext = \"a\"\n", 2, "context: belongs to kubeconfig, which is not given");
     only_in_cluster("in_cluster = true\ntoken = { env = \"A\" }\n", 2, "token: belongs to server, which is not given");
@@ -307,6 +308,7 @@ fn sinks_are_checked() {
         "there is no type of sink \"kafka\"; there is webhook",
     );
     only(&format!("{BASE}{}", SINK.replace("https://", "https://u:hunter2@")), 7, "does not belong in the address");
+    only(&format!("{BASE}{}", SINK.replace("url", "uri")), 7, "uri: unknown key; did you mean \"url\"?");
     only_in_sink("initial = \"skipp\"\n", 1, "there is no choice \"skipp\"; did you mean \"skip\"?");
     only_in_sink("timeout = \"1ms\"\n", 1, "1ms is out of range: from 100ms to 5m");
     only_in_sink("concurrency = 0\n", 1, "expected a whole number from 1 to 256, found 0");
@@ -483,8 +485,8 @@ proptest::proptest! {
         for (at, value) in picks {
             let Some(line) = lines.get(at) else { continue };
             match (line.split_once(" = "), values.get(value)) {
-                (Some((key, _)), Some(value)) => text += &format!("{key} = {value}\n"),
-                _ => text += &format!("{line}\n"),
+                (Some((key, _)), Some(value)) => text.extend([key, " = ", value, "\n"]),
+                _ => text.extend([line, "\n"]),
             }
         }
         for text in [text.clone(), text + &noise] {
