@@ -1,1 +1,18 @@
-//! Stub.
+//! The [`ListerWatcher`](crate::reflector::ListerWatcher) over a real cluster, and what leads to one: access to a
+//! cluster ([`connect`]), and from the name of a resource to the resource ([`resolve`]).
+//!
+//! Clients and sockets live on a tokio runtime of their own (`io`), never on an actor's thread: a socket must be
+//! drained whatever the actors are doing, as an apiserver drops a watcher that is slow for about 100 ms.
+
+mod client;
+mod discovery;
+mod kube;
+mod pump;
+mod request;
+
+pub use client::{Access, ClientError, Token, connect};
+pub use discovery::{DiscoveryError, resolve};
+pub use kube::{KubeSource, KubeSourceOptions};
+
+#[cfg(test)]
+mod testserver;

@@ -1,0 +1,328 @@
+//! From a description of how to reach a cluster to a client for it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tokio::runtime::Handle;
+
+use super::request::describe;
+
+/// How long a TCP (and TLS) connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a credential plugin and the files may take.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How to reach a cluster.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Access {
+    /// A kubeconfig file, with everything that kube supports in one.
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// The context; unset: the file's current one.
+        context: Option<String>,
+    },
+    /// The service account of the pod that this runs in.
+    InCluster,
+    /// An address, a CA and a token.
+    Server {
+        /// `https://…` or `http://…`.
+        server: String,
+        /// PEM file, read again about once a minute; unset: the system's roots.
+        ca_file: Option<PathBuf>,
+        /// The bearer token.
+        token: Option<Token>,
+    },
+}
+
+impl fmt::Debug for Access {
+    /// Without the user information that an address may hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kubeconfig { path, context } => {
+                f.debug_struct("Kubeconfig").field("path", path).field("context", context).finish()
+            }
+            Self::InCluster => f.write_str("InCluster"),
+            Self::Server { server, ca_file, token } => {
+                let host = server.rsplit_once('@').map_or(server.as_str(), |(_, host)| host);
+                f.debug_struct("Server").field("server", &host).field("ca_file", ca_file).field("token", token).finish()
+            }
+        }
+    }
+}
+
+/// Where a bearer token is to be had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Token {
+    /// An environment variable, read when the client is made.
+    Env(String),
+    /// A file, read again about once a minute.
+    File(PathBuf),
+}
+
+/// Why there is no client for a cluster. All but [`ClientError::TimedOut`] are for whoever wrote the configuration
+/// (or keeps its files) to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig cannot be read, or is none.
+    #[error("kubeconfig {} cannot be used", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: KubeconfigError,
+    },
+    /// The kubeconfig has no such context.
+    #[error("kubeconfig {} has no context {context:?}; it has {known}", path.display())]
+    NoContext {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        context: String,
+        /// What there is, in words.
+        known: String,
+    },
+    /// No context was asked for, and the kubeconfig names no current one.
+    #[error("kubeconfig {} names no current context, set one of {known}", path.display())]
+    NoCurrentContext {
+        /// The file.
+        path: PathBuf,
+        /// What there is, in words.
+        known: String,
+    },
+    /// This does not run in a cluster.
+    #[error("no service account of a pod")]
+    NotInCluster(#[source] kube::config::InClusterError),
+    /// The address is no URL.
+    #[error("the server's address is not a URL with http or https")]
+    Address,
+    /// A file that is named cannot be read.
+    #[error("{what} {} cannot be read", path.display())]
+    File {
+        /// What it is for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// An environment variable that is named is not set (or not text).
+    #[error("environment variable {0} for the token is not set")]
+    TokenVariable(String),
+    /// All files are there, but no client comes of them: TLS, a credential plugin, a proxy.
+    #[error("no client for {what}: {message}")]
+    Client {
+        /// The context or address.
+        what: String,
+        /// What happened, without secrets.
+        message: String,
+    },
+    /// A credential plugin or a file system takes too long. Try again later.
+    #[error("no client for {0} within a minute")]
+    TimedOut(String),
+}
+
+impl Access {
+    /// What is reached, for messages.
+    fn what(&self) -> String {
+        match self {
+            Self::Kubeconfig { path, context: Some(context) } => format!("context {context:?} of {}", path.display()),
+            Self::Kubeconfig { path, context: None } => format!("the current context of {}", path.display()),
+            Self::InCluster => "the cluster that this runs in".to_owned(),
+            Self::Server { .. } => format!("{self:?}"),
+        }
+    }
+}
+
+/// Makes a client for a cluster, on the runtime `io`, to which it belongs from then on.
+///
+/// Files are read and credential plugins run (up to three times, which is kube's way) on that runtime's blocking
+/// threads. Nothing is asked of the cluster yet. Tokens and CAs from files are read again about once a minute; a
+/// client certificate, or a plugin's, is not: `Client::valid_until` says when such a client must be made anew.
+///
+/// # Errors
+/// See [`ClientError`].
+pub async fn connect(access: Access, compression: bool, io: &Handle) -> Result<Client, ClientError> {
+    let what = access.what();
+    let work = io.spawn({
+        let what = what.clone();
+        async move {
+            let config = prepare(load(access).await?, compression);
+            let made = tokio::task::spawn_blocking(move || open(config)).await;
+            match made {
+                Ok(Ok(client)) => Ok(client),
+                Ok(Err(error)) => Err(ClientError::Client { what, message: describe(&error) }),
+                Err(_) => Err(ClientError::Client { what, message: "its configuration broke the client".to_owned() }),
+            }
+        }
+    });
+    // The deadline runs on the same runtime; a caller need not have one.
+    let limited = io.spawn(async move { tokio::time::timeout(CONNECT_DEADLINE, work).await });
+    match limited.await {
+        Ok(Ok(Ok(made))) => made,
+        Ok(Err(_)) => Err(ClientError::TimedOut(what)),
+        Ok(Ok(Err(_))) | Err(_) => {
+            Err(ClientError::Client { what, message: "the runtime for clients is shutting down".to_owned() })
+        }
+    }
+}
+
+/// The one place that opens connections: kube's own stack, HTTP/1.1 with one connection per running request.
+///
+/// That costs a socket per watch. HTTP/2 would share one, and share its troubles: a server's limit of streams makes
+/// further watches hang silently, one lost packet holds up every watch, and events come late once a hundred are in
+/// flight (kubernetes-sigs/agent-sandbox#1240); its gain is in handshakes, which a watch of minutes hardly has.
+fn open(config: Config) -> Result<Client, kube::Error> {
+    install_crypto();
+    Client::try_from(config)
+}
+
+/// Makes ring the process's TLS provider, unless one is chosen.
+fn install_crypto() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // The only error is that another thread has just done it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+fn prepare(mut config: Config, compression: bool) -> Config {
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // Deadlines are the request's own: a watch may well be silent for minutes.
+    config.read_timeout = None;
+    // Retries are the reflector's, which shows what it retries.
+    config.default_retry = false;
+    config.disable_compression |= !compression;
+    let agent = HeaderValue::from_static(concat!("informer-hub/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
+    config
+}
+
+async fn load(access: Access) -> Result<Config, ClientError> {
+    match access {
+        Access::Kubeconfig { path, context } => from_kubeconfig(path, context).await,
+        Access::InCluster => Config::incluster().map_err(ClientError::NotInCluster),
+        Access::Server { server, ca_file, token } => from_parts(&server, ca_file, token),
+    }
+}
+
+async fn from_kubeconfig(path: PathBuf, context: Option<String>) -> Result<Config, ClientError> {
+    let unusable = |source| ClientError::Kubeconfig { path: path.clone(), source };
+    let file = path.clone();
+    let read = tokio::task::spawn_blocking(move || Kubeconfig::read_from(file)).await;
+    let Ok(kubeconfig) = read else {
+        return Err(ClientError::Client { what: path.display().to_string(), message: "reading it failed".to_owned() });
+    };
+    let kubeconfig = kubeconfig.map_err(unusable)?;
+    let known = || match kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>() {
+        names if names.is_empty() => "no contexts".to_owned(),
+        names => names.join(", "),
+    };
+    let wanted = context.as_ref().or(kubeconfig.current_context.as_ref()).filter(|name| !name.is_empty());
+    match wanted {
+        None => return Err(ClientError::NoCurrentContext { known: known(), path }),
+        Some(name) if !kubeconfig.contexts.iter().any(|context| context.name == *name) => {
+            return Err(ClientError::NoContext { context: name.clone(), known: known(), path });
+        }
+        Some(_) => {}
+    }
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)
+}
+
+fn from_parts(server: &str, ca_file: Option<PathBuf>, token: Option<Token>) -> Result<Config, ClientError> {
+    let url: http::Uri = server.parse().map_err(|_| ClientError::Address)?;
+    if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none() {
+        return Err(ClientError::Address);
+    }
+    let mut config = Config::new(url);
+    if let Some(path) = ca_file {
+        readable("CA file", &path)?;
+        config.root_cert_file = Some(path);
+    }
+    match token {
+        None => {}
+        Some(Token::Env(name)) => {
+            let value = std::env::var(&name).map_err(|_| ClientError::TokenVariable(name))?;
+            config.auth_info.token = Some(value.trim().to_owned().into());
+        }
+        Some(Token::File(path)) => {
+            readable("token file", &path)?;
+            config.auth_info.token_file = Some(path.to_string_lossy().into_owned());
+        }
+    }
+    Ok(config)
+}
+
+fn readable(what: &'static str, path: &Path) -> Result<(), ClientError> {
+    std::fs::File::open(path).map(drop).map_err(|source| ClientError::File { what, path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KUBECONFIG: &str = "
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
+users: [{name: u, user: {token: hunter2}}]
+contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: {cluster: c, user: u}}]
+";
+
+    fn kubeconfig(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    async fn fail(access: Access) -> String {
+        let error = connect(access, true, &Handle::current()).await.err().unwrap();
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{error}{cause}")
+    }
+
+    #[tokio::test]
+    async fn a_context_makes_a_client_and_an_unknown_one_names_those_that_exist() {
+        let file = kubeconfig(KUBECONFIG);
+        let access = |context: Option<&str>| Access::Kubeconfig {
+            path: file.path().to_owned(),
+            context: context.map(str::to_owned),
+        };
+        assert!(connect(access(Some("green")), true, &Handle::current()).await.is_ok());
+        let error = fail(access(Some("grene"))).await;
+        assert!(error.contains("\"grene\"") && error.contains("blue, green"), "{error}");
+        let error = fail(access(None)).await;
+        assert!(error.contains("no current context") && error.contains("blue, green"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_used_is_named_and_never_quoted() {
+        let file = kubeconfig("users: [hunter2");
+        let error = fail(Access::Kubeconfig { path: file.path().to_owned(), context: None }).await;
+        assert!(error.contains(&file.path().display().to_string()), "{error}");
+        let missing = PathBuf::from("/does/not/exist");
+        let error = fail(Access::Kubeconfig { path: missing.clone(), context: None }).await;
+        assert!(error.contains("/does/not/exist"), "{error}");
+        let server = |server: &str, ca_file, token| Access::Server { server: server.to_owned(), ca_file, token };
+        assert!(fail(server("not a url", None, None)).await.contains("http or https"));
+        let error = fail(server("https://127.0.0.1:1", Some(missing.clone()), None)).await;
+        assert!(error.contains("CA file /does/not/exist"), "{error}");
+        let error = fail(server("https://127.0.0.1:1", None, Some(Token::File(missing)))).await;
+        assert!(error.contains("token file /does/not/exist"), "{error}");
+        let error = fail(server("http://127.0.0.1:1", None, Some(Token::Env("NO_SUCH_TOKEN_7".to_owned())))).await;
+        assert!(error.contains("NO_SUCH_TOKEN_7"), "{error}");
+    }
+
+    #[test]
+    fn debug_output_shows_no_password() {
+        let access = Access::Server { server: "https://u:hunter2@host".to_owned(), ca_file: None, token: None };
+        assert!(!format!("{access:?}").contains("hunter2"));
+    }
+}
