@@ -1,5 +1,6 @@
 //! informer-hub: one process that watches many Kubernetes clusters so that nothing else has to.
 
+pub mod actors;
 pub mod cache;
 pub mod config;
 pub mod reflector;
