@@ -1,4 +1,3 @@
 //! The actors: thin shells around the pure parts, which translate message to call to effects.
 
-/// The actor of one sink.
 pub mod sink;

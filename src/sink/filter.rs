@@ -21,6 +21,10 @@ const MAX_BRACKETS: usize = 24;
 const MAX_DEPTH: usize = 32;
 /// `exists`, `all`, `map` and `filter` within one another at most.
 const MAX_LOOPS: usize = 2;
+/// What an expression can speak of.
+const VARIABLES: [&str; 4] = ["object", "oldObject", "cluster", "event"];
+/// Names that CEL itself gives a meaning to.
+const TYPES: [&str; 10] = ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
 /// The parser takes up to 200 KiB of stack for each bracket; it has a thread of its own for a moment.
 const PARSER_STACK: usize = 32 * 1024 * 1024;
 
@@ -59,20 +63,14 @@ impl Filter {
     /// # Errors
     /// [`InvalidFilter`] when it does not parse, names something that is not there, or is over a bound.
     pub fn compile(text: &str) -> Result<Self, InvalidFilter> {
-        let wrong = |problem: String| InvalidFilter { problem, line: 1, column: 1 };
         if text.len() > MAX_LENGTH {
-            return Err(wrong(format!("{} bytes, of at most {MAX_LENGTH}, begin", text.len())));
+            let problem = format!("it has {} bytes, of at most {MAX_LENGTH},", text.len());
+            return Err(InvalidFilter { problem, line: 1, column: 1 });
         }
         check_brackets(text)?;
         let program = parse(text)?;
-        check_shape(program.expression(), 0, 0).map_err(wrong)?;
+        Check { program: &program, scope: Vec::new(), loops: 0 }.node(program.expression(), 0)?;
         let references = program.references();
-        for name in references.variables() {
-            if !["object", "oldObject", "cluster", "event"].contains(&name) {
-                let known = "object, oldObject, cluster and event";
-                return Err(wrong(format!("unknown variable {name:?} (there are {known}) in the expression")));
-            }
-        }
         let wants =
             Wants { object: references.has_variable("object"), old_object: references.has_variable("oldObject") };
         Ok(Self { text: text.to_owned(), program, wants })
@@ -183,38 +181,73 @@ fn check_brackets(text: &str) -> Result<(), InvalidFilter> {
     Ok(())
 }
 
-/// Refuses what would recurse too deep or loop too long.
-fn check_shape(node: &IdedExpr, depth: usize, loops: usize) -> Result<(), String> {
-    if depth > MAX_DEPTH {
-        return Err(format!("nested deeper than {MAX_DEPTH} operations, the expression"));
-    }
-    if loops > MAX_LOOPS {
-        return Err(format!("more than {MAX_LOOPS} of exists, all, map and filter within one another, the expression"));
-    }
-    let check = |child: &IdedExpr| check_shape(child, depth + 1, loops);
-    match &node.expr {
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).try_for_each(check),
-        Expr::Select(select) => check(&select.operand),
-        Expr::List(list) => list.elements.iter().try_for_each(check),
-        Expr::Map(map) => map.entries.iter().try_for_each(|entry| check_entry(&entry.expr, depth, loops)),
-        Expr::Struct(it) => it.entries.iter().try_for_each(|entry| check_entry(&entry.expr, depth, loops)),
-        Expr::Comprehension(it) => {
-            check(&it.iter_range)?;
-            [&it.accu_init, &it.loop_cond, &it.loop_step, &it.result]
-                .into_iter()
-                .try_for_each(|child| check_shape(child, depth + 1, loops + 1))
-        }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Ok(()),
-    }
+/// Refuses what would recurse too deep or loop too long, and names that stand for nothing.
+struct Check<'p> {
+    program: &'p Program,
+    /// Variables of the loops around.
+    scope: Vec<&'p str>,
+    loops: usize,
 }
 
-fn check_entry(entry: &EntryExpr, depth: usize, loops: usize) -> Result<(), String> {
-    match entry {
-        EntryExpr::StructField(field) => check_shape(&field.value, depth + 1, loops),
-        EntryExpr::MapEntry(entry) => {
-            check_shape(&entry.key, depth + 1, loops)?;
-            check_shape(&entry.value, depth + 1, loops)
+impl<'p> Check<'p> {
+    fn node(&mut self, node: &'p IdedExpr, depth: usize) -> Result<(), InvalidFilter> {
+        if depth > MAX_DEPTH {
+            return Err(self.wrong(node, format!("more than {MAX_DEPTH} operations within one another")));
         }
+        match &node.expr {
+            Expr::Unspecified | Expr::Literal(_) => Ok(()),
+            Expr::Ident(name) => self.name(node, name),
+            Expr::Select(select) => self.node(&select.operand, depth + 1),
+            Expr::List(list) => list.elements.iter().try_for_each(|child| self.node(child, depth + 1)),
+            Expr::Call(call) => {
+                call.target.as_deref().into_iter().chain(&call.args).try_for_each(|child| self.node(child, depth + 1))
+            }
+            Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr, depth + 1)),
+            Expr::Struct(it) => it.entries.iter().try_for_each(|entry| self.entry(&entry.expr, depth + 1)),
+            Expr::Comprehension(it) => {
+                self.node(&it.iter_range, depth + 1)?;
+                if self.loops == MAX_LOOPS {
+                    let problem = format!("more than {MAX_LOOPS} of exists, all, map and filter within one another");
+                    return Err(self.wrong(node, problem));
+                }
+                let outer = self.scope.len();
+                self.scope.extend([it.iter_var.as_str(), it.accu_var.as_str()]);
+                self.scope.extend(it.iter_var2.as_deref());
+                self.loops += 1;
+                let mut parts = [&it.accu_init, &it.loop_cond, &it.loop_step, &it.result].into_iter();
+                let checked = parts.try_for_each(|child| self.node(child, depth + 1));
+                self.loops -= 1;
+                self.scope.truncate(outer);
+                checked
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: &'p EntryExpr, depth: usize) -> Result<(), InvalidFilter> {
+        match entry {
+            EntryExpr::StructField(field) => self.node(&field.value, depth),
+            EntryExpr::MapEntry(entry) => {
+                self.node(&entry.key, depth)?;
+                self.node(&entry.value, depth)
+            }
+        }
+    }
+
+    fn name(&self, node: &IdedExpr, name: &str) -> Result<(), InvalidFilter> {
+        if VARIABLES.contains(&name) || TYPES.contains(&name) || self.scope.contains(&name) {
+            return Ok(());
+        }
+        let known = VARIABLES.join(", ");
+        Err(self.wrong(node, format!("unknown variable {name:?} (there are {known})")))
+    }
+
+    fn wrong(&self, node: &IdedExpr, problem: String) -> InvalidFilter {
+        let source = self.program.source_info();
+        let at = source.offset_for(node.id).map_or(0, |(start, _)| start as usize);
+        let before: Vec<char> = source.source.chars().take(at).collect();
+        let line = before.iter().filter(|c| **c == '\n').count() + 1;
+        let column = before.iter().rev().take_while(|c| **c != '\n').count() + 1;
+        InvalidFilter { problem, line, column }
     }
 }
 
@@ -264,8 +297,11 @@ mod tests {
     fn a_mistake_is_named_with_its_place() {
         let error = Filter::compile("object.status.phase ==\n 'Failed' &&").unwrap_err();
         assert_eq!((error.line, error.column), (2, 13), "{error}");
-        let error = Filter::compile("pod.status == 1").unwrap_err();
-        assert!(error.to_string().contains("unknown variable \"pod\""), "{error}");
+        let error = Filter::compile("event.initial ||\n  pod.status == 1").unwrap_err();
+        assert!(error.problem.contains("unknown variable \"pod\""), "{error}");
+        assert_eq!((error.line, error.column), (2, 3), "{error}");
+        assert!(Filter::compile("[1].exists(c, c == 1) && c == 1").is_err());
+        assert!(Filter::compile("type(object) == map").is_ok());
         assert!(Filter::compile("").is_err());
     }
 
