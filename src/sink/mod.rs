@@ -33,6 +33,8 @@ mod select;
 pub mod webhook;
 
 pub use dead_letter::{DeadLetter, DeadLetters};
+#[cfg(test)]
+pub(crate) use event::tests as test_objects;
 pub use event::{Event, EventError, EventType};
 pub use filter::{Filter, InvalidFilter};
 pub use health::{SinkHealth, SinkStatus};
