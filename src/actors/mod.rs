@@ -24,6 +24,7 @@ mod pressure;
 mod processor;
 mod reflector;
 mod registry;
+pub mod sink;
 mod status;
 mod subscriber;
 mod supervision;
