@@ -30,6 +30,7 @@ type settings struct {
 	etcdPort int
 	deadline time.Duration
 	stay     bool
+	remove   bool
 	extra    []string
 }
 
@@ -66,8 +67,9 @@ func parse() settings {
 	flag.StringVar(&set.name, "name", "testbed", "cluster name: the kubeconfig's context")
 	flag.IntVar(&set.port, "port", 0, "port of the apiserver (0: the one of the last start on this directory, or a free one)")
 	flag.IntVar(&set.etcdPort, "etcd-port", 0, "port of etcd (0: as for --port)")
-	flag.DurationVar(&set.deadline, "deadline", 90*time.Second, "how long the start may take")
+	flag.DurationVar(&set.deadline, "deadline", 80*time.Second, "how long the start may take")
 	flag.BoolVar(&set.stay, "stay", false, "keep running when stdin ends")
+	flag.BoolVar(&set.remove, "remove", false, "remove the directory when stdin ends")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: testbed --dir DIR [flags] [-- kube-apiserver flags]")
 		flag.PrintDefaults()
@@ -117,7 +119,7 @@ func run(set settings) error {
 		return err
 	}
 	// From here on an end of stdin ends the process, also in the middle of the start.
-	lines := readLines(set.stay)
+	lines := readLines(set)
 
 	ctx, cancel := context.WithTimeout(context.Background(), set.deadline)
 	defer cancel()
@@ -151,7 +153,7 @@ func run(set settings) error {
 }
 
 // readLines hands on the lines of stdin and ends the process at its end, unless told to stay.
-func readLines(stay bool) <-chan string {
+func readLines(set settings) <-chan string {
 	lines := make(chan string)
 	go func() {
 		scanner := bufio.NewScanner(os.Stdin)
@@ -160,9 +162,14 @@ func readLines(stay bool) <-chan string {
 				lines <- line
 			}
 		}
-		if !stay {
-			os.Exit(0)
+		if set.stay {
+			return
 		}
+		if set.remove {
+			// As far as it goes: etcd still writes.
+			_ = os.RemoveAll(set.dir)
+		}
+		os.Exit(0)
 	}()
 	return lines
 }
