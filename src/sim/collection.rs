@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::object::{Event, EventKind, SimObject};
-use crate::types::{ApiResource, ObjectKey};
+use crate::types::{ApiResource, Gvr, ObjectKey};
 
 /// Consistent snapshots kept for continue tokens and exact lists; older ones expire.
 const SNAPSHOTS: usize = 32;
@@ -25,6 +25,26 @@ pub struct ResourceDef {
     pub short_names: Vec<String>,
     /// Whether it is a custom resource: its list items carry `kind` and `apiVersion`, those of built-in ones do not.
     pub custom: bool,
+}
+
+impl ResourceDef {
+    /// A resource whose singular is its kind in lower case and that has no short names.
+    #[must_use]
+    pub fn new(gvr: &Gvr, kind: &str, namespaced: bool, custom: bool) -> Self {
+        Self {
+            api: ApiResource { gvr: gvr.clone(), kind: kind.into(), namespaced },
+            singular: kind.to_lowercase(),
+            short_names: Vec::new(),
+            custom,
+        }
+    }
+
+    /// The same with a short name more.
+    #[must_use]
+    pub fn short_name(mut self, name: &str) -> Self {
+        self.short_names.push(name.to_owned());
+        self
+    }
 }
 
 /// Where a watch stands in a resource's history.

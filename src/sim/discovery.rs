@@ -30,9 +30,7 @@ impl Route {
             ["apis"] => Self::Groups,
             ["apis", group] => Self::Group((*group).to_owned()),
             ["api", version] => Self::Resources { group: String::new(), version: (*version).to_owned() },
-            ["apis", group, version] => {
-                Self::Resources { group: (*group).to_owned(), version: (*version).to_owned() }
-            }
+            ["apis", group, version] => Self::Resources { group: (*group).to_owned(), version: (*version).to_owned() },
             ["api", version, rest @ ..] => Self::objects("", version, rest),
             ["apis", group, version, rest @ ..] => Self::objects(group, version, rest),
             _ => Self::Unknown,
@@ -93,11 +91,7 @@ fn group_entry(name: &str, versions: &BTreeSet<&str>) -> Value {
 }
 
 /// `/api/<version>` and `/apis/<group>/<version>`; `None` where there is no such version.
-pub(super) fn resources<'d>(
-    group: &str,
-    version: &str,
-    defs: impl Iterator<Item = &'d ResourceDef>,
-) -> Option<Value> {
+pub(super) fn resources<'d>(group: &str, version: &str, defs: impl Iterator<Item = &'d ResourceDef>) -> Option<Value> {
     let here = defs.filter(|def| def.api.gvr.group == group && def.api.gvr.version == version);
     let resources: Vec<_> = here.map(resource_entry).collect();
     let group_version = Gvr::new(group, version, "").api_version();
@@ -130,7 +124,10 @@ mod tests {
         assert_eq!(Route::parse("/api/v1/pods"), objects(pods.clone(), None, None));
         assert_eq!(Route::parse("/api/v1/namespaces/shop/pods/web-0"), objects(pods, Some("shop"), Some("web-0")));
         assert_eq!(Route::parse("/apis/example.com/v1/namespaces/a/widgets"), objects(widgets, Some("a"), None));
-        assert_eq!(Route::parse("/api/v1/namespaces/shop"), objects(Gvr::new("", "v1", "namespaces"), None, Some("shop")));
+        assert_eq!(
+            Route::parse("/api/v1/namespaces/shop"),
+            objects(Gvr::new("", "v1", "namespaces"), None, Some("shop"))
+        );
         assert_eq!(Route::parse("/apis/example.com"), Route::Group("example.com".into()));
         assert_eq!(Route::parse("/api/v1/a/b/c/d"), Route::Unknown);
         assert_eq!(Route::parse("/"), Route::Unknown);

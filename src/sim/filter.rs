@@ -54,8 +54,7 @@ impl Filter {
     /// [`InvalidFilter`] for what an apiserver would refuse.
     pub fn parse(namespace: Option<&str>, labels: &str, fields: &str) -> Result<Self, InvalidFilter> {
         let labels = split_requirements(labels).map(parse_requirement).collect::<Result<_, _>>()?;
-        let fields =
-            fields.split(',').filter(|part| !part.is_empty()).map(parse_field).collect::<Result<_, _>>()?;
+        let fields = fields.split(',').filter(|part| !part.is_empty()).map(parse_field).collect::<Result<_, _>>()?;
         Ok(Self { namespace: namespace.map(str::to_owned), labels, fields })
     }
 
@@ -179,7 +178,17 @@ mod tests {
     fn selectors_select_as_an_apiserver_does() {
         let pod = pod();
         let matches = |labels: &str, fields: &str| Filter::parse(None, labels, fields).unwrap().matches(&pod);
-        for yes in ["", "app", "app=web", "app==web", "app!=db", "!canary", "app in (db, web)", "app notin (db),tier=front", "x notin (y)"] {
+        for yes in [
+            "",
+            "app",
+            "app=web",
+            "app==web",
+            "app!=db",
+            "!canary",
+            "app in (db, web)",
+            "app notin (db),tier=front",
+            "x notin (y)",
+        ] {
             assert!(matches(yes, ""), "{yes}");
         }
         for no in ["canary", "app=db", "!app", "app in (db)", "app notin (web)", "app=web,tier!=front"] {

@@ -86,9 +86,8 @@ impl ListSource {
         } else {
             (format!("{}List", api.kind), api.gvr.api_version())
         };
-        let head = format!(
-            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":["
-        );
+        let head =
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
         Self {
             version,
             partial: request.partial,
@@ -155,7 +154,10 @@ fn asked(request: &ObjectsRequest, limited: bool) -> Result<Asked, Status> {
         (query.get("resourceVersion"), query.get("resourceVersionMatch"), query.get("continue"));
     if !token.is_empty() {
         if !matching.is_empty() {
-            return Err(Status::invalid_options("resourceVersionMatch", "resourceVersionMatch is forbidden for continue"));
+            return Err(Status::invalid_options(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for continue",
+            ));
         }
         if !matches!(version, "" | "0") {
             return Err(Status::bad_request("specifying resource version is not allowed when using continue"));

@@ -266,17 +266,17 @@ impl Replica {
     /// Takes one statement in, wherever it comes from.
     pub fn tell(&mut self, told: &Told) {
         self.told += 1;
-        if let (Some(ids), Some(id)) = (&mut self.ids, &told.id) {
-            if !ids.insert(id.clone()) {
-                self.repeats += 1;
-                return;
-            }
+        if let (Some(ids), Some(id)) = (&mut self.ids, &told.id)
+            && !ids.insert(id.clone())
+        {
+            self.repeats += 1;
+            return;
         }
         let state = self.origins.entry(told.origin.clone()).or_default();
-        if let Err(problem) = state.take(&told.what) {
-            if self.violations.len() < VIOLATIONS {
-                self.violations.push(format!("notification {} of {}: {problem}: {:?}", self.told, told.origin, told.what));
-            }
+        if let Err(problem) = state.take(&told.what)
+            && self.violations.len() < VIOLATIONS
+        {
+            self.violations.push(format!("notification {} of {}: {problem}: {:?}", self.told, told.origin, told.what));
         }
     }
 
@@ -403,7 +403,11 @@ mod tests {
     use serde_json::json;
 
     fn seen(name: &str, uid: &str, version: u64) -> Seen {
-        Seen { key: ObjectKey::new("ns", name), uid: Uid::new(uid), version: ResourceVersion::new(&version.to_string()) }
+        Seen {
+            key: ObjectKey::new("ns", name),
+            uid: Uid::new(uid),
+            version: ResourceVersion::new(&version.to_string()),
+        }
     }
 
     fn added(name: &str, uid: &str, version: u64) -> What {

@@ -130,7 +130,8 @@ impl<S: Source> Pump<S> {
         let unit = unit.unwrap_or_default();
         self.sent += usize::from(!unit.is_empty());
         let mut steps = match fault {
-            Fault::Reset => vec![Step::Abort],
+            // The pause lets what was sent leave; a reset throws away what the peer has not read.
+            Fault::Reset => vec![Step::Pause(Duration::from_millis(2)), Step::Abort],
             Fault::Stall(pause) => vec![Step::Stall(pause), Step::Send(unit)],
             Fault::HalfLine => vec![Step::Send(unit.slice(..unit.len() / 2)), Step::End],
             Fault::EarlyClose => vec![Step::End],
@@ -197,7 +198,10 @@ fn nameless<S: Source>(unit: Bytes, position: u64) -> Vec<Step> {
 
 fn unknown(position: u64) -> Bytes {
     let metadata = json!({ "name": "strange", "namespace": "strange", "resourceVersion": position.to_string() });
-    event_line("SPARKLED", json!({ "kind": "Strange", "apiVersion": "v1", "metadata": metadata }).to_string().as_bytes())
+    event_line(
+        "SPARKLED",
+        json!({ "kind": "Strange", "apiVersion": "v1", "metadata": metadata }).to_string().as_bytes(),
+    )
 }
 
 /// The parts of a line that `event_line` made: type and object.

@@ -15,7 +15,7 @@ use super::filter::Filter;
 use super::http::{Query, SimResponse, Status, full, json_response, typed_response};
 use super::list::ListSource;
 use super::pump::Pump;
-use super::shared::{Gate, Shared, Streaming};
+use super::shared::{Shared, Streaming};
 use super::watch::WatchSource;
 use crate::types::{Gvr, ObjectKey};
 
@@ -37,7 +37,11 @@ impl ObjectsRequest {
         match self.query.get("resourceVersion") {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                Status::new(422, "Invalid", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: invalid syntax"))
+                Status::new(
+                    422,
+                    "Invalid",
+                    format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: invalid syntax"),
+                )
             }),
         }
     }
@@ -79,11 +83,10 @@ pub(super) async fn handle<B>(shared: Arc<Shared>, link: Arc<Link>, request: Req
         };
     }
     let label = format!("{} {}", request.method(), request.uri());
-    let fault = shared.decide(RequestKind::Discovery, "");
-    if let Some(armed) = &fault {
-        if let Some(answer) = break_head(&shared, &link, armed, &label).await {
-            return answer;
-        }
+    if let Some(armed) = shared.decide(RequestKind::Discovery, "").filter(strikes_head)
+        && let Some(answer) = break_head(&shared, &link, &armed.fault, &label).await
+    {
+        return answer;
     }
     Ok(describe(&shared, &route))
 }
@@ -140,11 +143,11 @@ async fn objects(shared: Arc<Shared>, link: Arc<Link>, request: ObjectsRequest) 
         RequestKind::Watch | RequestKind::Streaming => &counters.watches,
     }
     .fetch_add(1, Relaxed);
-    let fault = shared.decide(kind, &request.def.api.gvr.resource);
-    if let Some(armed) = &fault {
-        if let Some(answer) = break_head(&shared, &link, armed, &request.label).await {
-            return answer;
-        }
+    let mut fault = shared.decide(kind, &request.def.api.gvr.resource);
+    if let Some(armed) = fault.take_if(|armed| strikes_head(armed))
+        && let Some(answer) = break_head(&shared, &link, &armed.fault, &request.label).await
+    {
+        return answer;
     }
     let answer = match kind {
         RequestKind::Watch | RequestKind::Streaming => watch(&shared, link, &request, kind, fault),
@@ -171,8 +174,9 @@ fn watch(
         Some(Fault::IgnoreStreaming) => Streaming::Ignored,
         _ => shared.config.streaming,
     };
-    let lasting =
-        [Fault::NoBookmarks, Fault::WithholdMarker, Fault::RefuseStreaming, Fault::IgnoreStreaming].iter().find(|f| Some(*f) == what);
+    let lasting = [Fault::NoBookmarks, Fault::WithholdMarker, Fault::RefuseStreaming, Fault::IgnoreStreaming]
+        .iter()
+        .find(|f| Some(*f) == what);
     if let Some(fault) = lasting {
         shared.record(&request.label, 0, fault);
     }
@@ -191,7 +195,8 @@ fn streaming(shared: &Shared, request: &ObjectsRequest, kind: RequestKind, mode:
     }
     if kind == RequestKind::Watch {
         let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-        return if matching.is_empty() { Ok(false) } else { Err(Status::invalid_options("resourceVersionMatch", why)) };
+        let allowed = matching.is_empty() || !request.query.get("sendInitialEvents").is_empty();
+        return if allowed { Ok(false) } else { Err(Status::invalid_options("resourceVersionMatch", why)) };
     }
     if mode == Streaming::Refused {
         let why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
@@ -205,38 +210,43 @@ fn streaming(shared: &Shared, request: &ObjectsRequest, kind: RequestKind, mode:
     Ok(true)
 }
 
-/// Faults that happen before an answer's first byte: what to answer instead, if anything.
-async fn break_head(shared: &Shared, link: &Link, armed: &Armed, label: &str) -> Option<io::Result<SimResponse>> {
-    let answer = match &armed.fault {
-        Fault::HttpGone => Some(Status::expired("too old resource version").response()),
-        Fault::Throttle(seconds) => Some(Status::throttled(*seconds).response()),
-        Fault::InternalError => Some(Status::new(500, "InternalError", "etcdserver: leader changed").response()),
-        Fault::Unavailable => Some(Status::new(503, "ServiceUnavailable", "apiserver not ready").response()),
+/// Whether a fault happens before the answer's first byte.
+fn strikes_head(armed: &Armed) -> bool {
+    match armed.fault {
+        Fault::HttpGone
+        | Fault::Throttle(_)
+        | Fault::InternalError
+        | Fault::Unavailable
+        | Fault::WrongContentType
+        | Fault::Down(_) => true,
+        Fault::Stall(_) | Fault::Reset => armed.after == 0,
+        _ => false,
+    }
+}
+
+/// What a fault of the head makes of the answer; `None` when it only delays it.
+async fn break_head(shared: &Shared, link: &Link, fault: &Fault, label: &str) -> Option<io::Result<SimResponse>> {
+    shared.record(label, 0, fault);
+    let answer = match fault {
+        Fault::HttpGone => Status::expired("too old resource version").response(),
+        Fault::Throttle(seconds) => Status::throttled(*seconds).response(),
+        Fault::InternalError => Status::new(500, "InternalError", "etcdserver: leader changed").response(),
+        Fault::Unavailable => Status::new(503, "ServiceUnavailable", "apiserver not ready").response(),
         Fault::WrongContentType => {
             let page = full("<html><body>Please sign in to continue</body></html>");
-            Some(typed_response(StatusCode::OK, "text/html", page))
+            typed_response(StatusCode::OK, "text/html", page)
         }
-        Fault::Stall(pause) if armed.after == 0 => {
-            shared.record(label, 0, &armed.fault);
+        Fault::Stall(pause) => {
             shared.stall(*pause).await;
             return None;
         }
         Fault::Down(pause) => {
-            let pause = *pause;
-            shared.gate.send_if_modified(|gate| {
-                let up = *gate == Gate::Up;
-                if up {
-                    *gate = Gate::DownFor(pause);
-                }
-                up
-            });
-            None
+            shared.go_down(*pause);
+            return Some(Err(link.reset()));
         }
-        Fault::Reset if armed.after == 0 => None,
-        _ => return None,
+        _ => return Some(Err(link.reset())),
     };
-    shared.record(label, 0, &armed.fault);
-    Some(answer.ok_or_else(|| link.reset()))
+    Some(Ok(answer))
 }
 
 fn get(shared: &Shared, gvr: &Gvr, key: &ObjectKey) -> SimResponse {

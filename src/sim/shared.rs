@@ -200,6 +200,17 @@ impl Shared {
         }
     }
 
+    /// Takes the cluster down for a while, unless it is down already.
+    pub(super) fn go_down(&self, pause: Duration) {
+        self.gate.send_if_modified(|gate| {
+            let up = *gate == Gate::Up;
+            if up {
+                *gate = Gate::DownFor(pause);
+            }
+            up
+        });
+    }
+
     pub(super) fn decide(&self, kind: RequestKind, resource: &str) -> Option<Armed> {
         self.faults.lock().decide(kind, resource)
     }

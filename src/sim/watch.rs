@@ -114,7 +114,8 @@ impl WatchSource {
     /// The event as this watch sees it; `None` when it does not.
     fn render(&self, event: &Event) -> Option<Bytes> {
         let is = self.filter.matches(&event.object);
-        let was = event.previous.as_ref().map_or(event.kind == EventKind::Deleted && is, |old| self.filter.matches(old));
+        let was =
+            event.previous.as_ref().map_or(event.kind == EventKind::Deleted && is, |old| self.filter.matches(old));
         let kind = match (event.kind, was, is) {
             (EventKind::Deleted, true, _) | (_, true, false) => EventKind::Deleted,
             (EventKind::Deleted, false, _) | (_, false, false) => return None,
@@ -123,9 +124,9 @@ impl WatchSource {
         };
         // An object that leaves the selection is shown as it last was inside, under the version at which it left.
         let left = (kind == EventKind::Deleted && event.kind != EventKind::Deleted).then_some(event.previous.as_ref());
-        let last_inside = left.flatten().map(|old| {
-            Arc::new(old.at_version(&self.def.api.gvr, &self.def.api.kind, event.object.version()))
-        });
+        let last_inside = left
+            .flatten()
+            .map(|old| Arc::new(old.at_version(&self.def.api.gvr, &self.def.api.kind, event.object.version())));
         let object = last_inside.as_ref().unwrap_or(&event.object);
         Some(match (self.partial, kind == event.kind) {
             (true, _) => event_line(kind.as_str(), &object.partial()),
@@ -135,11 +136,8 @@ impl WatchSource {
     }
 
     fn initial_event(&self, object: &SimObject) -> Unit {
-        let bytes = if self.partial {
-            event_line("ADDED", &object.partial())
-        } else {
-            event_line("ADDED", object.json())
-        };
+        let bytes =
+            if self.partial { event_line("ADDED", &object.partial()) } else { event_line("ADDED", object.json()) };
         Unit { bytes, object: true }
     }
 

@@ -11,7 +11,7 @@ use super::collection::{Collection, ResourceDef};
 use super::filter::Filter;
 use super::object::SimObject;
 use super::pods;
-use crate::types::{ApiResource, Gvr, ObjectKey, ResourceVersion, Uid};
+use crate::types::{Gvr, ObjectKey, ResourceVersion, Uid};
 
 /// 2026-01-01T00:00:00Z: where a world's own clock starts. It ticks once per resourceVersion.
 const EPOCH: i64 = 1_767_225_600;
@@ -68,9 +68,9 @@ impl World {
             history: config.history,
             collections: BTreeMap::new(),
         };
-        world.register(def(&Self::pods(), "Pod", true, &["po"], false));
-        world.register(def(&Self::nodes(), "Node", false, &["no"], false));
-        world.register(def(&Self::widgets(), "Widget", true, &["wd"], true));
+        world.register(ResourceDef::new(&Self::pods(), "Pod", true, false).short_name("po"));
+        world.register(ResourceDef::new(&Self::nodes(), "Node", false, false).short_name("no"));
+        world.register(ResourceDef::new(&Self::widgets(), "Widget", true, true).short_name("wd"));
         for i in 0..config.nodes {
             let time = world.time();
             let body = pods::node(&mut world.rng, &time);
@@ -280,15 +280,6 @@ impl World {
     }
 }
 
-fn def(gvr: &Gvr, kind: &str, namespaced: bool, short: &[&str], custom: bool) -> ResourceDef {
-    ResourceDef {
-        api: ApiResource { gvr: gvr.clone(), kind: kind.into(), namespaced },
-        singular: kind.to_lowercase(),
-        short_names: short.iter().map(|&name| name.to_owned()).collect(),
-        custom,
-    }
-}
-
 /// RFC 7396.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
@@ -370,7 +361,10 @@ mod tests {
         world.patch(&pods, before.key(), &patch).unwrap();
         let after = world.get(&pods, before.key()).unwrap();
         assert_eq!((after.uid(), after.phase()), (before.uid(), "Failed"));
-        assert_eq!((after.label("app"), after.label("new"), after.label("tier")), (None, Some("1"), before.label("tier")));
+        assert_eq!(
+            (after.label("app"), after.label("new"), after.label("tier")),
+            (None, Some("1"), before.label("tier"))
+        );
     }
 
     #[test]

@@ -6,51 +6,88 @@ use super::super::{Churn, Truth, oracle::Oracle};
 use super::*;
 use crate::types::{ObjectKey, ResourceVersion, Uid};
 
-/// Lists and watches pods for ever, relisting after anything odd.
+const STREAM: &str =
+    "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+
+/// Lists and watches pods for ever. A watch that ends or breaks is resumed where it was; anything odd in what it
+/// says, and an answer that is no watch, means a new list.
 struct Client {
     address: SocketAddr,
     store: Arc<Mutex<Truth>>,
+    resumed: Arc<Mutex<usize>>,
+}
+
+/// How a watch ended.
+enum End {
+    Resume,
+    Relist,
 }
 
 impl Client {
     async fn run(self) {
         for round in 0_u64.. {
-            let done = if round % 3 == 0 { self.stream().await } else { self.list_and_watch().await };
-            if done.is_err() {
-                tokio::time::sleep(Duration::from_millis(2)).await;
+            let version = if round % 3 == 0 { self.stream().await } else { self.list().await };
+            if let Ok(version) = version {
+                self.watch(version).await;
             }
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    async fn list_and_watch(&self) -> Result<(), Failure> {
+    async fn list(&self) -> Result<u64, Failure> {
         let (mut fresh, mut token) = (Truth::new(), String::new());
-        let version = loop {
+        loop {
             let page = self.document(&format!("/api/v1/pods?limit=7&continue={token}")).await?;
-            for item in page["items"].as_array().ok_or("no items")? {
-                fresh.extend(entry(item));
+            fresh.extend(page["items"].as_array().ok_or("no items")?.iter().filter_map(entry));
+            if let Some(next) = page["metadata"]["continue"].as_str() {
+                token = next.to_owned();
+                continue;
             }
-            match page["metadata"]["continue"].as_str() {
-                Some(next) => token = next.to_owned(),
-                None => break page["metadata"]["resourceVersion"].as_str().ok_or("no version")?.to_owned(),
-            }
-        };
-        *self.store.lock().unwrap() = fresh;
-        let path = format!("/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion={version}");
-        let mut watch = self.open(&path).await?;
-        while self.follow(&mut watch, None).await? {}
-        Ok(())
+            *self.store.lock().unwrap() = fresh;
+            return Ok(page["metadata"]["resourceVersion"].as_str().ok_or("no version")?.parse()?);
+        }
     }
 
-    async fn stream(&self) -> Result<(), Failure> {
-        let path = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-        let mut watch = self.open(path).await?;
-        let mut fresh = Some(Truth::new());
-        while self.follow(&mut watch, fresh.as_mut()).await? {
-            if let Some(truth) = fresh.take_if(|truth| truth.remove(&marker()).is_some()) {
-                *self.store.lock().unwrap() = truth;
+    /// A streaming list, whose watch is left at the marker.
+    async fn stream(&self) -> Result<u64, Failure> {
+        let mut watch = self.open(STREAM).await?;
+        let mut fresh = Truth::new();
+        loop {
+            let line = tokio::time::timeout(Duration::from_secs(1), watch.raw_line()).await??.ok_or("no marker")?;
+            let event: Value = serde_json::from_slice(&line)?;
+            if event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true" {
+                *self.store.lock().unwrap() = fresh;
+                return Ok(summary(&event).2);
+            }
+            apply(&event, &mut fresh)?;
+        }
+    }
+
+    async fn watch(&self, mut version: u64) {
+        loop {
+            let path = format!("/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion={version}");
+            let Ok(mut watch) = self.open(&path).await else { return };
+            match self.follow(&mut watch, &mut version).await {
+                End::Resume => *self.resumed.lock().unwrap() += 1,
+                End::Relist => return,
             }
         }
-        Ok(())
+    }
+
+    async fn follow(&self, watch: &mut Answer, version: &mut u64) -> End {
+        loop {
+            let line = match tokio::time::timeout(Duration::from_secs(5), watch.raw_line()).await {
+                Ok(Ok(Some(line))) => line,
+                Ok(Ok(None) | Err(_)) | Err(_) => return End::Resume,
+            };
+            let Ok(event) = serde_json::from_slice::<Value>(&line) else { return End::Relist };
+            if apply(&event, &mut self.store.lock().unwrap()).is_err() {
+                return End::Relist;
+            }
+            let seen = summary(&event).2;
+            assert!(seen >= *version, "a watch that goes back from {version} to {seen}");
+            *version = seen;
+        }
     }
 
     async fn document(&self, path: &str) -> Result<Value, Failure> {
@@ -61,39 +98,19 @@ impl Client {
 
     async fn open(&self, path: &str) -> Result<Answer, Failure> {
         let answer = tokio::time::timeout(Duration::from_secs(1), try_get(self.address, path, &[])).await??;
-        if answer.status == 200 { Ok(answer) } else { Err(answer.status.to_string().into()) }
-    }
-
-    /// Applies one event, to `fresh` where a streaming list is under way. `false` at the end.
-    async fn follow(&self, watch: &mut Answer, fresh: Option<&mut Truth>) -> Result<bool, Failure> {
-        let patience = if fresh.is_some() { 1 } else { 10 };
-        let line = tokio::time::timeout(Duration::from_secs(patience), watch.raw_line()).await??;
-        let Some(line) = line else { return Ok(false) };
-        let event: Value = serde_json::from_slice(&line)?;
-        let object = entry(&event["object"]);
-        let mut guard = None;
-        let store = match fresh {
-            Some(fresh) => fresh,
-            None => guard.insert(self.store.lock().unwrap()),
-        };
-        match (event["type"].as_str(), object) {
-            (Some("ADDED" | "MODIFIED"), Some((key, state))) => drop(store.insert(key, state)),
-            (Some("DELETED"), Some((key, _))) => drop(store.remove(&key)),
-            (Some("BOOKMARK"), _) => {
-                if event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true" {
-                    store.insert(marker(), (Uid::new(""), ResourceVersion::new("")));
-                }
-            }
-            (Some("ERROR"), _) => return Err("error event".into()),
-            _ => {}
-        }
-        Ok(true)
+        let json = answer.headers.get("content-type").is_some_and(|value| value == "application/json");
+        if answer.status == 200 && json { Ok(answer) } else { Err(answer.status.to_string().into()) }
     }
 }
 
-/// Stands in a store for "the initial events are complete".
-fn marker() -> ObjectKey {
-    ObjectKey::new("", "\u{0}marker")
+fn apply(event: &Value, store: &mut Truth) -> Result<(), Failure> {
+    match (event["type"].as_str(), entry(&event["object"])) {
+        (Some("ADDED" | "MODIFIED"), Some((key, state))) => drop(store.insert(key, state)),
+        (Some("DELETED"), Some((key, _))) => drop(store.remove(&key)),
+        (Some("ERROR"), _) => return Err("error event".into()),
+        _ => {}
+    }
+    Ok(())
 }
 
 fn entry(object: &Value) -> Option<(ObjectKey, (Uid, ResourceVersion))> {
@@ -103,11 +120,14 @@ fn entry(object: &Value) -> Option<(ObjectKey, (Uid, ResourceVersion))> {
     Some((key, state))
 }
 
-async fn converges(seed: u64) {
-    let cluster = start(SimConfig { bookmark_every: Duration::from_millis(20), ..SimConfig::default() });
+/// Gives how many faults happened and how often the client resumed a watch.
+async fn converges(seed: u64) -> (usize, usize) {
+    let (bookmark_every, watch_timeout) = (Duration::from_millis(20), Duration::from_millis(100));
+    let cluster = start(SimConfig { bookmark_every, watch_timeout, ..SimConfig::default() });
     cluster.set_faults(FaultScript::seeded(seed, 0.7));
-    let store = Arc::new(Mutex::new(Truth::new()));
-    let client = tokio::spawn(Client { address: cluster.address(), store: Arc::clone(&store) }.run());
+    let (store, resumed) = (Arc::default(), Arc::default());
+    let client = Client { address: cluster.address(), store: Arc::clone(&store), resumed: Arc::clone(&resumed) };
+    let client = tokio::spawn(client.run());
     let mut churn = Churn::new(seed);
     let script = async {
         while !cluster.faults_over() {
@@ -128,11 +148,18 @@ async fn converges(seed: u64) {
     }
     let log: Vec<_> = cluster.fault_log().iter().map(ToString::to_string).collect();
     assert!(same().is_empty(), "seed {seed}: {:#?}\nfaults: {log:#?}", same());
-    assert!(!log.is_empty());
+    assert!(!client.is_finished(), "seed {seed}: the client gave up\nfaults: {log:#?}");
     client.abort();
+    let resumed = *resumed.lock().unwrap();
+    (log.len(), resumed)
 }
 
 #[tokio::test]
 async fn a_correct_client_converges_after_every_seeded_script() {
-    futures::future::join_all((0..8).map(converges)).await;
+    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(8);
+    for first in (0..seeds).step_by(8) {
+        let runs = futures::future::join_all((first..seeds.min(first + 8)).map(converges)).await;
+        assert!(runs.iter().all(|(faults, _)| *faults > 5), "{runs:?}");
+        assert!(runs.iter().any(|(_, resumed)| *resumed > 0), "{runs:?}");
+    }
 }

@@ -30,7 +30,11 @@ async fn a_dropped_cluster_leaves_neither_port_nor_connection() {
     let mut watch = watch_now(&cluster).await;
     drop(cluster);
     assert!(watch.line().await.is_err());
-    let closed = async { while TcpStream::connect(address).await.is_ok() { tokio::task::yield_now().await } };
+    let closed = async {
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
     within(closed).await;
 }
 

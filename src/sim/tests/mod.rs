@@ -69,7 +69,11 @@ impl Drop for Answer {
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// One GET on a connection of its own.
-pub(super) async fn try_get(address: SocketAddr, path: &str, headers: &[(&'static str, &str)]) -> Result<Answer, Failure> {
+pub(super) async fn try_get(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&'static str, &str)],
+) -> Result<Answer, Failure> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(async move { drop(connection.await) });

@@ -38,7 +38,8 @@ async fn kubes_own_client_lists_pages_watches_and_discovers() {
     }
     assert_eq!(listed.len(), 20);
     assert!(listed.iter().all(|pod| pod.spec.as_ref().unwrap().node_name.is_some()));
-    let mut watch = Box::pin(within(pods.watch(&WatchParams::default(), &version(&cluster).to_string())).await.unwrap());
+    let mut watch =
+        Box::pin(within(pods.watch(&WatchParams::default(), &version(&cluster).to_string())).await.unwrap());
     let (key, _) = touch(&cluster);
     let event = within(watch.next()).await.unwrap().unwrap();
     let kube::api::WatchEvent::Modified(pod) = event else { panic!("{event:?}") };
@@ -162,7 +163,8 @@ async fn a_watcher_that_falls_off_the_history_is_expired_and_one_that_keeps_up_s
 async fn a_streaming_list_is_everything_then_a_marked_bookmark_then_the_watch() {
     let cluster = cluster();
     let now = version(&cluster);
-    let path = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let path =
+        "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let mut watch = get(&cluster, path).await;
     let mut items = Vec::new();
     let marker = loop {
@@ -186,7 +188,8 @@ async fn a_streaming_list_is_everything_then_a_marked_bookmark_then_the_watch() 
 
 #[tokio::test]
 async fn a_server_without_streaming_lists_refuses_or_ignores_them() {
-    let path = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let path =
+        "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let refusing = start(SimConfig { streaming: Streaming::Refused, ..SimConfig::default() });
     let (status, answer) = json(&refusing, path).await;
     assert_eq!((status, &answer["reason"]), (422, &json!("Invalid")));
