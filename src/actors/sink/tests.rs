@@ -13,9 +13,11 @@ use super::*;
 use crate::sink::test_objects::{added, pod};
 use crate::sink::{EventType, Filter};
 
+type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
+
 /// Answers attempt number n (from 0) with what the script says, after a while, and remembers what it accepted.
 struct ScriptedTransport {
-    script: Box<dyn Fn(usize, &[Event]) -> Outcome + Send + Sync>,
+    script: Box<Script>,
     takes: Duration,
     attempts: AtomicUsize,
     in_flight: AtomicUsize,
@@ -252,7 +254,7 @@ fn the_bound_in_bytes_holds_too() {
         let bench = Bench::with(transport, |params| params.bounds.bytes = 10 * size);
         assert!(!bench.takes(adds(100, 1)).await);
         let pending = bench.health.status().pending_bytes;
-        assert!((pending as usize) < 12 * size, "{pending}");
+        assert!(pending < 12 * size as u64, "{pending}");
     });
 }
 
@@ -290,6 +292,7 @@ fn one_bad_event_does_not_take_its_neighbours_along() {
         assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 39, left: 0 });
         assert_eq!(bench.health.status().dead_lettered, 1);
         assert!(!bench.health.status().circuit_open);
+        assert!(bench.transport.attempts() < 1500, "{}", bench.transport.attempts());
     });
 }
 
@@ -345,6 +348,20 @@ fn a_receiver_that_is_gone_disables_the_sink_and_nothing_ends_in_silence() {
         assert_eq!(status.dead_lettered + status.discarded, 40);
         assert_eq!(status.pending_events + status.held, 0);
         assert_eq!(bench.drain(LONG).await.left, 0);
+    });
+}
+
+#[test]
+fn attempts_that_were_in_flight_when_the_sink_was_disabled_are_not_repeated() {
+    paused(async {
+        let transport = ScriptedTransport::new(|n, _| match n {
+            0 => Outcome::Disable { error: "receiver answered 410 Gone".to_owned() },
+            _ => failed("down"),
+        });
+        let bench = Bench::start(transport);
+        bench.send(adds(100, 1)).await;
+        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 0, left: 0 });
+        assert_eq!((bench.transport.attempts(), bench.health.status().dead_lettered), (4, 100));
     });
 }
 
