@@ -219,11 +219,12 @@ impl SinkActor {
     fn settle(&mut self, lane: LaneId, outcome: Result<Outcome, JoinError>) {
         match outcome {
             Ok(Outcome::Accepted) => self.accept(lane),
-            Ok(Outcome::Retry { after, content, error }) => self.fail(lane, after, content, error),
+            Ok(Outcome::Retry { error, .. }) if self.params.health.is_disabled() => self.bury(lane, &error),
+            Ok(Outcome::Retry { after, content, error }) => self.fail(lane, after, content, &error),
             Ok(Outcome::Disable { error }) => self.disable(lane, &error),
             Err(join) => match join.try_into_panic() {
                 Ok(panic) => self.bury(lane, &format!("transport panicked: {}", panic_text(&*panic))),
-                Err(_) => self.fail(lane, None, false, "the I/O runtime is shutting down".to_owned()),
+                Err(_) => self.fail(lane, None, false, "the I/O runtime is shutting down"),
             },
         }
     }
@@ -237,11 +238,11 @@ impl SinkActor {
         }
     }
 
-    fn fail(&mut self, lane: LaneId, after: Option<Duration>, content: bool, error: String) {
+    fn fail(&mut self, lane: LaneId, after: Option<Duration>, content: bool, error: &str) {
         let now = clock::now();
         let (health, name) = (&self.params.health, &self.params.name);
         health.failed_attempts.fetch_add(1, Relaxed);
-        health.set_error(error.clone());
+        health.set_error(error.to_owned());
         let (failures, since) = self.lanes.failed(lane, now);
         if failures == 1 {
             tracing::warn!(sink = %name, error, "delivery failed, will be tried again");
@@ -261,7 +262,7 @@ impl SinkActor {
         }
         match self.params.retry.decide(self.lanes.failures(lane), since, after, now, &mut self.rng) {
             Decision::RetryAt(at) => self.lanes.retry_at(lane, at),
-            Decision::GiveUp => self.bury(lane, &error),
+            Decision::GiveUp => self.bury(lane, error),
         }
     }
 

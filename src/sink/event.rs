@@ -110,6 +110,7 @@ struct Data<'a> {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names on the wire")]
 struct Resource<'a> {
     group: &'a str,
     version: &'a str,

@@ -106,6 +106,7 @@ struct Lane {
 /// assert!(lanes.is_empty() && !lanes.is_full());
 /// ```
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "they are the lanes")]
 pub struct Lanes {
     lanes: Box<[Lane]>,
     batch: BatchParams,
@@ -129,7 +130,6 @@ impl Lanes {
     ///
     /// # Errors
     /// The event itself when the queue is full.
-    #[expect(clippy::result_large_err, reason = "an event handed back is no error to be passed along")]
     pub fn push(&mut self, event: Event, now: Instant) -> Result<(), Event> {
         if self.is_full() {
             return Err(event);
@@ -189,10 +189,11 @@ impl Lanes {
         }
     }
 
-    /// Puts the second half of the lane's batch back in front of its queue. Nothing happens to a batch of one.
+    /// Puts the second half of the lane's batch back in front of its queue; the first half starts over with short
+    /// delays. Nothing happens to a batch of one.
     pub fn halve(&mut self, lane: LaneId, now: Instant) {
         let lane = &mut self.lanes[lane.0];
-        let Some(batch) = &mut lane.batch else { return };
+        let Some(batch) = lane.batch.as_mut().filter(|batch| batch.events.len() > 1) else { return };
         let (first, second) = batch.events.split_at(batch.events.len().div_ceil(2));
         for event in second.iter().rev() {
             lane.queue_bytes += event.size();

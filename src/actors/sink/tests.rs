@@ -13,9 +13,11 @@ use super::*;
 use crate::sink::test_objects::{added, pod};
 use crate::sink::{EventType, Filter};
 
+type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
+
 /// Answers attempt number n (from 0) with what the script says, after a while, and remembers what it accepted.
 struct ScriptedTransport {
-    script: Box<dyn Fn(usize, &[Event]) -> Outcome + Send + Sync>,
+    script: Box<Script>,
     takes: Duration,
     attempts: AtomicUsize,
     in_flight: AtomicUsize,
@@ -252,7 +254,7 @@ fn the_bound_in_bytes_holds_too() {
         let bench = Bench::with(transport, |params| params.bounds.bytes = 10 * size);
         assert!(!bench.takes(adds(100, 1)).await);
         let pending = bench.health.status().pending_bytes;
-        assert!((pending as usize) < 12 * size, "{pending}");
+        assert!(pending < 12 * size as u64, "{pending}");
     });
 }
 
@@ -290,6 +292,7 @@ fn one_bad_event_does_not_take_its_neighbours_along() {
         assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 39, left: 0 });
         assert_eq!(bench.health.status().dead_lettered, 1);
         assert!(!bench.health.status().circuit_open);
+        assert!(bench.transport.attempts() < 1500, "{}", bench.transport.attempts());
     });
 }
 
@@ -345,6 +348,20 @@ fn a_receiver_that_is_gone_disables_the_sink_and_nothing_ends_in_silence() {
         assert_eq!(status.dead_lettered + status.discarded, 40);
         assert_eq!(status.pending_events + status.held, 0);
         assert_eq!(bench.drain(LONG).await.left, 0);
+    });
+}
+
+#[test]
+fn attempts_that_were_in_flight_when_the_sink_was_disabled_are_not_repeated() {
+    paused(async {
+        let transport = ScriptedTransport::new(|n, _| match n {
+            0 => Outcome::Disable { error: "receiver answered 410 Gone".to_owned() },
+            _ => failed("down"),
+        });
+        let bench = Bench::start(transport);
+        bench.send(adds(100, 1)).await;
+        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 0, left: 0 });
+        assert_eq!((bench.transport.attempts(), bench.health.status().dead_lettered), (4, 100));
     });
 }
 
@@ -414,6 +431,71 @@ fn a_stopped_sink_leaves_no_sender_without_an_answer() {
         assert!(waiting.await.unwrap().is_err(), "closed, not accepted");
         assert!(!bench.sink.connected());
     });
+}
+
+/// Subjects and versions of the events that a receiver acknowledged.
+type Received = Arc<Mutex<Vec<(String, u64)>>>;
+
+/// Acknowledges two requests of five and answers the others with 500, 429 or a closed connection.
+async fn moody_receiver(received: Received) -> std::net::SocketAddr {
+    let count = Arc::new(AtomicUsize::new(0));
+    let handler = move |body: String| async move {
+        match count.fetch_add(1, Relaxed) % 5 {
+            0 => return Err((axum::http::StatusCode::INTERNAL_SERVER_ERROR, [("retry-after", "1")])),
+            1 => return Err((axum::http::StatusCode::TOO_MANY_REQUESTS, [("retry-after", "0")])),
+            2 => panic!("closes the connection without an answer"),
+            _ => {}
+        }
+        let events: Vec<Value> = serde_json::from_str(&body).unwrap();
+        received.lock().extend(events.iter().map(|event| {
+            let version = event["data"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+            (event["subject"].as_str().unwrap().to_owned(), version)
+        }));
+        Ok(())
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(handler)).await });
+    addr
+}
+
+#[test]
+fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
+    use crate::sink::webhook::{WebhookParams, WebhookTransport, WebhookUrl};
+    let io = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let received = Received::default();
+    let addr = io.block_on(moody_receiver(Arc::clone(&received)));
+    let webhook = WebhookParams {
+        url: WebhookUrl::parse(&format!("http://{addr}/")).unwrap(),
+        signing_keys: None,
+        timeout: Duration::from_secs(5),
+        ca_file: None,
+        batched: true,
+    };
+    let transport = Arc::new(WebhookTransport::new(webhook).unwrap());
+    let io_handle = io.handle().clone();
+    actix_rt::System::new().block_on(async move {
+        let bench = Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| {
+            params.transport = transport;
+            params.io = io_handle;
+            params.bounds.events = 200;
+            params.retry.first = Duration::from_millis(2);
+            params.retry.max = Duration::from_millis(10);
+        });
+        for chunk in adds(20, 50).chunks(90) {
+            bench.send(chunk.to_vec()).await;
+        }
+        let report = bench.drain(Duration::from_secs(60)).await;
+        assert_eq!(report.left, 0);
+        assert!(bench.health.status().retries > 0);
+        assert_eq!(bench.health.status().delivered, 1000);
+    });
+    let mut seen = HashMap::<_, Vec<_>>::new();
+    for (subject, version) in received.lock().drain(..) {
+        seen.entry(subject).or_default().push(version);
+    }
+    assert_eq!(seen.len(), 20);
+    assert!(seen.values().all(|versions| versions.iter().copied().eq(1..=50)), "{seen:?}");
 }
 
 #[derive(Message)]

@@ -81,7 +81,9 @@ fn a_closed_gate_is_kept_and_the_wake_follows_it() {
 fn halves_keep_the_order() {
     let (mut lanes, now) = (lanes(1, 5, Bounds::default()), clock::now());
     let all: Vec<_> = (0..7).map(|i| event("a", i, 0)).collect();
-    all.iter().for_each(|event| lanes.push(event.clone(), now).unwrap());
+    for event in &all {
+        lanes.push(event.clone(), now).unwrap();
+    }
     let (lane, _) = lanes.take_ready(now, Gate::All).unwrap();
     lanes.failed(lane, now);
     lanes.halve(lane, now);
@@ -93,6 +95,18 @@ fn halves_keep_the_order() {
     }
     assert_eq!(seen, ids(&all));
     assert!(lanes.is_empty() && lanes.bytes() == 0);
+}
+
+#[test]
+fn a_batch_of_one_is_not_halved_and_keeps_its_count_of_failures() {
+    let (mut lanes, now) = (lanes(1, 5, Bounds::default()), clock::now());
+    lanes.push(event("a", 1, 0), now).unwrap();
+    let (lane, _) = lanes.take_ready(now + WAIT, Gate::All).unwrap();
+    for failures in 1..5 {
+        assert_eq!(lanes.failed(lane, now).0, failures);
+        lanes.halve(lane, now);
+    }
+    assert_eq!((lanes.failures(lane), lanes.events()), (4, 1));
 }
 
 #[test]
@@ -183,7 +197,9 @@ fn run(steps: &[Step]) {
                 let due = lanes.next_wake(gate).is_some_and(|wake| wake <= now);
                 let taken = lanes.take_ready(now, gate);
                 assert_eq!(taken.is_some(), due, "next_wake and take_ready must agree");
-                taken.into_iter().for_each(|(lane, batch)| model.take(lane, batch, MAX_EVENTS));
+                if let Some((lane, batch)) = taken {
+                    model.take(lane, batch, MAX_EVENTS);
+                }
             }
             Step::Ack(which) => {
                 let Some((lane, _)) = model.pick(*which) else { continue };

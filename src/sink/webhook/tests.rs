@@ -43,7 +43,7 @@ async fn rude_receiver(answer: Option<&'static [u8]>) -> SocketAddr {
     tokio::spawn(async move {
         let mut open = Vec::new();
         while let Ok((mut socket, _)) = listener.accept().await {
-            let _ = socket.read(&mut [0; 65536]).await;
+            let _ = socket.read(&mut [0; 8192]).await;
             match answer {
                 Some(bytes) => drop(socket.write_all(bytes).await),
                 None => open.push(socket),
@@ -184,6 +184,52 @@ async fn an_acknowledgement_counts_even_if_the_rest_breaks_off() {
 async fn an_endless_answer_is_read_in_part() {
     let (.., error) = retry_parts(answered((StatusCode::BAD_GATEWAY, "x".repeat(50_000_000))).await);
     assert!(error.len() < 300, "{}", error.len());
+}
+
+/// A receiver behind TLS with a certificate of its own CA; answers one request. Returns the CA as PEM.
+fn tls_receiver() -> (u16, String, std::thread::JoinHandle<bool>) {
+    let ca_key = rcgen::KeyPair::generate().unwrap();
+    let mut ca = rcgen::CertificateParams::default();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca_cert = ca.self_signed(&ca_key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let cert = leaf.signed_by(&key, &rcgen::Issuer::new(ca, ca_key)).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut tls = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        let mut stream = rustls::Stream::new(&mut tls, &mut socket);
+        stream.read(&mut [0; 4096]).is_ok() && stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_ok()
+    });
+    (port, ca_cert.pem(), serving)
+}
+
+#[tokio::test]
+async fn a_receiver_with_a_private_ca_is_trusted_through_ca_file_alone() {
+    for with_ca in [true, false] {
+        let (port, pem, serving) = tls_receiver();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), pem).unwrap();
+        let url = WebhookUrl::parse(&format!("https://127.0.0.1:{port}/")).unwrap();
+        let ca_file = with_ca.then(|| file.path().to_owned());
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
+        let transport = WebhookTransport::new(WebhookParams { url, ca_file, ..params(addr) });
+        let outcome = match transport {
+            Ok(transport) => transport.attempt(Arc::new([event("web", 1, 0)])).await,
+            // A machine without any roots says so at once.
+            Err(error) if !with_ca => return assert!(matches!(error, WebhookError::Client(_))),
+            Err(error) => panic!("{error:?}"),
+        };
+        assert_eq!(outcome == Outcome::Accepted, with_ca, "{outcome:?}");
+        assert_eq!(serving.join().unwrap(), with_ca);
+    }
 }
 
 #[test]
