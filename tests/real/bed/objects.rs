@@ -11,7 +11,7 @@ use informer_hub::types::Gvr;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -99,14 +99,17 @@ where
     assert!(deleted.is_ok(), "delete of {name}: {deleted:?}");
 }
 
-/// Installs the widgets' CRD and returns once discovery shows it and its objects can be listed.
+/// Installs the widgets' CRD and returns once discovery shows it and its objects can be listed and made. In between,
+/// the apiserver answers 404 and then 429 while it sets the resource's storage up.
 pub(crate) async fn install_widgets(client: &Client) {
     made_or_there(&Api::<CustomResourceDefinition>::all(client.clone()), &widget_definition()).await;
     let api = widgets(client, "default");
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     eventually("discovery shows the widgets", SETTLE, async || {
         let found = client.list_api_group_resources(&format!("{WIDGET_GROUP}/v1")).await;
         found.is_ok_and(|list| list.resources.iter().any(|r| r.name == "widgets"))
-            && api.list_metadata(&kube::api::ListParams::default()).await.is_ok()
+            && api.list_metadata(&ListParams::default()).await.is_ok()
+            && api.create(&dry_run, &widget("probe")).await.is_ok()
     })
     .await;
 }
@@ -142,7 +145,7 @@ pub(crate) async fn revoke_limited(client: &Client, limited: &Client) {
 }
 
 async fn may_list_pods(limited: &Client) -> bool {
-    match Api::<Pod>::all(limited.clone()).list_metadata(&kube::api::ListParams::default().limit(1)).await {
+    match Api::<Pod>::all(limited.clone()).list_metadata(&ListParams::default().limit(1)).await {
         Ok(_) => true,
         Err(kube::Error::Api(status)) if status.is_forbidden() => false,
         Err(error) => panic!("list as limited: {error}"),
