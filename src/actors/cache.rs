@@ -15,9 +15,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::capacity::MAILBOX;
-use super::messages::{
-    Apply, AppliedBatch, Ask, ClosePartition, Expect, OpenPartition, OpenedPartition, TakeSnapshot,
-};
+use super::messages::{AppliedBatch, Apply, Ask, ClosePartition, Expect, OpenPartition, OpenedPartition, TakeSnapshot};
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard};
 use crate::cache::{Answer, Applied, QueryError, Snapshot, Store, Young, pack_all};
@@ -39,7 +37,9 @@ pub struct CacheActor {
 enum DictionaryState {
     Untrained,
     /// The objects did not make a dictionary (too few, or nothing alike); tried again after some rounds.
-    Unfit { rounds: u32 },
+    Unfit {
+        rounds: u32,
+    },
     Trained(Arc<Dictionary>),
 }
 
@@ -85,11 +85,7 @@ impl CacheActor {
 }
 
 /// One round of compression, on a thread of its own; trains first where there are samples.
-fn pack_round(
-    state: DictionaryState,
-    samples: Option<Vec<Arc<[u8]>>>,
-    aged: &[Arc<StoredObject>],
-) -> DictionaryState {
+fn pack_round(state: DictionaryState, samples: Option<Vec<Arc<[u8]>>>, aged: &[Arc<StoredObject>]) -> DictionaryState {
     let state = match samples {
         Some(samples) => train(&samples).map_or(DictionaryState::Unfit { rounds: 0 }, DictionaryState::Trained),
         None => state,
@@ -239,8 +235,7 @@ impl CacheDirectory {
         let guard = ExitGuard::new(0, 0, None, &self.census);
         let (io, young_bytes) = (self.io.clone(), self.young_bytes);
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
-        let address =
-            CacheActor::start_in_arbiter(arbiter, move |_| CacheActor::new(store, young_bytes, io, guard));
+        let address = CacheActor::start_in_arbiter(arbiter, move |_| CacheActor::new(store, young_bytes, io, guard));
         caches.insert(resource.gvr.clone(), Entry { address: address.clone(), published });
         address
     }

@@ -341,12 +341,8 @@ impl ClusterActor {
 }
 
 /// Stops informers, all at once; ends when they have.
-fn stop_all(
-    informers: BTreeMap<InformerKey, Informer>,
-    stop: StopInformer,
-) -> impl Future<Output = ()> + use<> {
-    let stops: Vec<_> =
-        informers.into_values().filter_map(|informer| Some(informer.address?.send(stop))).collect();
+fn stop_all(informers: BTreeMap<InformerKey, Informer>, stop: StopInformer) -> impl Future<Output = ()> + use<> {
+    let stops: Vec<_> = informers.into_values().filter_map(|informer| Some(informer.address?.send(stop))).collect();
     async move {
         join_all(stops).await;
     }

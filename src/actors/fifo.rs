@@ -35,16 +35,7 @@ impl FifoActor {
         guard: ExitGuard,
     ) -> Self {
         let fifo = DeltaFifo::new(limit);
-        Self {
-            fifo,
-            processor,
-            health,
-            busy: false,
-            stopping: false,
-            waiting: Vec::new(),
-            stopped: Vec::new(),
-            guard,
-        }
+        Self { fifo, processor, health, busy: false, stopping: false, waiting: Vec::new(), stopped: Vec::new(), guard }
     }
 
     fn pump(&mut self, ctx: &mut Context<Self>) {

@@ -13,7 +13,9 @@ use super::status::HubStatus;
 use crate::cache::{Answer, Applied, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot};
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
-use crate::types::{ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Origin, ResourceRef, Scope};
+use crate::types::{
+    ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Origin, ResourceRef, Scope,
+};
 
 // === reflector → fifo ===
 

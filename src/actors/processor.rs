@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use actix::prelude::*;
 use actix::AtomicResponse;
+use actix::prelude::*;
 
 use super::capacity::MAILBOX;
 use super::env::Env;
-use super::messages::{Apply, AppliedBatch, Enqueue, Join, Leave, Offer, Process, Stop, TakeSnapshot};
+use super::messages::{AppliedBatch, Apply, Enqueue, Join, Leave, Offer, Process, Stop, TakeSnapshot};
 use super::registry::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId};

@@ -184,7 +184,8 @@ impl Subscription {
         match &self.target {
             Target::Configured(name) => users.contains(&User::Config(name.clone())),
             Target::Resource(mine, asked) => {
-                let apart = asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
+                let apart =
+                    asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
                 mine.may_be(wanted) && !apart
             }
         }
@@ -427,8 +428,7 @@ impl Handler<Release> for RegistryActor {
 
     fn handle(&mut self, Release(user): Release, _ctx: &mut Self::Context) -> Self::Result {
         self.demands.retain(|demand| demand.user != user);
-        let all: Vec<_> =
-            self.clusters.values().map(|cluster| cluster.address.send(Unwant(user.clone()))).collect();
+        let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Unwant(user.clone()))).collect();
         Box::pin(join_all(all).map(|_| ()))
     }
 }

@@ -159,7 +159,8 @@ impl ClusterView {
 impl InformerView {
     /// Synced, or in a state that waiting does not mend.
     pub(super) fn is_settled(&self) -> bool {
-        let hopeless = matches!(self.health.phase(), Phase::Absent | Phase::Forbidden | Phase::Degraded | Phase::Stopped);
+        let hopeless =
+            matches!(self.health.phase(), Phase::Absent | Phase::Forbidden | Phase::Degraded | Phase::Stopped);
         self.health.has_synced() || hopeless
     }
 

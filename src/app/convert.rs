@@ -88,11 +88,7 @@ pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartEr
             max_bytes: sink.batch.max_bytes,
             max_wait: sink.batch.max_wait,
         },
-        retry: RetryParams {
-            first: sink.retry.first,
-            max: sink.retry.max,
-            give_up_after: sink.retry.give_up_after,
-        },
+        retry: RetryParams { first: sink.retry.first, max: sink.retry.max, give_up_after: sink.retry.give_up_after },
         bounds: Bounds::default(),
         concurrency: NonZeroUsize::new(hook.concurrency).unwrap_or(NonZeroUsize::MIN),
         health: SinkHealth::new(),

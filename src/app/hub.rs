@@ -110,8 +110,7 @@ impl Hub {
         let system = HubSystem::start(tuning)?;
         let io = system.env().io.clone();
         // All sinks are checked before the first one starts.
-        let params: Vec<_> =
-            config.sinks.iter().map(|sink| convert::sink(sink, &io)).collect::<Result<_, _>>()?;
+        let params: Vec<_> = config.sinks.iter().map(|sink| convert::sink(sink, &io)).collect::<Result<_, _>>()?;
         let mut hub = Self { system, sinks: Vec::new() };
         for resource in &config.resources {
             hub.registry().send(convert::demand(resource)).await?;
@@ -247,10 +246,8 @@ impl Reporter {
     /// The hub is shutting down.
     pub async fn report(&self) -> Result<HubReport, MailboxError> {
         let hub = self.registry.send(GetStatus).await?;
-        let report = |(name, health): &(String, Arc<SinkHealth>)| SinkReport {
-            name: name.clone(),
-            status: health.status(),
-        };
+        let report =
+            |(name, health): &(String, Arc<SinkHealth>)| SinkReport { name: name.clone(), status: health.status() };
         Ok(HubReport { hub, sinks: self.sinks.iter().map(report).collect() })
     }
 }

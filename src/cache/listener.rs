@@ -112,9 +112,7 @@ impl ListenerQueue {
             }
             // A change of what the filter looks at is, to this subscriber, an appearance or a disappearance.
             Applied::Updated { old, new } => match (filter.matches(old), filter.matches(new)) {
-                (true, true) => {
-                    Notification::Updated { old: self.object(old), new: self.object(new), resync: false }
-                }
+                (true, true) => Notification::Updated { old: self.object(old), new: self.object(new), resync: false },
                 (false, true) => Notification::Added { object: self.object(new), initial: false },
                 (true, false) => Notification::Deleted { object: self.object(old), tombstone: false },
                 (false, false) => return,

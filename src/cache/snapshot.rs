@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::posting::{Location, PartitionId, Posting};
 use super::store::Applied;
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, Freshness, IndexEntry, InformerHealth, Object, ObjectKey, Origin, ResourceVersion, StoredObject,
+    ApiResource, ClusterLabels, ClusterName, Freshness, IndexEntry, InformerHealth, Object, ObjectKey, Origin,
+    ResourceVersion, StoredObject,
 };
 
 /// What the last batch of a partition did.
@@ -188,7 +189,8 @@ impl Snapshot {
     /// Names of the declared indices of any partition, sorted.
     #[must_use]
     pub fn index_names(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<_> = self.partitions.values().flat_map(|partition| partition.indexes.iter().cloned()).collect();
+        let mut names: Vec<_> =
+            self.partitions.values().flat_map(|partition| partition.indexes.iter().cloned()).collect();
         names.sort();
         names.dedup();
         names

@@ -12,7 +12,8 @@ use super::delta_fifo::Popped;
 use super::posting::{Location, PartitionId};
 use super::snapshot::{Outbox, Partition, Snapshot};
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject,
+    ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
+    ResourceVersion, StoredObject,
 };
 
 /// What a change did to the store: the raw material of notifications.

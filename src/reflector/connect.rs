@@ -48,6 +48,10 @@ pub trait Connection: Debug + Send + Sync + 'static {
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>>;
 
     /// The list and watch of one resource and scope.
-    fn lister_watcher(&self, resource: &ApiResource, scope: &Scope, options: &InformerOptions)
-    -> Arc<dyn ListerWatcher>;
+    fn lister_watcher(
+        &self,
+        resource: &ApiResource,
+        scope: &Scope,
+        options: &InformerOptions,
+    ) -> Arc<dyn ListerWatcher>;
 }

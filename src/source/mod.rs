@@ -11,8 +11,8 @@ mod kube;
 mod pump;
 mod request;
 
-pub use connector::KubeConnector;
 pub use client::{Access, ClientError, Token, connect};
+pub use connector::KubeConnector;
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
 

@@ -8,9 +8,7 @@ use tokio::runtime::Handle;
 use crate::fleet::{Fleet, pods, small};
 
 fn clusters(count: u64, pods: usize) -> BTreeMap<String, SimCluster> {
-    (0..count)
-        .map(|i| (format!("c{i}"), SimCluster::start(small(i, pods), &Handle::current()).unwrap()))
-        .collect()
+    (0..count).map(|i| (format!("c{i}"), SimCluster::start(small(i, pods), &Handle::current()).unwrap())).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

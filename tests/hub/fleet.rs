@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::{Subscribe, Subscriber, Tuning};
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
-use informer_hub::config::{
-    ClusterAccess, ClusterConfig, Config, HubConfig, Projection, ResourceConfig, SinkConfig,
-};
+use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, Projection, ResourceConfig, SinkConfig};
 use informer_hub::reflector::{ReflectorOptions, StallPolicy};
 use informer_hub::sim::oracle::{Oracle, Replica};
 use informer_hub::sim::{SimCluster, SimConfig, Truth, WorldConfig};
