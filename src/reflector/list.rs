@@ -123,17 +123,14 @@ impl ListSplitter {
                 State::Done => Some(ListStep::NeedMore),
                 State::Skim(skim, in_items) => {
                     let in_items = *in_items;
-                    match skim.advance(&self.buffer[self.at..]) {
-                        Some(used) => {
-                            self.at += used;
-                            self.after_value = true;
-                            self.state = if in_items { State::Items } else { State::Members };
-                            None
-                        }
-                        None => {
-                            self.at = self.buffer.len();
-                            Some(ListStep::NeedMore)
-                        }
+                    if let Some(used) = skim.advance(&self.buffer[self.at..]) {
+                        self.at += used;
+                        self.after_value = true;
+                        self.state = if in_items { State::Items } else { State::Members };
+                        None
+                    } else {
+                        self.at = self.buffer.len();
+                        Some(ListStep::NeedMore)
                     }
                 }
                 State::Start => self.start()?,
