@@ -8,7 +8,7 @@
 //!   the newest state; past the bound it says so, and the caller holds back.
 //! - *Deletions are never dropped for being unknown*: the store knows, the queue does not.
 //!
-//! Invariant: a key is in `queue` iff it is in `items`.
+//! Invariants: a key is in `queue` iff it is in `items`; `queue` has as many list ends as `ends`.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,14 @@ pub enum Popped {
 #[derive(Debug)]
 enum Entry {
     Key(ObjectKey),
-    ReplaceEnd { keep: HashSet<ObjectKey>, version: ResourceVersion },
+    /// The first of `ends`.
+    ReplaceEnd,
+}
+
+#[derive(Debug)]
+struct End {
+    keep: HashSet<ObjectKey>,
+    version: ResourceVersion,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +55,8 @@ pub struct DeltaFifo {
     items: HashMap<ObjectKey, Pending>,
     queue: VecDeque<Entry>,
     listing: Option<HashSet<ObjectKey>>,
-    ends_in_queue: usize,
+    /// The lists whose ends are in `queue`, in their order.
+    ends: VecDeque<End>,
     bytes: usize,
     limit: usize,
     coalesced: u64,
@@ -61,6 +69,9 @@ impl DeltaFifo {
     /// Bookkeeping per delta that counts against the bound, so that tiny objects are bounded too.
     const OVERHEAD: usize = 128;
 
+    /// Complete lists that may be in line.
+    const MAX_LISTS: usize = 2;
+
     /// An empty queue with a bound in bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
@@ -68,7 +79,7 @@ impl DeltaFifo {
             items: HashMap::new(),
             queue: VecDeque::new(),
             listing: None,
-            ends_in_queue: 0,
+            ends: VecDeque::new(),
             bytes: 0,
             limit,
             coalesced: 0,
@@ -84,8 +95,8 @@ impl DeltaFifo {
             }
             Change::ReplaceEnd(version) => {
                 let keep = self.listing.take().unwrap_or_default();
-                self.queue.push_back(Entry::ReplaceEnd { keep, version });
-                self.ends_in_queue += 1;
+                self.queue.push_back(Entry::ReplaceEnd);
+                self.ends.push_back(End { keep, version });
             }
             Change::Delta(delta) => self.push_delta(delta),
         }
@@ -96,16 +107,16 @@ impl DeltaFifo {
         if delta.kind == DeltaKind::Sync && self.items.contains_key(&key) {
             return;
         }
-        match (&mut self.listing, delta.kind) {
-            (Some(listing), DeltaKind::Replaced) => {
-                listing.insert(key.clone());
-            }
+        match delta.kind {
+            DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced => self.spare(&key),
             // A streaming list takes back what it named before.
-            (Some(listing), DeltaKind::Deleted) => {
-                listing.remove(&key);
+            DeltaKind::Deleted => {
+                if let Some(listing) = &mut self.listing {
+                    listing.remove(&key);
+                }
             }
-            (_, DeltaKind::Deleted) => {}
-            _ => self.spare(&key),
+            // It repeats what the store has, and so says nothing about what a list should have named.
+            DeltaKind::Sync => {}
         }
         let bytes = delta.object.body_size() + Self::OVERHEAD;
         let crowded = self.bytes > self.limit / 2;
@@ -126,14 +137,11 @@ impl DeltaFifo {
         }
     }
 
-    /// A live object that arrives after a list ended, but stands in line before that list's end is popped, must not
-    /// be swept by it.
+    /// Notes a live object in the list under way, and in those that ended before it arrived: its key may stand in
+    /// line before their ends, which then must not sweep it.
     fn spare(&mut self, key: &ObjectKey) {
-        if self.ends_in_queue == 0 {
-            return;
-        }
-        for entry in &mut self.queue {
-            if let Entry::ReplaceEnd { keep, .. } = entry {
+        for keep in self.listing.iter_mut().chain(self.ends.iter_mut().map(|end| &mut end.keep)) {
+            if !keep.contains(key) {
                 keep.insert(key.clone());
             }
         }
@@ -151,8 +159,8 @@ impl DeltaFifo {
                     self.bytes -= pending.bytes;
                     batch.push(Popped::Deltas(key, pending.deltas));
                 }
-                Entry::ReplaceEnd { keep, version } => {
-                    self.ends_in_queue -= 1;
+                Entry::ReplaceEnd => {
+                    let Some(End { keep, version }) = self.ends.pop_front() else { continue };
                     batch.push(Popped::ReplaceEnd { keep, version });
                     break;
                 }
@@ -161,10 +169,11 @@ impl DeltaFifo {
         batch
     }
 
-    /// Whether the bound is passed: whoever pushes should wait.
+    /// Whether the bound is passed: whoever pushes should wait. Lists in line have a bound of their own, since one
+    /// that repeats what waits already adds no bytes of objects, but a set of keys.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.bytes > self.limit
+        self.bytes > self.limit || self.ends.len() > Self::MAX_LISTS
     }
 
     /// Whether nothing is in line.
@@ -203,6 +212,15 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
     match deletions {
         _ if !same_object => 0,
         (true, true) => {
+            deltas.pop();
+            1
+        }
+        // Of a watch that repeats itself: the store would not take it either.
+        (false, false)
+            if crowded
+                && last.kind != DeltaKind::Replaced
+                && before.object.resource_version().newer_than(last.object.resource_version()) =>
+        {
             deltas.pop();
             1
         }

@@ -64,6 +64,9 @@ impl ListenerQueue {
     /// Notifications that wait one by one before merging begins.
     pub const DEFAULT_MERGE_ABOVE: usize = 1024;
 
+    /// Fewer empty slots are not worth a pass over all of them.
+    const GAPS: usize = 64;
+
     /// A queue for a subscriber that joins when `partition` is the state of the store.
     #[must_use]
     pub fn new(options: ListenerOptions, partition: &Partition, merge_above: usize) -> Self {
@@ -159,6 +162,7 @@ impl ListenerQueue {
                 self.live -= 1;
                 self.merged += 2;
                 self.forget(&key, last);
+                self.close_gaps();
             }
             Merged::Two(waiting, next) => {
                 *slot = Some(waiting);
@@ -184,6 +188,15 @@ impl ListenerQueue {
             }
         }
         self.by_key = Some(by_key);
+    }
+
+    /// Notifications that cancelled each other leave empty slots; they must not pile up while the subscriber stalls.
+    /// Amortised over the cancellations, a constant number of steps for each.
+    fn close_gaps(&mut self) {
+        if self.slots.len() > 2 * self.live + Self::GAPS {
+            self.slots.retain(Option::is_some);
+            self.start_merging();
+        }
     }
 
     fn forget(&mut self, key: &ObjectKey, number: u64) {
@@ -274,5 +287,31 @@ fn merge(waiting: Notification, next: Notification) -> Merged {
         }
         (Updated { .. }, deleted @ Deleted { .. }) => Merged::One(deleted),
         (waiting, next) => Merged::Two(waiting, next),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::testing::{Informer, told};
+
+    #[test]
+    fn what_comes_and_goes_behind_a_stalled_subscriber_takes_no_room() {
+        let mut informer = Informer::new();
+        informer.apply("[ ]0");
+        let mut queue = ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 0);
+        let mut offer = |script: String| {
+            let outbox = informer.apply(&script);
+            queue.offer(outbox.number, &outbox.applied, false);
+            assert!(queue.slots.len() <= 2 * queue.live + ListenerQueue::GAPS + 1, "{} slots", queue.slots.len());
+        };
+        // One of the two is always there, so that no end of the queue is ever free.
+        offer("+a@1 +z@1".to_owned());
+        for version in (2..4000).step_by(4) {
+            offer(format!("+b@{version} -a@{}", version + 1));
+            offer(format!("+a@{} -b@{}", version + 2, version + 3));
+        }
+        offer("~a@5000 ~z@5001".to_owned());
+        assert_eq!(told(&queue.take(9)), ["synced", "+z@5001", "+a@5000"]);
     }
 }

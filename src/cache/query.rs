@@ -10,7 +10,7 @@ use super::filter::ObjectFilter;
 use super::posting::PartitionId;
 use super::snapshot::{Partition, Snapshot};
 use crate::types::{
-    ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, StoredObject,
+    ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, Origin, StoredObject,
 };
 
 /// A question about one resource: which clusters, and which objects there.
@@ -167,13 +167,8 @@ impl Snapshot {
                 known: self.index_names().iter().map(ToString::to_string).collect(),
             });
         }
-        let mut asked: Vec<_> = self
-            .partitions()
-            .filter(|(_, partition)| {
-                let origin = partition.origin();
-                query.clusters.matches(&origin.cluster, &origin.cluster_labels) && in_reach(query, partition)
-            })
-            .collect();
+        let selected = |origin: &Origin| query.clusters.matches(&origin.cluster, &origin.cluster_labels);
+        let mut asked: Vec<_> = self.partitions().filter(|(_, partition)| selected(partition.origin())).collect();
         asked.sort_by(|(_, a), (_, b)| a.origin().cluster.cmp(&b.origin().cluster));
         let mut indexed: HashMap<PartitionId, Vec<&ObjectKey>> = HashMap::new();
         for at in query.index.iter().flat_map(|(index, value)| self.by_index(index, value)) {
@@ -182,30 +177,22 @@ impl Snapshot {
         let mut items = Vec::new();
         let mut coverage: Vec<Coverage> = Vec::new();
         for cluster in asked.chunk_by(|(_, a), (_, b)| a.origin().cluster == b.origin().cluster) {
+            let name = &cluster[0].1.origin().cluster;
+            let cluster: Vec<_> = cluster.iter().filter(|(_, partition)| in_reach(query, partition)).collect();
             let begin = items.len();
-            for (id, partition) in cluster {
-                let filter = |stored: &&Arc<StoredObject>| query.filter.matches(stored);
-                let handle = |stored| Object::new(Arc::clone(partition.origin()), Arc::clone(stored));
-                if query.index.is_some() {
-                    let found = indexed.get(id).into_iter().flatten().filter_map(|key| partition.get(key));
-                    items.extend(found.filter(|stored| named(query, stored)).filter(filter).map(handle));
-                } else if let Some(name) = &query.name {
-                    let key = ObjectKey::new(query.filter.namespace.as_deref().unwrap_or(""), name);
-                    items.extend(partition.get(&key).filter(filter).map(handle));
-                } else if let Some(namespace) = &query.filter.namespace {
-                    items.extend(partition.in_namespace(namespace).filter(filter).map(handle));
-                } else {
-                    items.extend(partition.iter().filter(filter).map(handle));
-                }
+            for (at, (id, partition)) in cluster.iter().enumerate() {
+                let keys = indexed.get(id).map(Vec::as_slice).unwrap_or_default();
+                let found = found(query, partition, keys).filter(|stored| query.filter.matches(stored));
+                let newest = found.filter(|stored| !is_superseded(query, &cluster, at, stored));
+                items.extend(newest.map(|stored| Object::new(Arc::clone(partition.origin()), Arc::clone(stored))));
             }
             if cluster.len() > 1 {
-                merge_overlap(&mut items, begin);
+                items[begin..].sort_by(|a, b| a.key().cmp(b.key()));
             }
+            // Of a cluster whose informers all look elsewhere, nothing is known.
             let freshness = cluster.iter().map(|(_, partition)| trust(query, partition)).max_by_key(staleness);
-            coverage.push(Coverage {
-                cluster: cluster[0].1.origin().cluster.clone(),
-                freshness: freshness.unwrap_or(Freshness::Missing),
-            });
+            let freshness = freshness.unwrap_or(Freshness::Missing);
+            coverage.push(Coverage { cluster: name.clone(), freshness });
         }
         for (cluster, labels) in self.expected() {
             if query.clusters.matches(cluster, labels) && !coverage.iter().any(|part| part.cluster == *cluster) {
@@ -215,6 +202,43 @@ impl Snapshot {
         coverage.sort_by(|a, b| a.cluster.cmp(&b.cluster));
         Ok(Answer { items, coverage, kind: PhantomData })
     }
+}
+
+/// Candidates of one partition, by key, on the cheapest way; `keys` are those that the index names.
+fn found<'s>(
+    query: &'s Query,
+    partition: &'s Partition,
+    keys: &'s [&'s ObjectKey],
+) -> Box<dyn Iterator<Item = &'s Arc<StoredObject>> + 's> {
+    if query.index.is_some() {
+        Box::new(keys.iter().filter_map(|key| partition.get(key)).filter(|stored| named(query, stored)))
+    } else if let Some(name) = &query.name {
+        let key = ObjectKey::new(query.filter.namespace.as_deref().unwrap_or(""), name);
+        Box::new(partition.get(&key).into_iter())
+    } else if let Some(namespace) = &query.filter.namespace {
+        Box::new(partition.in_namespace(namespace))
+    } else {
+        Box::new(partition.iter())
+    }
+}
+
+/// Informers of one cluster may overlap: whether another one has the object in a newer state. Of two states that are
+/// as new, the one of the informer that was opened first counts. Asked of each match, since a newer state may not
+/// match any more; informers of different namespaces are not even looked at.
+fn is_superseded(query: &Query, cluster: &[&(PartitionId, &Partition)], at: usize, stored: &StoredObject) -> bool {
+    let version = stored.resource_version();
+    cluster.iter().enumerate().any(|(other, (_, partition))| {
+        let watched = partition.origin().scope.namespace.as_deref();
+        let may_have = watched.is_none() || watched == stored.key().namespace();
+        let speaks = query.index.as_ref().is_none_or(|(index, _)| partition.declares(index));
+        other != at
+            && may_have
+            && speaks
+            && partition
+                .get(stored.key())
+                .map(|state| state.resource_version())
+                .is_some_and(|theirs| theirs.newer_than(version) || (other < at && !version.newer_than(theirs)))
+    })
 }
 
 /// An informer that does not declare the index asked for has nothing to say about it.
@@ -244,20 +268,4 @@ fn staleness(freshness: &Freshness) -> (u8, i64) {
         Freshness::StaleSince { since } => (1, -since.as_millisecond()),
         Freshness::Missing => (2, 0),
     }
-}
-
-/// Informers of one cluster may overlap; each object is answered once, in its newest state, and in key order.
-fn merge_overlap(items: &mut Vec<Object>, begin: usize) {
-    let mut newest: HashMap<ObjectKey, Object> = HashMap::new();
-    for object in items.drain(begin..) {
-        match newest.get(object.key()) {
-            Some(known) if !object.resource_version().newer_than(known.resource_version()) => {}
-            _ => {
-                newest.insert(object.key().clone(), object);
-            }
-        }
-    }
-    let mut merged: Vec<_> = newest.into_values().collect();
-    merged.sort_by(|a, b| a.key().cmp(b.key()));
-    items.append(&mut merged);
 }

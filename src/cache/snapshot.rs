@@ -130,11 +130,19 @@ pub struct Snapshot {
     indices: imbl::HashMap<Arc<str>, Values>,
     /// Clusters that should have the resource and could not be asked yet.
     expected: imbl::OrdMap<ClusterName, ClusterLabels>,
+    /// Never counts back, so that whoever still holds the number of a closed partition reaches no other one.
+    next_partition: u32,
 }
 
 impl Snapshot {
     pub(super) fn new(resource: ApiResource) -> Self {
-        Self { resource, partitions: imbl::OrdMap::new(), indices: imbl::HashMap::new(), expected: imbl::OrdMap::new() }
+        Self {
+            resource,
+            partitions: imbl::OrdMap::new(),
+            indices: imbl::HashMap::new(),
+            expected: imbl::OrdMap::new(),
+            next_partition: 0,
+        }
     }
 
     /// The resource.
@@ -206,6 +214,12 @@ impl Snapshot {
             Some(labels) => self.expected.insert(cluster, labels),
             None => self.expected.remove(&cluster),
         };
+    }
+
+    pub(super) fn fresh_id(&mut self) -> PartitionId {
+        let id = PartitionId(self.next_partition);
+        self.next_partition += 1;
+        id
     }
 
     pub(super) fn open(

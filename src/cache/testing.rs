@@ -1,12 +1,11 @@
 //! Builders for the tests of this module and its neighbours.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Applied;
+use super::{Applied, DeltaFifo, Outbox, Partition, PartitionId, Popped, Store};
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, IndexEntry, Labels, ObjectKey, Origin,
-    ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
+    ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, IndexEntry, InformerHealth, Labels,
+    Notification, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
 };
 
 pub(crate) fn object(namespace: &str, name: &str, uid: &str, version: u64) -> StoredObject {
@@ -49,6 +48,119 @@ pub(crate) fn origin(cluster: &str) -> Arc<Origin> {
     })
 }
 
+/// One step of a reflector: `+a@1` the watch said ADDED, `~a@2` MODIFIED, `-a@3` DELETED, `*a@4` a list has it, `=a@4`
+/// a resync repeats it; `[` a list begins, `&a` it has `a` and cannot take it in, `]9` it ends. The UID is `u`, and `v`
+/// in `+a:v@1`.
+pub(crate) fn change(text: &str) -> Change {
+    let (sign, rest) = text.split_at(1);
+    let kind = match sign {
+        "[" => return Change::ReplaceBegin,
+        "&" => return Change::ReplaceKeep(ObjectKey::new("ns", rest)),
+        "]" => return Change::ReplaceEnd(ResourceVersion::new(rest)),
+        "+" => DeltaKind::Added,
+        "~" => DeltaKind::Updated,
+        "-" => DeltaKind::Deleted,
+        "*" => DeltaKind::Replaced,
+        "=" => DeltaKind::Sync,
+        _ => panic!("{text:?} is no change"),
+    };
+    let (name, version) = rest.split_once('@').unwrap();
+    let (name, uid) = name.split_once(':').unwrap_or((name, "u"));
+    Change::Delta(delta(kind, object("ns", name, uid, version.parse().unwrap())))
+}
+
+pub(crate) fn push_all(fifo: &mut DeltaFifo, script: &str) {
+    for step in script.split_whitespace() {
+        fifo.push(change(step));
+    }
+}
+
+/// Deltas of one key on one line, in the notation of [`change`]; a list's end with what it keeps, e.g. `]9 a b`.
+pub(crate) fn popped_lines(batch: &[Popped]) -> Vec<String> {
+    let line = |popped: &Popped| match popped {
+        Popped::Deltas(_, deltas) => deltas.iter().map(delta_text).collect::<Vec<_>>().join(" "),
+        Popped::ReplaceEnd { keep, version } => {
+            let mut names: Vec<_> = keep.iter().map(ObjectKey::name).collect();
+            names.sort_unstable();
+            [&[&*format!("]{version}")], names.as_slice()].concat().join(" ")
+        }
+    };
+    batch.iter().map(line).collect()
+}
+
+fn delta_text(Delta { kind, object }: &Delta) -> String {
+    let sign = match kind {
+        DeltaKind::Added => '+',
+        DeltaKind::Updated => '~',
+        DeltaKind::Deleted => '-',
+        DeltaKind::Replaced => '*',
+        DeltaKind::Sync => '=',
+    };
+    let uid = match object.uid().to_string().as_str() {
+        "u" => String::new(),
+        other => format!(":{other}"),
+    };
+    format!("{sign}{}{uid}@{}", object.key().name(), object.resource_version())
+}
+
+/// A store with one open partition.
+pub(crate) struct Informer {
+    pub(crate) store: Store,
+    pub(crate) id: PartitionId,
+}
+
+impl Informer {
+    pub(crate) fn new() -> Self {
+        let mut store = Store::new(pods());
+        let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
+        Self { store, id }
+    }
+
+    /// Applies a script as one batch; see [`change`].
+    pub(crate) fn apply(&mut self, script: &str) -> Outbox {
+        self.apply_changes(script.split_whitespace().map(change).collect())
+    }
+
+    pub(crate) fn apply_changes(&mut self, changes: Vec<Change>) -> Outbox {
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        for change in changes {
+            fifo.push(change);
+        }
+        let mut batch = Vec::new();
+        while !fifo.is_empty() {
+            batch.extend(fifo.pop(usize::MAX));
+        }
+        self.store.apply(self.id, batch).unwrap()
+    }
+
+    pub(crate) fn partition(&self) -> Partition {
+        self.store.published().load().partition(self.id).unwrap().clone()
+    }
+
+    /// The objects, e.g. `a@1 b@2`.
+    pub(crate) fn contents(&self) -> String {
+        let text = |object: &Arc<StoredObject>| format!("{}@{}", object.key().name(), object.resource_version());
+        self.partition().iter().map(text).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A line per notification, in the notation of [`lines`], initial ones as `!a@1`.
+pub(crate) fn told(notifications: &[Notification]) -> Vec<String> {
+    let text = |object: &Object| format!("{}@{}", object.name(), object.resource_version());
+    notifications
+        .iter()
+        .map(|notification| match notification {
+            Notification::Added { object, initial: true } => format!("!{}", text(object)),
+            Notification::Added { object, initial: false } => format!("+{}", text(object)),
+            Notification::Updated { new, resync: true, .. } => format!("={}", text(new)),
+            Notification::Updated { old, new, .. } => format!("{}>{}", text(old), new.resource_version()),
+            Notification::Deleted { object, tombstone: false } => format!("-{}", text(object)),
+            Notification::Deleted { object, tombstone: true } => format!("†{}", text(object)),
+            Notification::Synced(_) => "synced".to_owned(),
+        })
+        .collect()
+}
+
 /// A line per change, e.g. `+a@1`, `a@1>2`, `-a@2`, `†a@2` (tombstone), `=a@2` (resync), `synced`.
 pub(crate) fn lines(applied: &[Applied]) -> Vec<String> {
     let version = |object: &StoredObject| object.resource_version().to_string();
@@ -64,6 +176,3 @@ pub(crate) fn lines(applied: &[Applied]) -> Vec<String> {
         })
         .collect()
 }
-
-/// What a consumer knows, by name.
-pub(crate) type Known = BTreeMap<String, (String, u64)>;

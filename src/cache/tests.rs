@@ -1,1 +1,11 @@
+//! The contract of the module, clause by clause, and as properties of random histories.
 
+mod fifo;
+mod listener;
+mod listener_model;
+mod query;
+mod query_model;
+mod store;
+mod store_model;
+mod world;
+mod world_model;

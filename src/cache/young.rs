@@ -90,22 +90,92 @@ mod tests {
     use super::*;
     use crate::cache::testing::object;
 
-    #[test]
-    fn the_oldest_age_first_and_the_replaced_are_left_out() {
-        let mut young = Young::new(1000);
-        let objects: Vec<_> = (0..30).map(|i| Arc::new(object("ns", &format!("web-{i}"), "u", 1))).collect();
+    /// Ten objects of equal size, names in their order, and that size.
+    fn ten() -> (Vec<Arc<StoredObject>>, usize) {
+        let objects: Vec<_> = (0..10).map(|i| Arc::new(object("ns", &format!("web-{i}"), "u", 1))).collect();
         let size = objects[0].body_size();
-        for object in &objects {
-            young.add(Arc::clone(object));
-        }
-        assert!(young.is_over() == (30 * size > 1000));
-        let replaced = Arc::downgrade(&objects[0]);
-        let kept = objects[1].key().clone();
-        drop(objects.into_iter().next());
-        let aged = young.take_aged();
-        assert!(aged.is_empty(), "nobody else holds any of them");
-        assert!(young.bytes() <= 500);
+        assert!(objects.iter().all(|object| object.body_size() == size));
+        (objects, size)
+    }
+
+    fn names(objects: &[Arc<StoredObject>]) -> Vec<&str> {
+        objects.iter().map(|object| object.key().name()).collect()
+    }
+
+    #[test]
+    fn the_oldest_age_first_until_half_of_the_bound_is_free() {
+        let (objects, size) = ten();
+        let mut young = Young::new(8 * size);
+        objects.iter().for_each(|object| young.add(Arc::clone(object)));
+        assert_eq!(names(&young.take_aged()), ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"]);
+        assert_eq!(young.bytes(), 4 * size);
+        assert!(young.take_aged().is_empty());
+    }
+
+    #[test]
+    fn what_was_replaced_while_young_is_freed_and_never_handed_out() {
+        let (mut objects, size) = ten();
+        let mut young = Young::new(8 * size);
+        objects.iter().for_each(|object| young.add(Arc::clone(object)));
+        let replaced = Arc::downgrade(&objects[1]);
+        objects.remove(1);
+        objects.remove(1);
+        assert_eq!(names(&young.take_aged()), ["web-0", "web-3", "web-4", "web-5"]);
         assert!(replaced.upgrade().is_none());
-        assert_eq!(kept.name(), "web-1");
+        assert_eq!(young.bytes(), 4 * size);
+    }
+
+    #[test]
+    fn the_bound_and_twice_the_bound_are_passed_only_above_them() {
+        let (objects, size) = ten();
+        let mut young = Young::new(4 * size);
+        let passed: Vec<_> = objects
+            .iter()
+            .map(|object| {
+                young.add(Arc::clone(object));
+                (young.is_over(), young.is_pressing())
+            })
+            .collect();
+        let expected = (1..=10).map(|count| (count > 4, count > 8));
+        assert!(passed.into_iter().eq(expected));
+    }
+
+    #[test]
+    fn samples_are_spread_over_the_generation_and_bounded() {
+        let mut young = Young::new(usize::MAX);
+        let bodies = |young: &Young| -> Vec<String> {
+            young.samples().iter().map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
+        };
+        assert!(bodies(&young).is_empty());
+        for i in 0..3 * Young::SAMPLES {
+            young.add(Arc::new(object("ns", &format!("web-{i}"), "u", 1)));
+        }
+        let samples = bodies(&young);
+        assert_eq!(samples.len(), Young::SAMPLES);
+        assert!(samples[0].contains("web-0\"") && samples[399].contains("web-1197\""), "{}", samples[399]);
+    }
+
+    #[test]
+    fn packing_frees_what_it_says() {
+        let dictionary = Arc::new(Dictionary::none());
+        let body = format!(r#"{{"data":"{}"}}"#, "x".repeat(4000)).into_bytes();
+        let objects: Vec<_> = (0..3).map(|_| Arc::new(object_of(&body))).collect();
+        let before: usize = objects.iter().map(|object| object.body_size()).sum();
+        let freed = pack_all(&objects, &dictionary);
+        let after: usize = objects.iter().map(|object| object.body_size()).sum();
+        assert!(freed > 0 && before - freed == after, "{before} - {freed} = {after}");
+        assert_eq!(&*objects[0].json().unwrap(), &body[..]);
+        assert_eq!(pack_all(&objects, &dictionary), 0);
+    }
+
+    fn object_of(json: &[u8]) -> StoredObject {
+        StoredObject::new(crate::types::StoredObjectParts {
+            key: crate::types::ObjectKey::new("ns", "a"),
+            uid: crate::types::Uid::new("u"),
+            resource_version: crate::types::ResourceVersion::new("1"),
+            labels: crate::types::Labels::default(),
+            index_values: Vec::new(),
+            json: json.to_vec(),
+        })
     }
 }

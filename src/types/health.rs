@@ -127,8 +127,8 @@ impl InformerHealth {
         self.phase.store(phase as u8, Relaxed);
         if phase == Phase::Watching {
             self.stale_since.store(0, Relaxed);
-        } else if self.has_synced() {
-            // Only the first moment counts.
+        } else {
+            // Whether or not it has synced: its first list may reach the store after its first watch broke. Only the first moment counts.
             let _ = self.stale_since.compare_exchange(0, clock::wall_millis(), Relaxed, Relaxed);
         }
     }
@@ -229,6 +229,16 @@ mod tests {
         assert_eq!(health.freshness(), first);
         health.set_phase(Phase::Watching);
         assert_eq!(health.freshness(), Freshness::Synced);
+    }
+
+    #[test]
+    fn an_informer_whose_watch_broke_before_its_first_list_was_stored_is_stale() {
+        let health = InformerHealth::default();
+        health.set_phase(Phase::Listing);
+        health.set_phase(Phase::Watching);
+        health.set_phase(Phase::Stale);
+        health.set_synced();
+        assert!(matches!(health.freshness(), Freshness::StaleSince { .. }));
     }
 
     #[test]

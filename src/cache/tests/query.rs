@@ -1,0 +1,200 @@
+//! Questions and answers, one by one.
+
+use std::sync::Arc;
+
+use crate::cache::testing::{delta, object_with, pods};
+use crate::cache::{Answer, DeltaFifo, Query, QueryError, Store};
+use crate::types::{
+    Change, ClusterName, ClusterSelector, DeltaKind, Freshness, InformerHealth, Origin, Phase, Scope, StoredObject,
+};
+
+pub(super) fn origin(cluster: &str, labels: &[(&str, &str)], namespace: Option<&str>) -> Arc<Origin> {
+    Arc::new(Origin {
+        cluster: ClusterName::new(cluster).unwrap(),
+        cluster_labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        resource: pods(),
+        scope: namespace.map_or_else(Scope::all, Scope::namespace),
+    })
+}
+
+/// Opens a partition, watching, and fills it.
+pub(super) fn fill(store: &mut Store, origin: Arc<Origin>, indexes: &[&str], objects: Vec<StoredObject>) {
+    let health = InformerHealth::new();
+    health.set_phase(Phase::Watching);
+    health.set_synced();
+    let id = store.open(origin, health, indexes.iter().map(|name| (*name).into()).collect());
+    let mut fifo = DeltaFifo::new(usize::MAX);
+    objects.into_iter().for_each(|object| fifo.push(Change::Delta(delta(DeltaKind::Added, object))));
+    store.apply(id, fifo.pop(usize::MAX)).unwrap();
+}
+
+pub(super) fn ask(store: &Store, query: &Query) -> Answer {
+    store.published().load().answer(query).unwrap()
+}
+
+/// `cluster/namespace/name@version`, in the answer's order.
+pub(super) fn found(answer: &Answer) -> Vec<String> {
+    let text =
+        |object: &crate::types::Object| format!("{}/{}@{}", object.cluster(), object.key(), object.resource_version());
+    answer.items.iter().map(text).collect()
+}
+
+/// `cluster ok`, `cluster missing` or `cluster stale`.
+pub(super) fn covered(answer: &Answer) -> Vec<String> {
+    let word = |freshness| match freshness {
+        Freshness::Synced => "ok",
+        Freshness::StaleSince { .. } => "stale",
+        Freshness::Missing => "missing",
+    };
+    answer.coverage.iter().map(|part| format!("{} {}", part.cluster, word(part.freshness))).collect()
+}
+
+fn pod(namespace: &str, name: &str, version: u64, app: &str, node: &str) -> StoredObject {
+    object_with(namespace, name, "u", version, &[("app", app)], &[("by-node", node)])
+}
+
+/// Opened out of the order of names, so that an answer must sort.
+fn fleet() -> Store {
+    let mut store = Store::new(pods());
+    let us = vec![pod("shop", "web", 4, "web", "n1"), pod("pay", "db", 5, "db", "n2")];
+    fill(&mut store, origin("us", &[("tier", "prod")], None), &["by-node"], us);
+    let eu = vec![
+        pod("shop", "web", 1, "web", "n1"),
+        pod("shop", "api", 2, "api", "n2"),
+        pod("shop-b", "web", 3, "web", "n1"),
+    ];
+    fill(&mut store, origin("eu", &[("tier", "dev")], None), &["by-node"], eu);
+    store
+}
+
+fn expect(query: &Query, items: &[&str]) {
+    let answer = ask(&fleet(), query);
+    assert_eq!(found(&answer), items, "{query:?}");
+    assert!(answer.is_complete());
+}
+
+#[test]
+fn a_list_is_in_the_order_of_cluster_and_key() {
+    let all = ["eu/shop-b/web@3", "eu/shop/api@2", "eu/shop/web@1", "us/pay/db@5", "us/shop/web@4"];
+    expect(&Query::list(), &all);
+    expect(&Query::list().across_clusters(), &all);
+}
+
+#[test]
+fn an_object_is_found_in_every_cluster_that_has_it() {
+    expect(&Query::get("shop", "web"), &["eu/shop/web@1", "us/shop/web@4"]);
+    expect(&Query::get("pay", "db"), &["us/pay/db@5"]);
+    expect(&Query::get("pay", "no"), &[]);
+    expect(&Query::get("", "web"), &[]);
+}
+
+#[test]
+fn a_namespace_is_its_objects_and_not_those_of_one_that_begins_alike() {
+    expect(&Query::by_namespace("shop"), &["eu/shop/api@2", "eu/shop/web@1", "us/shop/web@4"]);
+    expect(&Query::by_namespace("sho"), &[]);
+}
+
+#[test]
+fn conditions_add_up() {
+    let labels = || "app=web".parse().unwrap();
+    expect(&Query::by_labels(labels()), &["eu/shop-b/web@3", "eu/shop/web@1", "us/shop/web@4"]);
+    expect(&Query::by_labels(labels()).in_namespace("shop"), &["eu/shop/web@1", "us/shop/web@4"]);
+    expect(&Query::by_index("by-node", "n1"), &["eu/shop-b/web@3", "eu/shop/web@1", "us/shop/web@4"]);
+    expect(&Query::by_index("by-node", "n1").in_namespace("shop-b"), &["eu/shop-b/web@3"]);
+    expect(&Query::by_index("by-node", "n2").with_labels(labels()), &[]);
+    expect(&Query::by_index("by-node", "n3"), &[]);
+    expect(&Query::get("shop", "api").with_labels(labels()), &[]);
+}
+
+#[test]
+fn clusters_are_selected_by_label_or_name() {
+    let prod = ClusterSelector::Labels([("tier".to_owned(), "prod".to_owned())].into());
+    let answer = ask(&fleet(), &Query::get("shop", "web").in_clusters(prod));
+    assert_eq!((found(&answer), covered(&answer)), (vec!["us/shop/web@4".to_owned()], vec!["us ok".to_owned()]));
+    let named = ClusterSelector::Names(vec![ClusterName::new("eu").unwrap()]);
+    let answer = ask(&fleet(), &Query::by_index("by-node", "n2").in_clusters(named));
+    assert_eq!((found(&answer), covered(&answer)), (vec!["eu/shop/api@2".to_owned()], vec!["eu ok".to_owned()]));
+}
+
+#[test]
+fn an_index_that_nobody_declares_is_a_mistake_that_names_those_there_are() {
+    let error = fleet().published().load().answer(&Query::by_index("by-image", "x")).unwrap_err();
+    assert!(
+        matches!(&error, QueryError::UnknownIndex { index, known, .. } if index == "by-image" && known == &["by-node"])
+    );
+    assert_eq!(error.to_string(), r#"no index "by-image" is declared for pods; declared: by-node"#);
+    let error = Store::new(pods()).published().load().answer(&Query::by_index("a", "x")).unwrap_err();
+    assert!(error.to_string().ends_with("declared: none"), "{error}");
+}
+
+#[test]
+fn a_cluster_that_does_not_declare_the_index_has_nothing_to_say() {
+    let mut store = fleet();
+    fill(&mut store, origin("ap", &[], None), &[], vec![pod("shop", "web", 9, "web", "n1")]);
+    let answer = ask(&store, &Query::by_index("by-node", "n2"));
+    assert_eq!(covered(&answer), ["ap missing", "eu ok", "us ok"]);
+    assert!(!answer.is_complete());
+    assert!(ask(&store, &Query::list()).is_complete());
+}
+
+#[test]
+fn coverage_names_clusters_that_could_not_be_asked_yet() {
+    let mut store = fleet();
+    let labels = [("tier".to_owned(), "prod".to_owned())];
+    store.expect(ClusterName::new("jp").unwrap(), Some(labels.into()));
+    assert_eq!(covered(&ask(&store, &Query::list())), ["eu ok", "jp missing", "us ok"]);
+    let dev = ClusterSelector::Labels([("tier".to_owned(), "dev".to_owned())].into());
+    assert_eq!(covered(&ask(&store, &Query::list().in_clusters(dev))), ["eu ok"]);
+    fill(&mut store, origin("jp", &[], None), &[], Vec::new());
+    assert_eq!(covered(&ask(&store, &Query::list())), ["eu ok", "jp ok", "us ok"]);
+}
+
+#[test]
+fn coverage_shows_the_stalest_informer_that_the_answer_draws_on() {
+    let mut store = fleet();
+    let health = InformerHealth::new();
+    store.open(origin("eu", &[], Some("pay")), Arc::clone(&health), Vec::new());
+    assert_eq!(covered(&ask(&store, &Query::list())), ["eu missing", "us ok"], "never listed");
+    assert_eq!(covered(&ask(&store, &Query::by_namespace("shop"))), ["eu ok", "us ok"], "not asked");
+    health.set_phase(Phase::Watching);
+    health.set_synced();
+    health.set_phase(Phase::Stale);
+    assert_eq!(covered(&ask(&store, &Query::list())), ["eu stale", "us ok"]);
+}
+
+#[test]
+fn a_cluster_whose_informers_all_look_elsewhere_is_missing() {
+    let mut store = Store::new(pods());
+    fill(&mut store, origin("eu", &[], Some("shop")), &[], vec![pod("shop", "web", 1, "web", "n1")]);
+    let answer = ask(&store, &Query::by_namespace("pay"));
+    assert_eq!((found(&answer).len(), covered(&answer)), (0, vec!["eu missing".to_owned()]));
+    assert!(!answer.is_complete());
+}
+
+#[test]
+fn informers_that_overlap_answer_each_object_once_in_its_newest_state() {
+    let mut store = Store::new(pods());
+    let all = vec![pod("shop", "a", 5, "web", "n1"), pod("shop", "b", 1, "web", "n1"), pod("pay", "c", 7, "web", "n1")];
+    fill(&mut store, origin("eu", &[], None), &["by-node"], all);
+    let shop =
+        vec![pod("shop", "a", 5, "web", "n1"), pod("shop", "b", 2, "db", "n2"), pod("shop", "d", 1, "web", "n1")];
+    fill(&mut store, origin("eu", &[], Some("shop")), &["by-node"], shop);
+    let expect = |query: &Query, items: &[&str]| assert_eq!(found(&ask(&store, query)), items, "{query:?}");
+    expect(&Query::list(), &["eu/pay/c@7", "eu/shop/a@5", "eu/shop/b@2", "eu/shop/d@1"]);
+    expect(&Query::get("shop", "b"), &["eu/shop/b@2"]);
+    expect(&Query::by_namespace("pay"), &["eu/pay/c@7"]);
+    // What matched once and does not any more in the state that another informer knows.
+    expect(&Query::by_labels("app=web".parse().unwrap()), &["eu/pay/c@7", "eu/shop/a@5", "eu/shop/d@1"]);
+    expect(&Query::by_index("by-node", "n1"), &["eu/pay/c@7", "eu/shop/a@5", "eu/shop/d@1"]);
+    expect(&Query::by_index("by-node", "n2"), &["eu/shop/b@2"]);
+}
+
+#[test]
+fn an_answer_is_of_one_snapshot() {
+    let mut store = fleet();
+    let snapshot = store.published().load_full();
+    let id = snapshot.partitions().next().unwrap().0;
+    store.close(id);
+    assert_eq!(snapshot.answer(&Query::list()).unwrap().items.len(), 5);
+    assert_eq!(ask(&store, &Query::list()).items.len(), 3);
+}

@@ -1,0 +1,242 @@
+//! What a batch does to the store, and what it says that it did.
+
+use std::sync::Arc;
+
+use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, pods};
+use crate::cache::{Applied, PartitionId, Popped, Store};
+use crate::types::{Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
+
+fn after(setup: &str, script: &str) -> (Vec<String>, String) {
+    let mut informer = Informer::new();
+    informer.apply(setup);
+    let outbox = informer.apply(script);
+    (lines(&outbox.applied), informer.contents())
+}
+
+fn expect(setup: &str, script: &str, applied: &[&str], contents: &str) {
+    assert_eq!(
+        after(setup, script),
+        (applied.iter().map(ToString::to_string).collect(), contents.to_owned()),
+        "{setup:?} then {script:?}"
+    );
+}
+
+#[test]
+fn what_happened_is_told_as_it_happened() {
+    expect("", "+a@1 ~a@2 -a@3", &["+a@1", "a@1>2", "-a@3"], "");
+    expect("+a@1", "~a@2 +b@3", &["a@1>2", "+b@3"], "a@2 b@3");
+    expect("", "~a@2", &["+a@2"], "a@2");
+    expect("+a@1", "+a@2", &["a@1>2"], "a@2");
+}
+
+#[test]
+fn the_deletion_of_an_unknown_object_is_nothing() {
+    // TestDeltaFIFO_enqueueingNoLister
+    expect("", "-a@1", &[], "");
+}
+
+#[test]
+fn a_resync_of_an_unknown_object_is_nothing_and_of_a_known_one_repeats_the_store() {
+    // TestDeltaFIFO_ResyncNonExisting
+    expect("+a@5", "=b@1", &[], "a@5");
+    expect("+a@5", "=a@3", &["=a@5"], "a@5");
+}
+
+#[test]
+fn another_uid_under_the_same_name_is_a_deletion_and_an_addition() {
+    // Differs from client-go (I1), which reports one update.
+    expect("+a@1", "+a:v@2", &["†a@1", "+a@2"], "a@2");
+    expect("+a@1", "[ *a:v@2 ]3", &["†a@1", "+a@2", "synced"], "a@2");
+}
+
+#[test]
+fn the_deletion_of_a_successor_that_was_never_seen_buries_the_one_that_was() {
+    expect("+a@1", "-a:v@3", &["†a@1"], "");
+}
+
+#[test]
+fn a_deletion_carries_the_last_state_that_the_apiserver_sent() {
+    let mut informer = Informer::new();
+    informer.apply("+a@1");
+    let outbox = informer.apply("-a@7");
+    let [Applied::Deleted { stored, last, tombstone: false }] = &*outbox.applied else { panic!("{outbox:?}") };
+    assert_eq!((stored.resource_version().to_string(), last.resource_version().to_string()), ("1".into(), "7".into()));
+}
+
+#[test]
+fn stale_events_of_a_watch_change_nothing() {
+    expect("+a@5", "~a@3", &[], "a@5");
+    expect("+a@5", "-a@3", &[], "a@5");
+    expect("+a@5", "+a:v@3", &[], "a@5");
+    expect("+a@5", "-a:v@3", &[], "a@5");
+    expect("+a@5", "+a@5", &[], "a@5");
+    expect("+a@5", "-a@5", &["-a@5"], "");
+}
+
+#[test]
+fn a_list_counts_whatever_its_numbers_say() {
+    // etcd was restored from a backup
+    expect("+a@9", "[ *a@4 ]4 ~a@5", &["a@9>4", "a@4>5", "synced"], "a@5");
+}
+
+#[test]
+fn what_a_list_repeats_unchanged_is_no_news() {
+    // TestSharedInformerWatchDisruption; client-go tells everybody (I10)
+    expect("[ *a@1 *b@2 ]2", "[ *a@1 *b@2 ]3", &[], "a@1 b@2");
+    expect("[ *a@1 *b@2 ]2", "[ *a@1 *b@3 *c@3 ]3", &["b@2>3", "+c@3"], "a@1 b@3 c@3");
+}
+
+#[test]
+fn what_a_list_does_not_name_is_buried_in_its_last_known_state() {
+    // TestDeltaFIFO_ReplaceMakesDeletions
+    expect("[ *a@1 *b@2 ]2 ~b@3", "[ *a@1 ]4", &["†b@3"], "a@1");
+    expect("[ *a@1 *b@2 ]2", "[ ]4", &["†a@1", "†b@2"], "");
+    expect("", "+a@1 [ ]2", &["+a@1", "†a@1", "synced"], "");
+}
+
+#[test]
+fn what_a_list_names_but_cannot_bring_stays_as_it_was() {
+    expect("[ *a@1 *b@2 ]2", "[ &a ]4", &["†b@2"], "a@1");
+    expect("", "[ &a ]4", &["synced"], "");
+}
+
+#[test]
+fn the_first_complete_list_is_told_once_and_last() {
+    // TestDeltaFIFO_HasSynced, _HasSyncedCorrectOnDeletion
+    let mut informer = Informer::new();
+    assert_eq!(lines(&informer.apply("+z@1 [ *a@2").applied), ["+z@1", "+a@2"]);
+    assert!(!informer.partition().has_synced());
+    assert_eq!(lines(&informer.apply("[ *a@2 ]3").applied), ["†z@1", "synced"]);
+    assert!(informer.partition().has_synced());
+    assert_eq!(lines(&informer.apply("[ *a@2 ]4").applied), [""; 0]);
+    assert_eq!(informer.store.version(informer.id), Some(ResourceVersion::new("4")));
+}
+
+#[test]
+fn batches_are_numbered_from_one_and_the_last_one_can_be_asked_for() {
+    let mut informer = Informer::new();
+    assert_eq!((informer.partition().number(), informer.store.outbox(informer.id).is_none()), (0, true));
+    assert_eq!((informer.apply("+a@1").number, informer.apply("").number, informer.apply("~a@2").number), (1, 2, 3));
+    let outbox = informer.store.outbox(informer.id).unwrap();
+    assert_eq!((outbox.number, lines(&outbox.applied)), (3, vec!["a@1>2".to_owned()]));
+}
+
+#[test]
+fn a_published_snapshot_never_changes() {
+    let mut informer = Informer::new();
+    informer.apply("+a@1 +b@1");
+    let before = informer.partition();
+    informer.apply("~a@2 -b@2 +c@2");
+    assert_eq!(before.iter().map(|object| object.resource_version().to_string()).collect::<Vec<_>>(), ["1", "1"]);
+    assert_eq!(informer.contents(), "a@2 c@2");
+}
+
+#[test]
+fn a_store_goes_on_from_what_was_published() {
+    let mut informer = Informer::new();
+    informer.apply("[ *a@1 ]1");
+    informer.store = Store::recover(Arc::clone(informer.store.published()));
+    assert_eq!(informer.store.outbox(informer.id).map(|outbox| outbox.number), Some(1));
+    let outbox = informer.apply("[ *a@1 *b@2 ]2");
+    assert_eq!((outbox.number, lines(&outbox.applied)), (2, vec!["+b@2".to_owned()]), "and does not sync again");
+    assert_eq!(informer.store.open(origin("c"), InformerHealth::new(), Vec::new()), informer.id);
+    assert_eq!(informer.contents(), "a@1 b@2", "an informer that restarts finds its objects");
+}
+
+#[test]
+fn the_number_of_a_closed_partition_is_not_given_away_again() {
+    let mut informer = Informer::new();
+    informer.apply("+a@1");
+    informer.store.close(informer.id);
+    assert!(informer.store.apply(informer.id, Vec::new()).is_none());
+    assert_ne!(informer.store.open(origin("d"), InformerHealth::new(), Vec::new()), informer.id);
+    let mut recovered = Informer::new();
+    recovered.store.close(recovered.id);
+    let mut store = Store::recover(Arc::clone(recovered.store.published()));
+    assert_ne!(store.open(origin("d"), InformerHealth::new(), Vec::new()), recovered.id);
+}
+
+fn indexed(kind: DeltaKind, name: &str, version: u64, values: &[&str]) -> Change {
+    let values: Vec<_> = values.iter().map(|value| ("by-node", *value)).collect();
+    Change::Delta(delta(kind, object_with("ns", name, "u", version, &[], &values)))
+}
+
+fn values(store: &Store) -> Vec<String> {
+    let snapshot = store.published().load();
+    let mut values: Vec<_> =
+        snapshot.index_values("by-node").map(|(value, count)| format!("{value} {count}")).collect();
+    values.sort();
+    values
+}
+
+#[test]
+fn an_index_follows_every_value_of_an_object() {
+    // TestMultiIndexKeys, TestThreadSafeStoreIndexingFunctionsWithMultipleValues, ...DeleteRemovesEmptySetsFromIndex
+    use DeltaKind::{Added, Deleted, Updated};
+    let mut informer = Informer::new();
+    informer.apply_changes(vec![indexed(Added, "a", 1, &["x", "y", "x"]), indexed(Added, "b", 1, &["y"])]);
+    assert_eq!(values(&informer.store), ["x 1", "y 2"]);
+    informer.apply_changes(vec![indexed(Updated, "a", 2, &["y", "z"])]);
+    assert_eq!(values(&informer.store), ["y 2", "z 1"]);
+    informer.apply_changes(vec![indexed(Deleted, "b", 3, &["other"])]);
+    assert_eq!(values(&informer.store), ["y 1", "z 1"], "by what the store had, not by what the deletion carried");
+    informer.apply_changes(vec![indexed(Updated, "a", 4, &[])]);
+    assert_eq!(values(&informer.store), [""; 0]);
+}
+
+#[test]
+fn a_list_repairs_the_index_of_objects_that_did_not_change() {
+    // The informer was started again with another index; nobody need be told.
+    let mut informer = Informer::new();
+    informer.apply_changes(vec![indexed(DeltaKind::Added, "a", 1, &[])]);
+    let changes = vec![change("["), indexed(DeltaKind::Replaced, "a", 1, &["x"]), change("]2")];
+    assert_eq!(lines(&informer.apply_changes(changes).applied), ["synced"]);
+    assert_eq!(values(&informer.store), ["x 1"]);
+    informer.apply("-a@3");
+    assert_eq!(values(&informer.store), [""; 0]);
+}
+
+#[test]
+fn partitions_do_not_disturb_each_other() {
+    let mut informer = Informer::new();
+    let other = informer.store.open(origin("d"), InformerHealth::new(), Vec::new());
+    assert_ne!(other, informer.id);
+    informer.apply_changes(vec![indexed(DeltaKind::Added, "a", 1, &["x"])]);
+    let first = informer.id;
+    informer.id = other;
+    assert_eq!(lines(&informer.apply_changes(vec![indexed(DeltaKind::Added, "a", 9, &["x"])]).applied), ["+a@9"]);
+    assert_eq!(values(&informer.store), ["x 2"]);
+    assert_eq!(lines(&informer.apply("[ ]9").applied), ["†a@9", "synced"]);
+    informer.id = first;
+    assert_eq!((informer.contents(), informer.partition().has_synced()), ("a@1".to_owned(), false));
+    informer.id = other;
+    informer.apply_changes(vec![indexed(DeltaKind::Added, "b", 1, &["x", "y"])]);
+    informer.store.close(other);
+    assert_eq!(values(&informer.store), ["x 1"], "with a partition go its index entries");
+    assert_eq!(informer.store.published().load().len(), 1);
+}
+
+#[test]
+fn a_cluster_is_expected_until_it_is_there() {
+    let mut store = Store::new(pods());
+    let expected =
+        |store: &Store| store.published().load().expected().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
+    let name = |name| ClusterName::new(name).unwrap();
+    store.expect(name("c"), Some(ClusterLabels::new()));
+    store.expect(name("d"), Some(ClusterLabels::new()));
+    assert_eq!(expected(&store), ["c", "d"]);
+    store.open(origin("c"), InformerHealth::new(), Vec::new());
+    store.expect(name("d"), None);
+    assert_eq!(expected(&store), [""; 0]);
+}
+
+#[test]
+fn a_batch_for_a_partition_that_never_was_is_refused() {
+    let mut store = Store::new(pods());
+    let popped = Popped::Deltas(
+        ObjectKey::new("ns", "a"),
+        [delta(DeltaKind::Added, object("ns", "a", "u", 1))].into_iter().collect(),
+    );
+    assert!(store.apply(PartitionId(7), vec![popped]).is_none());
+    assert!(store.published().load().is_empty());
+}
