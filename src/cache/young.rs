@@ -89,6 +89,7 @@ pub fn pack_all(aged: &[Arc<StoredObject>], dictionary: &Arc<Dictionary>) -> usi
 mod tests {
     use super::*;
     use crate::cache::testing::object;
+    use crate::types::{Labels, ObjectKey, ResourceVersion, StoredObjectParts, Uid};
 
     /// Ten objects of equal size, names in their order, and that size.
     fn ten() -> (Vec<Arc<StoredObject>>, usize) {
@@ -98,6 +99,14 @@ mod tests {
         (objects, size)
     }
 
+    fn filled(limit: usize, objects: &[Arc<StoredObject>]) -> Young {
+        let mut young = Young::new(limit);
+        for object in objects {
+            young.add(Arc::clone(object));
+        }
+        young
+    }
+
     fn names(objects: &[Arc<StoredObject>]) -> Vec<&str> {
         objects.iter().map(|object| object.key().name()).collect()
     }
@@ -105,8 +114,7 @@ mod tests {
     #[test]
     fn the_oldest_age_first_until_half_of_the_bound_is_free() {
         let (objects, size) = ten();
-        let mut young = Young::new(8 * size);
-        objects.iter().for_each(|object| young.add(Arc::clone(object)));
+        let mut young = filled(8 * size, &objects);
         assert_eq!(names(&young.take_aged()), ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"]);
         assert_eq!(young.bytes(), 4 * size);
         assert!(young.take_aged().is_empty());
@@ -115,8 +123,7 @@ mod tests {
     #[test]
     fn what_was_replaced_while_young_is_freed_and_never_handed_out() {
         let (mut objects, size) = ten();
-        let mut young = Young::new(8 * size);
-        objects.iter().for_each(|object| young.add(Arc::clone(object)));
+        let mut young = filled(8 * size, &objects);
         let replaced = Arc::downgrade(&objects[1]);
         objects.remove(1);
         objects.remove(1);
@@ -169,11 +176,11 @@ mod tests {
     }
 
     fn object_of(json: &[u8]) -> StoredObject {
-        StoredObject::new(crate::types::StoredObjectParts {
-            key: crate::types::ObjectKey::new("ns", "a"),
-            uid: crate::types::Uid::new("u"),
-            resource_version: crate::types::ResourceVersion::new("1"),
-            labels: crate::types::Labels::default(),
+        StoredObject::new(StoredObjectParts {
+            key: ObjectKey::new("ns", "a"),
+            uid: Uid::new("u"),
+            resource_version: ResourceVersion::new("1"),
+            labels: Labels::default(),
             index_values: Vec::new(),
             json: json.to_vec(),
         })

@@ -44,7 +44,7 @@ impl Pair {
 
     fn take(&mut self) -> Vec<String> {
         let told = told(&self.queue.take(usize::MAX));
-        assert!(self.queue.is_empty() && self.queue.len() == 0);
+        assert!(self.queue.is_empty());
         told
     }
 }

@@ -77,7 +77,7 @@ proptest! {
         let (mut consumer, mut patient) = (Consumer::default(), Consumer::default());
         let (mut offered, mut told) = (0, 0);
         let hear = |consumer: &mut Consumer, notifications: Vec<Notification>| {
-            notifications.iter().for_each(|notification| consumer.hear(notification));
+            consumer.hear_all(&notifications);
             notifications.len() as u64
         };
         let mut store = BTreeMap::new();

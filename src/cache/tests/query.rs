@@ -24,7 +24,9 @@ pub(super) fn fill(store: &mut Store, origin: Arc<Origin>, indexes: &[&str], obj
     health.set_synced();
     let id = store.open(origin, health, indexes.iter().map(|name| (*name).into()).collect());
     let mut fifo = DeltaFifo::new(usize::MAX);
-    objects.into_iter().for_each(|object| fifo.push(Change::Delta(delta(DeltaKind::Added, object))));
+    for object in objects {
+        fifo.push(Change::Delta(delta(DeltaKind::Added, object)));
+    }
     store.apply(id, fifo.pop(usize::MAX)).unwrap();
 }
 

@@ -120,7 +120,9 @@ fn settle(informers: &mut Vec<Informer>) {
         let mut keys = std::collections::BTreeSet::new();
         pods.retain(|pod| keys.insert((pod.namespace, pod.name)));
         if !*declares {
-            pods.iter_mut().for_each(|pod| pod.nodes.clear());
+            for pod in pods {
+                pod.nodes.clear();
+            }
         }
     }
 }

@@ -107,7 +107,9 @@ impl Fixture {
     fn apply(&mut self, cluster: usize, changes: Vec<Change>) {
         let Some(id) = self.open.get(&cluster) else { return };
         let mut fifo = DeltaFifo::new(usize::MAX);
-        changes.into_iter().for_each(|change| fifo.push(change));
+        for change in changes {
+            fifo.push(change);
+        }
         assert!(self.store.apply(*id, fifo.pop(usize::MAX)).is_some());
     }
 }

@@ -181,7 +181,13 @@ fn identity(object: &Object) -> (String, u64) {
 }
 
 impl Consumer {
-    pub(super) fn hear(&mut self, notification: &Notification) {
+    pub(super) fn hear_all(&mut self, notifications: &[Notification]) {
+        for notification in notifications {
+            self.hear(notification);
+        }
+    }
+
+    fn hear(&mut self, notification: &Notification) {
         let told = format!("{notification:?}");
         match notification {
             Notification::Synced(_) => self.synced += 1,

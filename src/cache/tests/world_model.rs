@@ -88,7 +88,7 @@ impl Hub {
         let options = ListenerOptions { filter: ObjectFilter { namespace: None, labels }, initial };
         let queue = ListenerQueue::new(options, &self.informer.partition(), self.merge_above);
         let consumer = Consumer { skips, ..Consumer::default() };
-        self.listeners.push(Listener { queue, consumer, filtered, resync: self.listeners.len() % 2 == 0 });
+        self.listeners.push(Listener { queue, consumer, filtered, resync: self.listeners.len().is_multiple_of(2) });
     }
 
     fn step(&mut self, step: Step) {
@@ -118,7 +118,8 @@ impl Hub {
             Step::Join(..) => {}
             Step::Recover => {
                 self.informer.store = Store::recover(Arc::clone(self.informer.store.published()));
-                self.offer(self.informer.store.outbox(self.informer.id));
+                let outbox = self.informer.store.outbox(self.informer.id);
+                self.offer(outbox.as_ref());
             }
             Step::Reopen => {
                 let origin = Arc::clone(self.informer.partition().origin());
@@ -143,18 +144,19 @@ impl Hub {
 
     fn process(&mut self, max: usize) {
         let batch = self.fifo.pop(max);
-        self.offer(self.last.clone());
+        // The one before once more, as a processor does that died between telling and noting so.
+        let last = self.last.take();
+        self.offer(last.as_ref());
         let outbox = self.informer.store.apply(self.informer.id, batch);
-        self.last.clone_from(&outbox);
-        self.offer(outbox);
+        self.offer(outbox.as_ref());
+        self.last = outbox;
         check_index(&self.informer.store.published().load());
     }
 
-    fn offer(&mut self, outbox: Option<Outbox>) {
+    fn offer(&mut self, outbox: Option<&Outbox>) {
+        let Some(outbox) = outbox else { return };
         for listener in &mut self.listeners {
-            if let Some(outbox) = &outbox {
-                listener.queue.offer(outbox.number, &outbox.applied, listener.resync);
-            }
+            listener.queue.offer(outbox.number, &outbox.applied, listener.resync);
         }
     }
 
@@ -163,7 +165,7 @@ impl Hub {
         let listener = &mut self.listeners[at];
         let taken = listener.queue.take(max);
         assert!(taken.len() <= max);
-        taken.iter().for_each(|notification| listener.consumer.hear(notification));
+        listener.consumer.hear_all(&taken);
         let bound = self.merge_above + 2 * NAMES.len() + 1;
         assert!(listener.queue.len() <= bound, "{} wait", listener.queue.len());
     }
@@ -190,7 +192,7 @@ impl Hub {
         assert_eq!(stored, truth(false), "the store is the world");
         for listener in &mut self.listeners {
             while !listener.queue.is_empty() {
-                listener.queue.take(2).iter().for_each(|notification| listener.consumer.hear(notification));
+                listener.consumer.hear_all(&listener.queue.take(2));
             }
             assert_eq!(listener.consumer.synced, 1);
             let truth = truth(listener.filtered);
