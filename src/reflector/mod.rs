@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod decode;
 mod list;
 pub mod machine;
+mod plan;
 mod skim;
 pub mod split;
 mod status;
@@ -16,7 +17,8 @@ mod walk;
 
 pub use backoff::Backoff;
 pub use decode::Decoder;
-pub use machine::{ItemVerdict, PageVerdict, Reflector, ReflectorOptions, StallPolicy, Step, WaitReason};
+pub use machine::Reflector;
+pub use plan::{ItemVerdict, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};
 pub use split::MAX_OBJECT_BYTES;
 pub(crate) use status::bounded;
 pub use status::classify_status;

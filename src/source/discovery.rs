@@ -135,13 +135,11 @@ struct Search<'s> {
 /// See [`DiscoveryError`].
 pub async fn resolve(client: &Client, wanted: &ResourceRef) -> Result<ApiResource, DiscoveryError> {
     let search = Search { client, wanted, seen: Vec::new(), unavailable: None };
-    match tokio::time::timeout(DEADLINE, search.run()).await {
-        Ok(found) => found,
-        Err(_) => {
-            let message = format!("discovery does not come to its end within {} s", DEADLINE.as_secs());
-            Err(stalled(&message).into())
-        }
-    }
+    let found = tokio::time::timeout(DEADLINE, search.run()).await;
+    found.unwrap_or_else(|_| {
+        let message = format!("discovery does not come to its end within {} s", DEADLINE.as_secs());
+        Err(stalled(&message).into())
+    })
 }
 
 impl Search<'_> {
