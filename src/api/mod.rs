@@ -71,8 +71,8 @@ async fn readyz(State(show): State<Show>) -> Response {
 }
 
 fn lines(first: &str, rest: &[String]) -> String {
-    let rest: String = rest.iter().map(|line| format!("{line}\n")).collect();
-    format!("{first}\n{rest}")
+    let all: Vec<_> = [first].into_iter().chain(rest.iter().map(String::as_str)).chain([""]).collect();
+    all.join("\n")
 }
 
 async fn status(State(show): State<Show>) -> Response {

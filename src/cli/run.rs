@@ -24,7 +24,7 @@ pub(super) struct Args {
     log_format: LogFormat,
 }
 
-pub(super) fn main(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let terminal = std::io::stderr().is_terminal() && args.log_format == LogFormat::Text;
     telemetry::init(args.log_format, "info");
     let config = match Config::from_file(&args.config) {
