@@ -32,7 +32,7 @@ async fn schedule(seed: u64) {
             1 => Streaming::Ignored,
             _ => Streaming::Supported,
         };
-        config.honour_limit = seed % 2 == 0;
+        config.honour_limit = seed.is_multiple_of(2);
         let cluster = SimCluster::start(config, &Handle::current()).unwrap();
         cluster.set_faults(FaultScript::seeded(seed * CLUSTERS + i, 0.3));
         clusters.insert(format!("s{seed}c{i}"), cluster);
