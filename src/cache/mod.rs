@@ -1,1 +1,46 @@
-//! Stub.
+//! The cache: what is known of one resource in all clusters. Pure and synchronous; its actors are in `crate::actors`.
+//!
+//! # The contract
+//!
+//! - *Eventual consistency.* For each object, the states that the store goes through are a subsequence of the states
+//!   that the object really went through, in their order, and the last one arrives. No order is kept between objects.
+//! - *Store first.* A notification is made from what a batch did to the store, after the store and its indices have
+//!   been published with it. Whoever reads the store because of a notification finds that state or a newer one.
+//! - *One snapshot per answer.* Readers take a [`Snapshot`] and read all of it; writers never wait for them and they
+//!   never see half a batch.
+//! - *Identity is the UID.* An object that was replaced by another of the same name is deleted and added, never
+//!   updated.
+//! - *Tombstones.* What a complete list does not name is deleted with the last state that was known, marked as a
+//!   deletion that was not seen.
+//! - *No noise.* What a list repeats unchanged changes nothing and notifies nobody.
+//! - *In order per listener.* A listener is told of one object in the order in which it changed; when it is behind,
+//!   it is told less, never something wrong: the oldest `old`, the newest `new`, and nothing at all of what came and
+//!   went meanwhile.
+//!
+//! # The way through
+//!
+//! [`DeltaFifo`] takes what the reflector found out, [`Store::apply`] makes a new snapshot of a batch of it and says
+//! what that did ([`Applied`]), [`ListenerQueue`] turns that into notifications for one subscriber.
+
+mod delta_fifo;
+mod filter;
+mod listener;
+mod posting;
+mod query;
+mod snapshot;
+mod store;
+mod young;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use delta_fifo::{DeltaFifo, Popped};
+pub use filter::ObjectFilter;
+pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
+pub use posting::{Location, PartitionId};
+pub use query::{Answer, Coverage, Query, QueryError};
+pub use snapshot::{Outbox, Partition, Snapshot};
+pub use store::{Applied, Store};
+pub use young::{Young, pack_all};

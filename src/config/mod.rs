@@ -1,12 +1,39 @@
 //! Configuration: what the file and the environment say, checked, with every mistake reported at once.
 //!
-//! The types here are the checked result; the raw form and the checking are in the submodules.
+//! The types here are the checked result; nothing that is not checked leaves this module. figment lays the environment
+//! over the file (`raw`), then each table is read key by key (`resolve` and its siblings), so that one mistake does not
+//! hide the next. Lines come from the spans of `toml_edit`, which figment does not keep (`spans`).
+//!
+//! # Environment
+//! `INFORMER_HUB_` and then the key's levels in upper case with `__` between them: `INFORMER_HUB_HUB__LISTEN`,
+//! `INFORMER_HUB_SINKS__AUDIT__URL`. A level means the key of the file that is spelt like it, where `-`, `.` and `/`
+//! are written `_` (`INFORMER_HUB_CLUSTERS__PROD_EU__CONTEXT` is `clusters.prod-eu.context`); two keys that are spelt
+//! alike cannot be told apart, which is a mistake. A level that the file does not have is a new key in lower case.
+//! Lists and tables are written as TOML writes them inline: `["a", "b"]`, `{env = "NAME"}`. Variables without `__` are
+//! left alone.
+
+mod clusters;
+mod error;
+mod files;
+mod raw;
+mod resolve;
+mod resources;
+mod rules;
+mod sinks;
+mod spans;
+mod table;
+mod units;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use self::error::{ConfigErrors, Mistake};
+pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
 use crate::types::{ClusterLabels, ClusterName, ClusterSelector, FieldPath, LabelSelector, ResourceRef};
 
 /// A checked configuration.
@@ -20,6 +47,47 @@ pub struct Config {
     pub resources: Vec<ResourceConfig>,
     /// `[sinks.<name>]`, by name.
     pub sinks: Vec<SinkConfig>,
+}
+
+impl Config {
+    /// Reads a file, lays the process's environment over it, and checks the result.
+    ///
+    /// Relative paths in it are relative to the file's folder. Cost: reads the file and opens, without reading, each
+    /// file that it names; asks no cluster anything.
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
+        let lossy = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+        };
+        Self::from_file_with_env(path, std::env::vars_os().map(lossy))
+    }
+
+    /// As [`Self::from_file`], with another environment, in which also `HOME` and secrets are looked up.
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn from_file_with_env(
+        path: impl AsRef<Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigErrors> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|e| resolve::unreadable(path, &e))?;
+        let environment = environment.into_iter().collect();
+        resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment: Some(&environment) })
+    }
+
+    /// Reads a text without any environment, for tests and embedding.
+    ///
+    /// Relative paths in it are relative to the working directory. Whether a variable that holds a secret is set is
+    /// not looked at here; who reads the secret finds out.
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigErrors> {
+        resolve::resolve(&resolve::Source { file: None, text, environment: None })
+    }
 }
 
 /// `[hub]`.

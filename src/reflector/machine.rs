@@ -120,6 +120,7 @@ enum State {
     /// Nothing is known, or what is known is not enough: list, in whichever way.
     Relist,
     List(Listing),
+    /// A streaming list, until its initial events have ended; from then on it is a watch like any other.
     Stream(Watching),
     Watch(Watching),
 }
@@ -170,6 +171,17 @@ impl Reflector {
             bad_watches: 0,
             quick_ends: 0,
         }
+    }
+
+    /// Goes on from what an earlier reflector of the same informer had read: nothing older is asked for.
+    pub fn resume(&mut self, version: ResourceVersion) {
+        self.last_version = Some(version);
+    }
+
+    /// Whether a list is under way, so that an open watch is (so far) only its stream.
+    #[must_use]
+    pub fn is_listing(&self) -> bool {
+        !matches!(self.state, State::Watch(_))
     }
 
     /// How far the reflector has read: client-go's `LastSyncResourceVersion`.
@@ -323,9 +335,9 @@ impl Reflector {
         let (State::Stream(watching) | State::Watch(watching)) = &mut self.state else { return ItemVerdict::Nothing };
         match item {
             WatchItem::Bookmark { version, initial_events_end: true } => {
-                watching.initial = false;
-                watching.ordered = true;
-                watching.deadline = now + watching.timeout + stall.watch_slack;
+                let deadline = now + watching.timeout + stall.watch_slack;
+                self.state =
+                    State::Watch(Watching { initial: false, ordered: true, deadline, timeout: watching.timeout });
                 self.synced(version.clone());
                 ItemVerdict::InitialEventsEnd(version.clone())
             }

@@ -5,6 +5,7 @@
 //! which a reflector reaches a cluster; its adapters live in `crate::source`.
 
 pub mod backoff;
+mod connect;
 pub mod decode;
 mod list;
 pub mod machine;
@@ -16,6 +17,7 @@ mod trie;
 mod walk;
 
 pub use backoff::Backoff;
+pub use connect::{Connection, Connector, InformerOptions, ResolveError};
 pub use decode::Decoder;
 pub use machine::Reflector;
 pub use plan::{ItemVerdict, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};

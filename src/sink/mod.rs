@@ -1,10 +1,46 @@
 //! Delivery of notifications to the outside: the transport port and the delivery contract.
+//!
+//! # The contract
+//!
+//! A [`Selection`] says which notifications a sink takes; each of them becomes one [`Event`], which is queued in
+//! [`Lanes`] until a [`Transport`] has delivered it.
+//!
+//! - **At least once, within one run of the process.** An event leaves the queue when the receiver has acknowledged
+//!   it, or as a [`DeadLetter`] when it was tried for [`RetryParams::give_up_after`]. The queue lives in memory: what
+//!   is pending when the process dies is lost (a durable queue is not part of this version).
+//! - **Order per object.** Events of one object share a lane, a lane has one batch in flight, and a failed batch
+//!   keeps its place. Between objects no order is promised.
+//! - **Bounded memory.** The queue has a bound in events and in bytes. At the bound the sink keeps its listeners
+//!   waiting, and a waiting listener coalesces per object: memory stays bounded and no last state is lost.
+//! - **Stable identity.** An event keeps its id over retries; see [`Event`] for how far beyond that.
+//! - **No secrets.** Values of `Secret` objects are redacted before anything else of a sink sees them; signing keys
+//!   and receiver addresses show in no log and in no `Debug` output.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+
+mod dead_letter;
+mod event;
+mod filter;
+mod health;
+mod lanes;
+mod redact;
+mod retry;
+mod select;
+pub mod webhook;
+
+pub use dead_letter::{DeadLetter, DeadLetters};
+#[cfg(test)]
+pub(crate) use event::tests as test_objects;
+pub use event::{Event, EventError, EventType};
+pub use filter::{Filter, InvalidFilter};
+pub use health::{SinkHealth, SinkStatus};
+pub use lanes::{BatchParams, Bounds, Gate, LaneId, Lanes};
+pub use retry::{Circuit, Decision, RetryParams};
+pub use select::{Initial, Selection, Verdict};
 
 /// What came of one attempt to deliver one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +49,11 @@ pub enum Outcome {
     Accepted,
     /// Not acknowledged: try again, not before `after` where the receiver said so.
     Retry {
-        /// The receiver's `Retry-After`.
+        /// The receiver's `Retry-After`. It holds back the whole sink, not this batch alone.
         after: Option<Duration>,
+        /// Whether it was this content that the receiver did not like (too large, malformed): the batch is tried
+        /// again in halves, so that one bad event does not take its neighbours along.
+        content: bool,
         /// What happened, without secrets.
         error: String,
     },
@@ -28,12 +67,8 @@ pub enum Outcome {
 /// How batches leave the process. One attempt per call; retrying is the caller's business.
 pub trait Transport: Debug + Send + Sync + 'static {
     /// Tries once to deliver `batch`, whose events are of one lane and in order.
-    fn attempt(&self, batch: Arc<[event::Event]>) -> BoxFuture<'static, Outcome>;
-}
-
-/// The event as it goes over the wire.
-pub mod event {
-    /// STUB: one CloudEvent.
-    #[derive(Debug, Clone)]
-    pub struct Event {}
+    ///
+    /// # Cancel safety
+    /// Dropping the future abandons the attempt; whether the receiver took the batch is then unknown.
+    fn attempt(&self, batch: Arc<[Event]>) -> BoxFuture<'static, Outcome>;
 }

@@ -195,17 +195,22 @@ impl Search<'_> {
 
     /// Looks into groups and versions, a few at a time, and takes the first in order that has the resource.
     async fn look_into(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
-        let client = self.client;
-        let requests = places.iter().map(|&(group, version)| async move {
+        let paths = places.iter().map(|(group, version)| {
             let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });
             for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
                 path.push('/');
                 encode(part, &mut path);
             }
-            (group, version, get::<ResourceList>(client, path).await)
+            path
         });
-        let mut answers = stream::iter(requests).buffered(AT_ONCE);
-        while let Some((group, version, answer)) = answers.next().await {
+        let paths: Vec<_> = paths.collect();
+        let requests = paths.into_iter().map(|path| {
+            let client = self.client.clone();
+            async move { get::<ResourceList>(&client, path).await }
+        });
+        let answers = stream::iter(requests).buffered(AT_ONCE);
+        let mut answers = std::pin::pin!(stream::iter(places).zip(answers));
+        while let Some((&(group, version), answer)) = answers.next().await {
             match answer {
                 Ok(list) => {
                     if let Some(found) = self.pick(group, version, &list.resources) {

@@ -5,12 +5,14 @@
 //! drained whatever the actors are doing, as an apiserver drops a watcher that is slow for about 100 ms.
 
 mod client;
+mod connector;
 mod discovery;
 mod kube;
 mod pump;
 mod request;
 
 pub use client::{Access, ClientError, Token, connect};
+pub use connector::KubeConnector;
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
 

@@ -48,6 +48,12 @@ impl Dictionary {
         Ok(Self { compress: CDict::create(&raw, Self::LEVEL), decompress: DDict::create(&raw), size: raw.len() })
     }
 
+    /// No dictionary: plain zstd, for objects that are too few or too different to train one.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { compress: CDict::create(&[], Self::LEVEL), decompress: DDict::create(&[]), size: 0 }
+    }
+
     /// Size of the raw dictionary in bytes (the two digests together hold a few times as much).
     #[must_use]
     pub fn size(&self) -> usize {
@@ -146,6 +152,15 @@ mod tests {
         assert!(Codec::decompress(&packed, plain.len() + 1, &dictionary).is_err());
         packed[0] ^= 0xff;
         assert!(Codec::decompress(&packed, plain.len(), &dictionary).is_err());
+    }
+
+    #[test]
+    fn without_a_dictionary_it_is_plain_zstd() {
+        let none = Arc::new(Dictionary::none());
+        let plain = "a text that repeats. ".repeat(50).into_bytes();
+        let packed = Codec::compress(&plain, &none).unwrap();
+        assert!(packed.len() < 100);
+        assert_eq!(Codec::decompress(&packed, plain.len(), &none).unwrap(), plain);
     }
 
     #[test]

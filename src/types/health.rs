@@ -80,6 +80,7 @@ pub enum Freshness {
 pub struct InformerHealth {
     phase: AtomicU8,
     synced: AtomicU8,
+    answers: AtomicU8,
     stale_since: AtomicI64,
     last_event: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
@@ -129,6 +130,20 @@ impl InformerHealth {
         } else if self.has_synced() {
             // Only the first moment counts.
             let _ = self.stale_since.compare_exchange(0, clock::wall_millis(), Relaxed, Relaxed);
+        }
+    }
+
+    /// Notes whether the apiserver answered the last request at all.
+    pub fn set_answers(&self, answers: bool) {
+        self.answers.store(1 + u8::from(answers), Relaxed);
+    }
+
+    /// Whether the apiserver answered the last request at all; `None` before the first has ended.
+    #[must_use]
+    pub fn answers(&self) -> Option<bool> {
+        match self.answers.load(Relaxed) {
+            0 => None,
+            code => Some(code == 2),
         }
     }
 

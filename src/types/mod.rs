@@ -15,6 +15,7 @@ mod object;
 mod path;
 mod resource;
 mod selector;
+mod selector_parse;
 mod version;
 
 pub use delta::{Change, Delta, DeltaKind, Deltas};
@@ -27,5 +28,5 @@ pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object
 pub use object::{Body, Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
 pub use path::{FieldPath, InvalidPath, Segment};
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope};
-pub use selector::{ClusterSelector, InvalidSelector, LabelSelector};
+pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
 pub use version::ResourceVersion;

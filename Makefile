@@ -1,0 +1,37 @@
+# The one place for the commands of this repository; CI runs the same ones (.ci/run).
+
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help build test lint doc deny test-real bench demo ci
+
+help: ## What there is to run
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-10s %s\n", $$1, $$2 }'
+
+build: ## The binary, optimised: target/release/informer-hub
+	$(CARGO) build --release --locked
+
+test: ## Unit, simulation and documentation tests; no network beyond loopback, no Kubernetes
+	$(CARGO) test
+
+lint: ## Format and clippy, warnings are errors
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --all-targets --all-features -- -D warnings
+
+doc: ## The API documentation, warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
+
+deny: ## Licences, bans and sources of dependencies; needs cargo-deny
+	$(CARGO) deny check licenses bans sources
+
+test-real: ## The suite against real kube-apiservers on loopback; needs Go, minutes the first time
+	$(CARGO) test --features real-tests --test real
+
+bench: ## The benchmarks
+	$(CARGO) bench
+
+demo: ## Three simulated clusters with churn, no Kubernetes needed
+	$(CARGO) run --release -- demo
+
+ci: ## Everything that CI checks
+	./.ci/run

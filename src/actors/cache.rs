@@ -1,0 +1,265 @@
+//! The cache actor: one per resource over all clusters. Owns the write half of a store and answers questions.
+//!
+//! Questions that may walk over every object run on a thread of their own, on a snapshot, so a write never waits for
+//! one. Compression runs there too; a processor is asked to wait only when compression lags by a whole generation.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use actix::prelude::*;
+use arc_swap::ArcSwap;
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::capacity::MAILBOX;
+use super::messages::{AppliedBatch, Apply, Ask, ClosePartition, Expect, OpenPartition, OpenedPartition, TakeSnapshot};
+use super::pressure::PressureSource;
+use super::supervision::{Census, ExitGuard};
+use crate::cache::{Answer, Applied, QueryError, Snapshot, Store, Young, pack_all};
+use crate::types::{ApiResource, Dictionary, Gvr, StoredObject};
+
+/// See the module.
+pub struct CacheActor {
+    store: Store,
+    young: Young,
+    dictionary: DictionaryState,
+    io: Handle,
+    /// Set while a compression is under way.
+    packing: Option<PressureSource>,
+    _guard: ExitGuard,
+}
+
+/// What aged objects are compressed with.
+#[derive(Clone)]
+enum DictionaryState {
+    Untrained,
+    /// The objects did not make a dictionary (too few, or nothing alike); tried again after some rounds.
+    Unfit {
+        rounds: u32,
+    },
+    Trained(Arc<Dictionary>),
+}
+
+/// Rounds of compression without a dictionary before training is tried again.
+const UNFIT_ROUNDS: u32 = 8;
+
+/// What one object adds to the training, at most.
+const SAMPLE_BYTES: usize = 64 * 1024;
+
+impl CacheActor {
+    fn new(store: Store, young_bytes: usize, io: Handle, guard: ExitGuard) -> Self {
+        Self {
+            store,
+            young: Young::new(young_bytes),
+            dictionary: DictionaryState::Untrained,
+            io,
+            packing: None,
+            _guard: guard,
+        }
+    }
+
+    /// Compresses what has aged, elsewhere, unless that is under way.
+    fn pack(&mut self, ctx: &mut Context<Self>) {
+        if self.packing.is_some() || !self.young.is_over() {
+            return;
+        }
+        let samples = match self.dictionary {
+            DictionaryState::Untrained => Some(self.young.samples()),
+            DictionaryState::Unfit { rounds } if rounds >= UNFIT_ROUNDS => Some(self.young.samples()),
+            DictionaryState::Unfit { .. } | DictionaryState::Trained(_) => None,
+        };
+        let aged = self.young.take_aged();
+        let state = self.dictionary.clone();
+        self.packing = Some(PressureSource::new());
+        let work = self.io.spawn_blocking(move || pack_round(state, samples, &aged));
+        ctx.spawn(work.into_actor(self).map(|state, act, ctx| {
+            act.packing = None;
+            // A round that panicked left its objects plain, which is only larger.
+            act.dictionary = state.unwrap_or(DictionaryState::Unfit { rounds: 0 });
+            act.pack(ctx);
+        }));
+    }
+}
+
+/// One round of compression, on a thread of its own; trains first where there are samples.
+fn pack_round(state: DictionaryState, samples: Option<Vec<Arc<[u8]>>>, aged: &[Arc<StoredObject>]) -> DictionaryState {
+    let state = match samples {
+        Some(samples) => train(&samples).map_or(DictionaryState::Unfit { rounds: 0 }, DictionaryState::Trained),
+        None => state,
+    };
+    match state {
+        DictionaryState::Trained(dictionary) => {
+            pack_all(aged, &dictionary);
+            DictionaryState::Trained(dictionary)
+        }
+        DictionaryState::Unfit { rounds } => {
+            pack_all(aged, &Arc::new(Dictionary::none()));
+            DictionaryState::Unfit { rounds: rounds + 1 }
+        }
+        DictionaryState::Untrained => DictionaryState::Untrained,
+    }
+}
+
+fn train(samples: &[Arc<[u8]>]) -> Option<Arc<Dictionary>> {
+    if samples.len() < Young::MIN_SAMPLES {
+        return None;
+    }
+    let samples: Vec<_> = samples.iter().map(|sample| &sample[..sample.len().min(SAMPLE_BYTES)]).collect();
+    match Dictionary::train(&samples) {
+        Ok(dictionary) => Some(Arc::new(dictionary)),
+        Err(error) => {
+            tracing::debug!(%error, "objects are compressed without a dictionary for now");
+            None
+        }
+    }
+}
+
+/// The object that a change brought into the store.
+fn newcomer(applied: &Applied) -> Option<&Arc<StoredObject>> {
+    match applied {
+        Applied::Added(new) | Applied::Updated { new, .. } => Some(new),
+        Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Synced => None,
+    }
+}
+
+impl Actor for CacheActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+    }
+}
+
+impl Handler<OpenPartition> for CacheActor {
+    type Result = MessageResult<OpenPartition>;
+
+    fn handle(&mut self, open: OpenPartition, _ctx: &mut Self::Context) -> Self::Result {
+        let id = self.store.open(open.origin, open.health, open.indexes);
+        MessageResult(OpenedPartition { id, outbox: self.store.outbox(id) })
+    }
+}
+
+impl Handler<ClosePartition> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, ClosePartition(id): ClosePartition, _ctx: &mut Self::Context) {
+        self.store.close(id);
+    }
+}
+
+impl Handler<Expect> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, expect: Expect, _ctx: &mut Self::Context) {
+        self.store.expect(expect.cluster, expect.expected.then_some(expect.labels));
+    }
+}
+
+impl Handler<Apply> for CacheActor {
+    type Result = MessageResult<Apply>;
+
+    fn handle(&mut self, Apply { partition, batch }: Apply, ctx: &mut Self::Context) -> Self::Result {
+        let Some(outbox) = self.store.apply(partition, batch) else { return MessageResult(None) };
+        for object in outbox.applied.iter().filter_map(newcomer) {
+            self.young.add(Arc::clone(object));
+        }
+        self.pack(ctx);
+        let lags = self.young.is_pressing();
+        let pressure = self.packing.as_ref().filter(|_| lags).map(PressureSource::pressure);
+        let snapshot = self.store.published().load();
+        let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
+        MessageResult(Some(AppliedBatch { outbox, objects, pressure }))
+    }
+}
+
+impl Handler<TakeSnapshot> for CacheActor {
+    type Result = MessageResult<TakeSnapshot>;
+
+    fn handle(&mut self, _: TakeSnapshot, _ctx: &mut Self::Context) -> Self::Result {
+        MessageResult(self.store.published().load_full())
+    }
+}
+
+impl Handler<Ask> for CacheActor {
+    type Result = ResponseFuture<Result<Answer, QueryError>>;
+
+    fn handle(&mut self, Ask(query): Ask, _ctx: &mut Self::Context) -> Self::Result {
+        let snapshot = self.store.published().load_full();
+        if !query.is_scan() {
+            return Box::pin(std::future::ready(snapshot.answer(&query)));
+        }
+        let scan = self.io.spawn_blocking(move || snapshot.answer(&query));
+        Box::pin(scan.map(|answer| answer.unwrap_or(Err(QueryError::Stopped))))
+    }
+}
+
+/// The caches of a hub, by resource; made when first asked for.
+///
+/// A cache that died is made again from what it had last published, which is complete: nothing half-done is left.
+#[derive(Clone)]
+pub struct CacheDirectory {
+    caches: Arc<Mutex<BTreeMap<Gvr, Entry>>>,
+    io: Handle,
+    arbiters: Arc<[ArbiterHandle]>,
+    next: Arc<AtomicUsize>,
+    young_bytes: usize,
+    census: Census,
+}
+
+struct Entry {
+    address: Addr<CacheActor>,
+    published: Arc<ArcSwap<Snapshot>>,
+}
+
+impl CacheDirectory {
+    pub(super) fn new(io: Handle, arbiters: Arc<[ArbiterHandle]>, young_bytes: usize, census: Census) -> Self {
+        Self { caches: Arc::default(), io, arbiters, next: Arc::default(), young_bytes, census }
+    }
+
+    /// The cache of a resource.
+    #[must_use]
+    pub fn of(&self, resource: &ApiResource) -> Addr<CacheActor> {
+        let mut caches = self.caches.lock();
+        let known = caches.get(&resource.gvr);
+        if let Some(entry) = known.filter(|entry| entry.address.connected()) {
+            return entry.address.clone();
+        }
+        let store = match known {
+            Some(entry) => Store::recover(Arc::clone(&entry.published)),
+            None => Store::new(resource.clone()),
+        };
+        let published = Arc::clone(store.published());
+        let guard = ExitGuard::new(0, 0, None, &self.census);
+        let (io, young_bytes) = (self.io.clone(), self.young_bytes);
+        let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
+        let address = CacheActor::start_in_arbiter(arbiter, move |_| CacheActor::new(store, young_bytes, io, guard));
+        caches.insert(resource.gvr.clone(), Entry { address: address.clone(), published });
+        address
+    }
+
+    /// What a resource's cache has published last, where there is one.
+    #[must_use]
+    pub fn published(&self, gvr: &Gvr) -> Option<Arc<Snapshot>> {
+        self.caches.lock().get(gvr).map(|entry| entry.published.load_full())
+    }
+
+    /// The resources that have a cache.
+    #[must_use]
+    pub fn resources(&self) -> Vec<Gvr> {
+        self.caches.lock().keys().cloned().collect()
+    }
+
+    /// Lets all caches go; each stops when nobody holds its address any more.
+    pub(super) fn clear(&self) {
+        self.caches.lock().clear();
+    }
+}
+
+impl fmt::Debug for CacheDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheDirectory").field("resources", &self.resources()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,46 @@
+//! Every bound between actors, in one place. What happens at each is said where it is used and in ARCHITECTURE.md.
+
+use std::time::Duration;
+
+use crate::cache::{DeltaFifo, ListenerQueue, Young};
+use crate::reflector::ReflectorOptions;
+
+/// Mailbox bound of every actor. On the data path each edge has one message in flight, so this is never reached
+/// there; it bounds control messages.
+pub const MAILBOX: usize = 64;
+
+/// Changes that a reflector hands over in one message, at most.
+pub const ENQUEUE_BATCH: usize = 512;
+
+/// Keys that a fifo hands over in one message, at most. client-go's `InOrderInformersBatchProcess` uses 1,000.
+pub const PROCESS_BATCH: usize = 512;
+
+/// Notifications that a listener hands over in one message, at most.
+pub const DELIVER_BATCH: usize = 256;
+
+/// How long a supervisor waits for a child to stop by itself before it goes on without it.
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Bounds and delays that an embedder or a test may want to change.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// Bytes of deltas that wait in one informer's fifo before its reflector is held back. Default 32 MiB.
+    pub fifo_bytes: usize,
+    /// Bytes of objects per resource that lie uncompressed because they are young. Default 4 MiB.
+    pub young_bytes: usize,
+    /// Notifications that wait for one listener one by one before they merge. Default 1,024.
+    pub merge_above: usize,
+    /// How reflectors list and watch.
+    pub reflector: ReflectorOptions,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            fifo_bytes: DeltaFifo::DEFAULT_LIMIT,
+            young_bytes: Young::DEFAULT_LIMIT,
+            merge_above: ListenerQueue::DEFAULT_MERGE_ABOVE,
+            reflector: ReflectorOptions::default(),
+        }
+    }
+}

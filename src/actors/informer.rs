@@ -1,0 +1,401 @@
+//! The informer: supervises one pipeline (processor, fifo, reflector; `rest_for_one`) and its listeners.
+//!
+//! Children start downstream first and stop upstream first. A listener that dies is restarted alone, on the queue it
+//! had. The partition in the cache outlives all of them; a pipeline that starts again finds it and lists against it,
+//! so that whatever was under way when something died is found by comparison, and nobody is told twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::FutureExt;
+use futures::future::join_all;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::cache::CacheActor;
+use super::capacity::{MAILBOX, STOP_GRACE};
+use super::env::Env;
+use super::fifo::FifoActor;
+use super::listener::{ListenerActor, ListenerHealth, SharedQueue};
+use super::messages::{
+    AddListener, ClosePartition, Enqueue, Join, Leave, OpenPartition, OpenedPartition, RemoveListener, Stop,
+    StopInformer,
+};
+use super::processor::{CachePort, ProcessorActor, UseFifo};
+use super::reflector::{ReflectorActor, ReflectorParts};
+use super::registry::{Subscription, SubscriptionId};
+use super::supervision::{
+    ChildExited, ChildSpec, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
+};
+use crate::cache::PartitionId;
+use crate::reflector::ListerWatcher;
+use crate::types::clock::{self, Instant};
+use crate::types::{InformerHealth, Origin, Phase};
+
+const CHILDREN: &[ChildSpec] =
+    &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
+
+/// Above its cluster's, which is above the registry's: the lower a supervisor, the more it bears.
+const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
+
+/// What an informer is made of.
+#[derive(Clone)]
+pub(super) struct InformerParts {
+    pub(super) origin: Arc<Origin>,
+    pub(super) health: Arc<InformerHealth>,
+    pub(super) source: Arc<dyn ListerWatcher>,
+    pub(super) indexes: Vec<Arc<str>>,
+}
+
+#[derive(Default)]
+struct Pipeline {
+    processor: Option<Addr<ProcessorActor>>,
+    fifo: Option<Addr<FifoActor>>,
+    reflector: Option<Addr<ReflectorActor>>,
+}
+
+struct ListenerChild {
+    subscription: Arc<Subscription>,
+    queue: SharedQueue,
+    health: Arc<ListenerHealth>,
+    address: Addr<ListenerActor>,
+    /// The supervisor's number for this child; deaths are reported under it.
+    number: usize,
+}
+
+/// See the module.
+pub(super) struct InformerActor {
+    env: Env,
+    parts: InformerParts,
+    cache: Addr<CacheActor>,
+    partition: Option<PartitionId>,
+    supervision: Supervision,
+    pipeline: Pipeline,
+    listeners: BTreeMap<SubscriptionId, ListenerChild>,
+    next_listener: usize,
+    stopping: bool,
+    /// Ends the children when this actor goes, even by a panic.
+    children: CancellationToken,
+    _end_children: DropGuard,
+    guard: ExitGuard,
+}
+
+impl InformerActor {
+    pub(super) fn new(env: Env, parts: InformerParts, guard: ExitGuard) -> Self {
+        let cache = env.caches.of(&parts.origin.resource);
+        let children = CancellationToken::new();
+        Self {
+            env,
+            parts,
+            cache,
+            partition: None,
+            supervision: Supervision::new(CHILDREN, INTENSITY),
+            pipeline: Pipeline::default(),
+            listeners: BTreeMap::new(),
+            next_listener: CHILDREN.len(),
+            stopping: false,
+            _end_children: children.clone().drop_guard(),
+            children,
+            guard,
+        }
+    }
+
+    /// Starts the whole pipeline: opens the partition, then processor, listeners' joins, fifo, reflector.
+    fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
+        self.cache = self.env.caches.of(&self.parts.origin.resource);
+        let open = OpenPartition {
+            origin: Arc::clone(&self.parts.origin),
+            health: Arc::clone(&self.parts.health),
+            indexes: self.parts.indexes.clone(),
+        };
+        let opening = self.cache.send(open).into_actor(self).map(|opened, act, ctx| match opened {
+            Ok(opened) => act.start_children(opened, ctx),
+            Err(_) => {
+                let generation = act.supervision.begin(0);
+                act.on_failure(ChildExited { child: 0, generation, status: ExitStatus::Orphaned }, ctx);
+            }
+        });
+        ctx.wait(opening);
+    }
+
+    fn start_children(&mut self, opened: OpenedPartition, ctx: &mut Context<Self>) {
+        self.partition = Some(opened.id);
+        let cache = CachePort {
+            apply: self.cache.clone().recipient(),
+            snapshot: self.cache.clone().recipient(),
+            partition: opened.id,
+        };
+        let guard = self.guard_for(0, ctx);
+        let health = Arc::clone(&self.parts.health);
+        let processor = ProcessorActor::new(self.env.clone(), cache, health, opened.outbox, guard);
+        let processor = self.start_child(processor);
+        let joins: Vec<_> = self.listeners.values().map(|child| processor.send(join_of(child))).collect();
+        self.pipeline.processor = Some(processor);
+        // No batch may reach the processor before the listeners have joined it again.
+        ctx.wait(join_all(joins).into_actor(self).map(|_, act, ctx| act.start_from(1, ctx)));
+    }
+
+    /// Starts the fifo (1) and the reflector (2), from `first` on.
+    fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
+        let Some(processor) = self.pipeline.processor.clone() else { return };
+        if first <= 1 {
+            let guard = self.guard_for(1, ctx);
+            let health = Arc::clone(&self.parts.health);
+            let fifo = FifoActor::new(self.env.tuning.fifo_bytes, processor.clone().recipient(), health, guard);
+            let fifo = self.start_child(fifo);
+            let use_fifo = processor.send(UseFifo(fifo.clone().recipient()));
+            ctx.spawn(use_fifo.map(|_| ()).into_actor(self));
+            self.pipeline.fifo = Some(fifo);
+        }
+        let Some(fifo) = &self.pipeline.fifo else { return };
+        let parts = ReflectorParts {
+            origin: Arc::clone(&self.parts.origin),
+            health: Arc::clone(&self.parts.health),
+            source: Arc::clone(&self.parts.source),
+            fifo: fifo.clone().recipient::<Enqueue>(),
+            options: self.env.tuning.reflector.clone(),
+        };
+        let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
+        self.pipeline.reflector = Some(self.start_child(reflector));
+    }
+
+    /// Starts an actor on this thread, to end with this actor.
+    fn start_child<A: Actor<Context = Context<A>>>(&self, child: A) -> Addr<A> {
+        let token = self.children.clone();
+        A::create(move |ctx| {
+            stop_with(&token, ctx);
+            child
+        })
+    }
+
+    /// Begins a new incarnation of a child.
+    fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
+        let generation = self.supervision.begin(child);
+        ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.census)
+    }
+
+    /// One of the pipeline's actors died.
+    fn on_failure(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
+        let ChildExited { child, status, .. } = exited;
+        let decision = self.supervision.on_exit(exited, clock::now());
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let name = self.supervision.name(child);
+        match decision {
+            Decision::Ignore => {}
+            Decision::RestartFrom(first) => {
+                tracing::warn!(%cluster, resource = %resource.gvr, "the {name} {status}; restarting it and what depends on it");
+                self.parts.health.restarts.fetch_add(1, Relaxed);
+                self.parts.health.set_error(Some(format!("the {name} {status} and was restarted")));
+                self.stop_from(first);
+                if first == 0 {
+                    self.start_pipeline(ctx);
+                } else {
+                    self.start_from(first, ctx);
+                }
+            }
+            Decision::GiveUp => {
+                tracing::error!(%cluster, resource = %resource.gvr, "the {name} {status} once too often; giving up");
+                self.parts.health.set_error(Some(format!("the {name} {status} once too often")));
+                self.stop_from(0);
+                self.guard.set(ExitStatus::GaveUp);
+                ctx.stop();
+            }
+        }
+    }
+
+    /// Stops the children from `first` on, last first, without waiting: they belong to an older generation then.
+    fn stop_from(&mut self, first: usize) {
+        let stop = Stop { drain: false };
+        for child in first..CHILDREN.len() {
+            self.supervision.begin(child);
+        }
+        if let Some(reflector) = self.pipeline.reflector.take() {
+            detach(reflector.send(stop));
+        }
+        if let Some(fifo) = self.pipeline.fifo.take_if(|_| first <= 1) {
+            detach(fifo.send(stop));
+        }
+        if let Some(processor) = self.pipeline.processor.take_if(|_| first == 0) {
+            detach(processor.send(stop));
+        }
+    }
+
+    fn start_listener(&mut self, child: usize, known: ListenerSeed, ctx: &mut Context<Self>) -> ListenerChild {
+        let ListenerSeed { subscription, queue, health } = known;
+        let listener = ListenerActor::new(
+            self.env.clone(),
+            Arc::clone(&self.parts.origin),
+            Arc::clone(&queue),
+            Arc::clone(&subscription.subscriber),
+            Arc::clone(&health),
+            ExitGuard::new(child, 0, Some(&ctx.address().recipient()), &self.env.census),
+        );
+        let address = self.start_child(listener);
+        ListenerChild { subscription, queue, health, address, number: child }
+    }
+
+    /// A listener ended: of itself, when its subscriber is gone; else it is started again on the queue it had.
+    fn on_listener_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
+        let Some((&id, _)) = self.listeners.iter().find(|(_, child)| child.number == exited.child) else { return };
+        let Some(old) = self.listeners.remove(&id) else { return };
+        if !exited.status.is_failure() || !self.supervision.note_death(clock::now()) {
+            if let Some(processor) = &self.pipeline.processor {
+                detach(processor.send(Leave(id)));
+            }
+            return;
+        }
+        self.parts.health.restarts.fetch_add(1, Relaxed);
+        self.next_listener += 1;
+        let seed = ListenerSeed { subscription: old.subscription, queue: old.queue, health: old.health };
+        let child = self.start_listener(self.next_listener, seed, ctx);
+        if let Some(processor) = &self.pipeline.processor {
+            detach(processor.send(join_of(&child)));
+        }
+        self.listeners.insert(id, child);
+    }
+}
+
+struct ListenerSeed {
+    subscription: Arc<Subscription>,
+    queue: SharedQueue,
+    health: Arc<ListenerHealth>,
+}
+
+fn join_of(child: &ListenerChild) -> Join {
+    Join {
+        subscription: child.subscription.id,
+        listener: child.address.clone().recipient(),
+        queue: Arc::clone(&child.queue),
+        options: child.subscription.options.clone(),
+        resync: child.subscription.resync,
+    }
+}
+
+/// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
+fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
+    actix::spawn(request.map(|_| ()));
+}
+
+impl Actor for InformerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        self.start_pipeline(ctx);
+    }
+
+    fn stopping(&mut self, _ctx: &mut Self::Context) -> Running {
+        self.stop_from(0);
+        for child in std::mem::take(&mut self.listeners).into_values() {
+            detach(child.address.send(Stop { drain: false }));
+        }
+        Running::Stop
+    }
+}
+
+impl Handler<ChildExited> for InformerActor {
+    type Result = ();
+
+    fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
+        if self.stopping {
+            return;
+        }
+        if exited.child >= CHILDREN.len() {
+            return self.on_listener_exit(exited, ctx);
+        }
+        self.on_failure(exited, ctx);
+    }
+}
+
+impl Handler<AddListener> for InformerActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, AddListener(subscription): AddListener, ctx: &mut Self::Context) -> Self::Result {
+        let id = subscription.id;
+        if self.stopping || self.listeners.contains_key(&id) {
+            return Box::pin(std::future::ready(()));
+        }
+        self.next_listener += 1;
+        let health = subscription.health_at(&self.parts.origin);
+        let seed = ListenerSeed { subscription, queue: SharedQueue::default(), health };
+        let child = self.start_listener(self.next_listener, seed, ctx);
+        // Without a processor it joins when one starts.
+        let joining = self.pipeline.processor.as_ref().map(|processor| processor.send(join_of(&child)));
+        self.listeners.insert(id, child);
+        Box::pin(async move {
+            if let Some(joining) = joining {
+                let _ = joining.await;
+            }
+        })
+    }
+}
+
+impl Handler<RemoveListener> for InformerActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, RemoveListener(id): RemoveListener, _ctx: &mut Self::Context) -> Self::Result {
+        let Some(child) = self.listeners.remove(&id) else { return Box::pin(std::future::ready(())) };
+        let leaving = self.pipeline.processor.as_ref().map(|processor| processor.send(Leave(id)));
+        Box::pin(async move {
+            if let Some(leaving) = leaving {
+                let _ = leaving.await;
+            }
+            let _ = child.address.send(Stop { drain: false }).await;
+        })
+    }
+}
+
+impl Handler<StopInformer> for InformerActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    /// Upstream first: nothing new comes in, then what waits goes out.
+    fn handle(&mut self, stop: StopInformer, _ctx: &mut Self::Context) -> Self::Result {
+        self.stopping = true;
+        let pipeline = std::mem::take(&mut self.pipeline);
+        let listeners: Vec<_> = self.listeners.values().map(|child| child.address.clone()).collect();
+        let work = async move {
+            let drain = stop.drain_until.is_some();
+            let until = stop.drain_until.unwrap_or_else(|| clock::now() + STOP_GRACE);
+            if let Some(reflector) = pipeline.reflector {
+                by(until, reflector.send(Stop { drain: false })).await;
+            }
+            if let Some(fifo) = pipeline.fifo {
+                by(until, fifo.send(Stop { drain })).await;
+            }
+            let stops = listeners.iter().map(|listener| listener.send(Stop { drain }));
+            if drain {
+                by(until, join_all(stops)).await;
+            } else {
+                drop(stops.map(detach).collect::<Vec<_>>());
+            }
+            if let Some(processor) = pipeline.processor {
+                by(until, processor.send(Stop { drain: false })).await;
+            }
+        };
+        let closing = move |act: &Self| {
+            let partition = act.partition.filter(|_| !stop.keep_objects);
+            partition.map(|partition| act.cache.send(ClosePartition(partition)))
+        };
+        Box::pin(work.into_actor(self).then(move |(), act, _| {
+            let closing = closing(act);
+            async move {
+                if let Some(closing) = closing {
+                    let _ = closing.await;
+                }
+            }
+            .into_actor(act)
+            .map(|(), act, ctx| {
+                act.parts.health.set_phase(Phase::Stopped);
+                ctx.stop();
+            })
+        }))
+    }
+}
+
+/// Waits for `work`, but no longer than `until`.
+async fn by<T>(until: Instant, work: impl Future<Output = T>) {
+    // What is late is stopped without ceremony when its supervisor goes.
+    let _ = tokio::time::timeout_at(until, work).await;
+}

@@ -1,0 +1,158 @@
+//! The listener: one subscriber of one informer. Keeps what waits for it, and hands it over one batch at a time.
+//!
+//! It never holds its processor up: an offer goes into the queue, whose bound is kept by merging.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use actix::prelude::*;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::capacity::{DELIVER_BATCH, MAILBOX};
+use super::env::Env;
+use super::messages::{Offer, Stop};
+use super::subscriber::{Deliver, Delivered};
+use super::supervision::{ExitGuard, ExitStatus};
+use crate::cache::ListenerQueue;
+use crate::types::Origin;
+
+/// A listener's queue, empty until it has joined its processor. It outlives a restart of either.
+pub type SharedQueue = Arc<Mutex<Option<ListenerQueue>>>;
+
+/// What a listener shows of itself.
+#[derive(Debug, Default)]
+pub struct ListenerHealth {
+    /// Notifications that wait: how far behind the subscriber is.
+    pub pending: AtomicU64,
+    /// Notifications handed over.
+    pub delivered: AtomicU64,
+    /// Notifications merged because the subscriber was behind.
+    pub merged: AtomicU64,
+    /// Notifications that the subscriber failed on.
+    pub lost: AtomicU64,
+}
+
+/// See the module.
+pub(super) struct ListenerActor {
+    env: Env,
+    origin: Arc<Origin>,
+    queue: SharedQueue,
+    subscriber: Arc<dyn Deliver>,
+    health: Arc<ListenerHealth>,
+    busy: bool,
+    draining: bool,
+    stopping: bool,
+    stopped: Vec<oneshot::Sender<()>>,
+    guard: ExitGuard,
+}
+
+impl ListenerActor {
+    pub(super) fn new(
+        env: Env,
+        origin: Arc<Origin>,
+        queue: SharedQueue,
+        subscriber: Arc<dyn Deliver>,
+        health: Arc<ListenerHealth>,
+        guard: ExitGuard,
+    ) -> Self {
+        let stopped = Vec::new();
+        Self { env, origin, queue, subscriber, health, busy: false, draining: false, stopping: false, stopped, guard }
+    }
+
+    /// Hands the next batch over, unless one is under way.
+    fn pump(&mut self, ctx: &mut Context<Self>) {
+        if self.busy {
+            return;
+        }
+        if self.stopping && !self.draining {
+            return ctx.stop();
+        }
+        let batch = self.queue.lock().as_mut().map(|queue| queue.take(DELIVER_BATCH)).unwrap_or_default();
+        if batch.is_empty() {
+            self.show();
+            if self.stopping {
+                ctx.stop();
+            }
+            return;
+        }
+        self.busy = true;
+        let count = batch.len() as u64;
+        let delivery = self.subscriber.deliver(batch, &self.env.io).into_actor(self);
+        ctx.spawn(delivery.map(move |delivered, act, ctx| {
+            act.busy = false;
+            act.note(&delivered, count);
+            if delivered == Delivered::Gone {
+                act.guard.set(ExitStatus::Stopped);
+                return ctx.stop();
+            }
+            act.pump(ctx);
+        }));
+    }
+
+    fn note(&self, delivered: &Delivered, count: u64) {
+        let Origin { cluster, resource, .. } = &*self.origin;
+        match delivered {
+            Delivered::All => {
+                self.health.delivered.fetch_add(count, Relaxed);
+            }
+            Delivered::Lost(lost, why) => {
+                let lost = *lost as u64;
+                self.health.lost.fetch_add(lost, Relaxed);
+                self.health.delivered.fetch_add(count - lost, Relaxed);
+                tracing::warn!(%cluster, resource = %resource.gvr, lost, why, "a subscriber failed on notifications");
+            }
+            Delivered::Gone => {
+                tracing::info!(%cluster, resource = %resource.gvr, "a subscriber is gone; it is unsubscribed");
+            }
+        }
+        self.show();
+    }
+
+    fn show(&self) {
+        if let Some(queue) = &*self.queue.lock() {
+            self.health.pending.store(queue.len() as u64, Relaxed);
+            self.health.merged.store(queue.merged(), Relaxed);
+        }
+    }
+}
+
+impl Actor for ListenerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        self.pump(ctx);
+    }
+
+    fn stopped(&mut self, _ctx: &mut Self::Context) {
+        self.stopped.clear();
+    }
+}
+
+impl Handler<Offer> for ListenerActor {
+    type Result = ();
+
+    fn handle(&mut self, offer: Offer, ctx: &mut Self::Context) {
+        if let Some(queue) = &mut *self.queue.lock() {
+            queue.offer(offer.number, &offer.applied, offer.resync);
+        }
+        self.show();
+        self.pump(ctx);
+    }
+}
+
+impl Handler<Stop> for ListenerActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, stop: Stop, ctx: &mut Self::Context) -> Self::Result {
+        let (stopped, waiting) = oneshot::channel();
+        self.stopped.push(stopped);
+        self.stopping = true;
+        self.draining = stop.drain;
+        self.pump(ctx);
+        Box::pin(async move {
+            let _ = waiting.await;
+        })
+    }
+}

@@ -1,0 +1,365 @@
+//! Every message between actors, grouped by edge. Commands are imperatives, facts are in the past tense.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Message;
+use actix::Recipient;
+
+use super::listener::SharedQueue;
+use super::pressure::Pressure;
+use super::registry::{Subscription, SubscriptionId};
+use super::status::HubStatus;
+use crate::cache::{Answer, Applied, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot};
+use crate::reflector::{Connector, InformerOptions};
+use crate::types::clock::Instant;
+use crate::types::{
+    ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Origin, ResourceRef, Scope,
+};
+
+// === reflector → fifo ===
+
+/// Takes changes in; answered when there is room for more.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Enqueue(pub Vec<Change>);
+
+// === fifo → processor ===
+
+/// Applies a batch to the store and tells the listeners; answered when both is done.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Process(pub Vec<Popped>);
+
+// === processor → cache ===
+
+/// Opens an informer's partition, or finds it again.
+#[derive(Debug, Message)]
+#[rtype(result = "OpenedPartition")]
+pub struct OpenPartition {
+    /// The informer.
+    pub origin: Arc<Origin>,
+    /// What it shows of itself.
+    pub health: Arc<InformerHealth>,
+    /// Names of the indices that it declares.
+    pub indexes: Vec<Arc<str>>,
+}
+
+/// Answer to [`OpenPartition`].
+#[derive(Debug)]
+pub struct OpenedPartition {
+    /// The partition.
+    pub id: PartitionId,
+    /// What its last batch did, in case nobody was told.
+    pub outbox: Option<Outbox>,
+}
+
+/// Forgets a partition and its objects.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ClosePartition(pub PartitionId);
+
+/// Applies a batch to a partition; `None` when the partition is closed.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<AppliedBatch>")]
+pub struct Apply {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The batch.
+    pub batch: Vec<Popped>,
+}
+
+/// Answer to [`Apply`].
+#[derive(Debug)]
+pub struct AppliedBatch {
+    /// What it did.
+    pub outbox: Outbox,
+    /// Objects in the partition now.
+    pub objects: u64,
+    /// Set when compression lags: wait for it before the next batch.
+    pub pressure: Option<Pressure>,
+}
+
+/// A cluster is expected to have the resource though it could not be asked yet (or, with `expected` false, no more).
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Expect {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Its labels.
+    pub labels: ClusterLabels,
+    /// Whether it is.
+    pub expected: bool,
+}
+
+// === anyone → cache ===
+
+/// A question; answered from one snapshot.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Answer, QueryError>")]
+pub struct Ask(pub Query);
+
+/// Asks for a snapshot, to read from without further messages.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "Arc<Snapshot>")]
+pub struct TakeSnapshot;
+
+// === processor → listener ===
+
+/// What one batch did to the store.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Offer {
+    /// Number of the batch within its partition.
+    pub number: u64,
+    /// What it did, in order; shared by all listeners.
+    pub applied: Arc<[Applied]>,
+    /// Whether repetitions in it are for this listener.
+    pub resync: bool,
+}
+
+/// Tells a processor of a listener. Its queue is filled with the present state, unless it joined before.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Join {
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// Where offers go.
+    pub listener: Recipient<Offer>,
+    /// The listener's queue.
+    pub queue: SharedQueue,
+    /// How to fill it.
+    pub options: ListenerOptions,
+    /// The period of its resyncs.
+    pub resync: Option<Duration>,
+}
+
+/// Tells a processor that a listener leaves.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Leave(pub SubscriptionId);
+
+// === supervisors → their children ===
+
+/// Stop. Answered when the actor has; what waits is worked off first if `drain`.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Stop {
+    /// Whether what waits is worked off first.
+    pub drain: bool,
+}
+
+/// Asks a reflector to list again.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Relist;
+
+// === cluster → informer ===
+
+/// Adds a subscription's listener to an informer.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct AddListener(pub Arc<Subscription>);
+
+/// Removes it; answered when nothing of it is in flight any more.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct RemoveListener(pub SubscriptionId);
+
+/// Stops an informer.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct StopInformer {
+    /// Until when what waits may be worked off; `None` to drop it.
+    pub drain_until: Option<Instant>,
+    /// Whether its objects stay readable.
+    pub keep_objects: bool,
+}
+
+// === registry → cluster ===
+
+/// What an informer is asked for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Wanted {
+    /// As written; to be looked up.
+    Written(ResourceRef),
+    /// Known without asking.
+    Known(KnownResource),
+}
+
+/// An [`ApiResource`] in an order, for use as a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownResource(pub ApiResource);
+
+impl PartialOrd for KnownResource {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for KnownResource {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.gvr.cmp(&other.0.gvr)
+    }
+}
+
+impl Wanted {
+    /// Whether the two can mean the same resource.
+    #[must_use]
+    pub fn may_be(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Known(a), Self::Known(b)) => a.0.gvr == b.0.gvr,
+            (Self::Written(a), Self::Written(b)) => a == b,
+            (Self::Known(known), Self::Written(written)) | (Self::Written(written), Self::Known(known)) => {
+                let gvr = &known.0.gvr;
+                written.resource == gvr.resource
+                    && written.group.as_ref().is_none_or(|group| *group == gvr.group)
+                    && written.version.as_ref().is_none_or(|version| *version == gvr.version)
+            }
+        }
+    }
+
+    /// The resource as a person reads it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Written(written) => written.to_string(),
+            Self::Known(known) => known.0.gvr.to_string(),
+        }
+    }
+}
+
+/// Who uses an informer: a configured resource by its name, or code.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum User {
+    /// `[resources.<name>]`.
+    Config(String),
+    /// `InformerFor` under a name of the caller's.
+    Caller(String),
+    /// A subscription.
+    Subscription(SubscriptionId),
+}
+
+/// An informer is used: start it if it does not run, count the user if it does.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Want {
+    /// By whom.
+    pub user: User,
+    /// Which resource.
+    pub wanted: Wanted,
+    /// Which part of it.
+    pub scope: Scope,
+    /// How objects are taken in; the first user's options count.
+    pub options: InformerOptions,
+}
+
+/// A user is done with all it wanted; informers without a user stop.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Unwant(pub User);
+
+/// Attaches a subscription to the informers that it is about.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Attach(pub Arc<Subscription>);
+
+/// Detaches it everywhere; answered when nothing of it is in flight any more.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Detach(pub SubscriptionId);
+
+/// Stops a cluster's informers and the cluster.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct StopCluster {
+    /// Until when what waits may be worked off; `None` to drop it.
+    pub drain_until: Option<Instant>,
+    /// Whether its objects stay readable.
+    pub keep_objects: bool,
+}
+
+// === cluster → registry ===
+
+/// A cluster has looked a resource up.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Resolved {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// What was asked for.
+    pub wanted: Wanted,
+    /// What it is.
+    pub resource: ApiResource,
+}
+
+// === anyone → registry ===
+
+/// Adds a cluster at run time: everything wanted of all clusters is wanted of it too.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "Result<(), super::registry::RegistryError>")]
+pub struct AddCluster {
+    /// Its name.
+    pub name: ClusterName,
+    /// Its labels.
+    pub labels: ClusterLabels,
+    /// How to reach it.
+    pub connector: Arc<dyn Connector>,
+}
+
+/// Removes a cluster with its informers and objects. Answered when they are gone.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "Result<(), super::registry::RegistryError>")]
+pub struct RemoveCluster(pub ClusterName);
+
+/// Asks for an informer in each selected cluster, now and later. Shared: users are counted.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct InformerFor {
+    /// Who asks; [`Release`] takes it back.
+    pub user: User,
+    /// Which resource.
+    pub wanted: Wanted,
+    /// In which clusters.
+    pub clusters: ClusterSelector,
+    /// Which parts of it, an informer each.
+    pub scopes: Vec<Scope>,
+    /// How objects are taken in.
+    pub options: InformerOptions,
+}
+
+/// Takes an [`InformerFor`] back; informers without a user stop.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Release(pub User);
+
+/// Starts what was asked for so far; later requests start at once. Idempotent.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Start;
+
+/// Waits until every informer has synced, or until the deadline. client-go's `WaitForCacheSync`, with a reason.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "Result<(), super::registry::NotSynced>")]
+pub struct WaitForCacheSync {
+    /// How long to wait.
+    pub timeout: Duration,
+}
+
+/// Ends a subscription. Idempotent; answered when nothing of it is in flight any more.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Unsubscribe(pub SubscriptionId);
+
+/// Asks for the status of everything.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "HubStatus")]
+pub struct GetStatus;
+
+/// Stops everything, sources first, working off what waits until the deadline.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Shutdown {
+    /// Until when.
+    pub deadline: Instant,
+}

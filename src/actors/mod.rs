@@ -1,0 +1,41 @@
+//! The actors: a thin shell around the pure core, and their supervision.
+//!
+//! ```text
+//! RegistryActor                     the informer factory
+//! └─ ClusterActor                   one per cluster: connects, looks resources up
+//!    └─ InformerActor               one per (resource, scope): supervises, rest_for_one
+//!       ├─ ProcessorActor  ◄── FifoActor ◄── ReflectorActor
+//!       │      ├──► CacheActor      one per resource, over all clusters
+//!       │      └──► ListenerActor … one per subscription ──► subscriber
+//! ```
+//!
+//! Data goes from right to left, one message in flight on each edge; control goes down the tree. An actor knows its
+//! neighbours as recipients of messages only.
+
+mod cache;
+pub mod capacity;
+mod cluster;
+mod env;
+mod fifo;
+mod informer;
+mod listener;
+pub mod messages;
+mod pressure;
+mod processor;
+mod reflector;
+mod registry;
+pub mod sink;
+mod status;
+mod subscriber;
+mod supervision;
+mod system;
+
+pub use cache::{CacheActor, CacheDirectory};
+pub use capacity::Tuning;
+pub use env::Env;
+pub use pressure::Pressure;
+pub use registry::{NotSynced, RegistryActor, RegistryError, Subscribe, Subscription, SubscriptionId};
+pub use status::{ClusterState, ClusterStatus, HubStatus, InformerStatus, ListenerStatus};
+pub use subscriber::Subscriber;
+pub use supervision::Census;
+pub use system::{HubSystem, SystemError};

@@ -1,0 +1,401 @@
+//! The reflector: drives the list+watch machine of one informer and hands what it finds to the fifo.
+//!
+//! The machine decides, the source reads, this loop carries. It keeps reading while the fifo has no room, into a
+//! bounded hold of its own; only when that is full too does it stop, and the source's socket with it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::StreamExt;
+use tokio::sync::{Notify, oneshot};
+
+use super::capacity::{ENQUEUE_BATCH, MAILBOX};
+use super::messages::{Enqueue, Relist, Stop};
+use super::supervision::{ExitGuard, ExitStatus};
+use crate::reflector::{
+    ErrorClass, ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped,
+    SourceError, StallPolicy, Step, WatchItem, WatchRequest,
+};
+use crate::types::clock::{self, Instant};
+use crate::types::{Change, Delta, DeltaKind, InformerHealth, Origin, Phase, StoredObject};
+
+/// What a reflector actor is made of.
+pub(super) struct ReflectorParts {
+    pub(super) origin: Arc<Origin>,
+    pub(super) health: Arc<InformerHealth>,
+    pub(super) source: Arc<dyn ListerWatcher>,
+    pub(super) fifo: Recipient<Enqueue>,
+    pub(super) options: ReflectorOptions,
+}
+
+/// See the module.
+pub(super) struct ReflectorActor {
+    parts: Option<ReflectorParts>,
+    relist: Arc<Notify>,
+    stopped: Vec<oneshot::Sender<()>>,
+    guard: ExitGuard,
+}
+
+impl ReflectorActor {
+    pub(super) fn new(parts: ReflectorParts, guard: ExitGuard) -> Self {
+        Self { parts: Some(parts), relist: Arc::default(), stopped: Vec::new(), guard }
+    }
+}
+
+impl Actor for ReflectorActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        let Some(parts) = self.parts.take() else { return };
+        let driver = Driver::new(parts, Arc::clone(&self.relist));
+        ctx.spawn(driver.run().into_actor(self).map(|FifoGone, act, ctx| {
+            act.guard.set(ExitStatus::Orphaned);
+            ctx.stop();
+        }));
+    }
+
+    fn stopped(&mut self, _ctx: &mut Self::Context) {
+        self.stopped.clear();
+    }
+}
+
+impl Handler<Stop> for ReflectorActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _stop: Stop, ctx: &mut Self::Context) -> Self::Result {
+        let (stopped, waiting) = oneshot::channel();
+        self.stopped.push(stopped);
+        ctx.stop();
+        Box::pin(async move {
+            let _ = waiting.await;
+        })
+    }
+}
+
+impl Handler<Relist> for ReflectorActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Relist, _ctx: &mut Self::Context) {
+        self.relist.notify_one();
+    }
+}
+
+/// The fifo's mailbox is closed: there is nobody to work for.
+struct FifoGone;
+
+/// Why a step ended before the source did.
+enum Cut {
+    Relist,
+    FifoGone,
+}
+
+impl From<FifoGone> for Cut {
+    fn from(_: FifoGone) -> Self {
+        Self::FifoGone
+    }
+}
+
+struct Driver {
+    parts: ReflectorParts,
+    machine: Reflector,
+    relist: Arc<Notify>,
+    held: Vec<Change>,
+}
+
+impl Driver {
+    fn new(parts: ReflectorParts, relist: Arc<Notify>) -> Self {
+        let mut machine = Reflector::new(parts.options.clone(), || rand::random::<f64>());
+        // What the store has must not go back in time because a reflector was restarted.
+        if let Some(version) = parts.health.version() {
+            machine.resume(version.as_ref().clone());
+        }
+        Self { parts, machine, relist, held: Vec::new() }
+    }
+
+    async fn run(mut self) -> FifoGone {
+        loop {
+            let cut = match self.machine.next(clock::now()) {
+                Step::Wait { until, .. } => self.wait(until).await,
+                Step::List { request, fresh } => self.list(request, fresh).await,
+                Step::Watch { request } => self.watch(request).await,
+            };
+            match cut {
+                Ok(()) => {}
+                Err(Cut::FifoGone) => return FifoGone,
+                Err(Cut::Relist) => {
+                    self.held.clear();
+                    self.machine.relist();
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, until: Instant) -> Result<(), Cut> {
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => Ok(()),
+            () = self.relist.notified() => Err(Cut::Relist),
+        }
+    }
+
+    // === list ===
+
+    async fn list(&mut self, request: ListRequest, fresh: bool) -> Result<(), Cut> {
+        let health = Arc::clone(&self.parts.health);
+        if fresh {
+            self.begin_list();
+        }
+        let stall = self.parts.options.stall;
+        let opening = within(stall.list_head, "list: no answer", self.parts.source.list(request));
+        let mut stream = match opening.await {
+            Ok(stream) => stream,
+            Err(error) => return self.list_failed(&error),
+        };
+        loop {
+            let chunk = tokio::select! {
+                chunk = next_within(&stall, stream.next()) => chunk,
+                () = self.relist.notified() => return Err(Cut::Relist),
+            };
+            match chunk {
+                Ok(ListChunk::Items(objects)) => {
+                    let count = objects.len() as u64;
+                    health.note_events(count);
+                    health.list_items.fetch_add(count, Relaxed);
+                    self.held.extend(objects.into_iter().map(|object| delta(DeltaKind::Replaced, object)));
+                    self.hand_over().await?;
+                }
+                Ok(ListChunk::Skipped(skipped)) => self.skip(skipped, true),
+                Ok(ListChunk::End { version, continue_token, remaining }) => {
+                    health.set_answers(true);
+                    if let Some(remaining) = remaining {
+                        health.list_expected.store(health.list_items.load(Relaxed) + remaining, Relaxed);
+                    }
+                    if let PageVerdict::ListComplete(version) =
+                        self.machine.on_page_end(version, continue_token, remaining, clock::now())
+                    {
+                        self.held.push(Change::ReplaceEnd(version));
+                        self.listed();
+                    }
+                    return Ok(self.hand_over().await?);
+                }
+                Err(error) => return self.list_failed(&error),
+            }
+        }
+    }
+
+    fn begin_list(&mut self) {
+        let health = &self.parts.health;
+        health.lists.fetch_add(1, Relaxed);
+        health.list_items.store(0, Relaxed);
+        health.list_expected.store(0, Relaxed);
+        if !health.has_synced() {
+            health.set_phase(Phase::Listing);
+        }
+        self.held.push(Change::ReplaceBegin);
+    }
+
+    fn listed(&self) {
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let health = &self.parts.health;
+        health.list_expected.store(0, Relaxed);
+        health.set_error(None);
+        self.show_version();
+        tracing::debug!(%cluster, resource = %resource.gvr, objects = health.list_items.load(Relaxed), "listed");
+    }
+
+    fn list_failed(&mut self, error: &SourceError) -> Result<(), Cut> {
+        self.show_failure(error);
+        self.machine.on_list_error(error, clock::now());
+        Ok(())
+    }
+
+    // === watch ===
+
+    async fn watch(&mut self, request: WatchRequest) -> Result<(), Cut> {
+        if request.initial_events {
+            self.begin_list();
+        }
+        let head = self.parts.options.stall.watch_head;
+        let mut opened = None;
+        let mut events = 0;
+        let end = match within(head, "watch: no answer", self.parts.source.watch(request)).await {
+            Err(error) => Err(error),
+            Ok(stream) => {
+                opened = Some(clock::now());
+                self.watch_opened();
+                self.follow(stream, &mut events).await?
+            }
+        };
+        let now = clock::now();
+        if let Err(error) = &end {
+            self.show_failure(error);
+        }
+        let lasted = opened.map_or(Duration::ZERO, |opened| now.duration_since(opened));
+        self.machine.on_watch_end(end.as_ref().map(|()| ()), events, lasted, now);
+        Ok(())
+    }
+
+    fn watch_opened(&mut self) {
+        self.machine.on_watch_opened(clock::now());
+        let health = &self.parts.health;
+        health.watches.fetch_add(1, Relaxed);
+        health.set_answers(true);
+        if !self.machine.is_listing() {
+            health.set_phase(Phase::Watching);
+            health.set_error(None);
+        }
+    }
+
+    /// Reads an open watch to its end.
+    async fn follow(
+        &mut self,
+        mut stream: crate::reflector::WatchStream,
+        events: &mut u64,
+    ) -> Result<Result<(), SourceError>, Cut> {
+        loop {
+            let deadline = self.machine.deadline();
+            let next = async {
+                match deadline {
+                    Some(deadline) => tokio::time::timeout_at(deadline, stream.next()).await.ok(),
+                    None => Some(stream.next().await),
+                }
+            };
+            let next = tokio::select! {
+                next = next => next,
+                () = self.relist.notified() => return Err(Cut::Relist),
+            };
+            match next {
+                None => return Ok(Err(self.machine.out_of_patience())),
+                Some(None) => return Ok(Ok(())),
+                Some(Some(Err(error))) => return Ok(Err(error)),
+                Some(Some(Ok(items))) => {
+                    *events += items.len() as u64;
+                    self.take_items(items);
+                    self.hand_over().await?;
+                }
+            }
+        }
+    }
+
+    fn take_items(&mut self, items: Vec<WatchItem>) {
+        let now = clock::now();
+        let health = Arc::clone(&self.parts.health);
+        let mut taken = 0;
+        for item in items {
+            let verdict = self.machine.on_watch_item(&item, now);
+            let initial = matches!(verdict, ItemVerdict::Initial);
+            if let ItemVerdict::InitialEventsEnd(version) = &verdict {
+                self.held.push(Change::ReplaceEnd(version.clone()));
+                self.listed();
+                health.set_phase(Phase::Watching);
+            }
+            let live = |kind| if initial { DeltaKind::Replaced } else { kind };
+            let (kind, object) = match item {
+                WatchItem::Added(object) => (live(DeltaKind::Added), object),
+                WatchItem::Modified(object) => (live(DeltaKind::Updated), object),
+                WatchItem::Deleted(object) => (DeltaKind::Deleted, object),
+                WatchItem::Bookmark { .. } => continue,
+                WatchItem::Skipped(skipped) => {
+                    self.skip(skipped, initial);
+                    continue;
+                }
+            };
+            if initial {
+                health.list_items.fetch_add(1, Relaxed);
+            }
+            taken += 1;
+            self.held.push(delta(kind, object));
+        }
+        if taken > 0 {
+            health.note_events(taken);
+        }
+        self.show_version();
+    }
+
+    // === both ===
+
+    /// Hands over what is held; waits while the fifo has no room.
+    async fn hand_over(&mut self) -> Result<(), FifoGone> {
+        while !self.held.is_empty() {
+            let rest = self.held.split_off(self.held.len().min(ENQUEUE_BATCH));
+            let batch = std::mem::replace(&mut self.held, rest);
+            self.parts.fifo.send(Enqueue(batch)).await.map_err(|_| FifoGone)?;
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, skipped: Skipped, listing: bool) {
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());
+        self.parts.health.skipped.fetch_add(1, Relaxed);
+        self.parts.health.set_error(Some(format!("object {key} was skipped: {}", skipped.reason)));
+        tracing::warn!(%cluster, resource = %resource.gvr, object = key, reason = skipped.reason, "an object was skipped");
+        if let Some(key) = skipped.key.filter(|_| listing) {
+            self.held.push(Change::ReplaceKeep(key));
+        }
+    }
+
+    fn show_version(&self) {
+        if let Some(version) = self.machine.last_version()
+            && self.parts.health.version().as_deref() != Some(version)
+        {
+            self.parts.health.set_version(version.clone());
+        }
+    }
+
+    fn show_failure(&self, error: &SourceError) {
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let health = &self.parts.health;
+        let silent = matches!(error.class, ErrorClass::Refused | ErrorClass::Stalled | ErrorClass::Transient);
+        health.set_answers(!silent);
+        let phase = match error.class {
+            ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
+            ErrorClass::NotFound => Phase::Absent,
+            // A relist from a fresh version is the protocol's ordinary way on.
+            _ if health.has_synced() => Phase::Stale,
+            _ => Phase::Listing,
+        };
+        health.set_phase(phase);
+        health.set_error(Some(error.to_string()));
+        if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
+            tracing::info!(%cluster, resource = %resource.gvr, %error, "listing again");
+        } else {
+            tracing::warn!(%cluster, resource = %resource.gvr, %error, "the list or watch failed");
+        }
+    }
+}
+
+fn delta(kind: DeltaKind, object: Arc<StoredObject>) -> Change {
+    Change::Delta(Delta { kind, object })
+}
+
+fn stalled(what: &str, limit: Duration) -> SourceError {
+    SourceError { class: ErrorClass::Stalled, message: format!("{what} within {limit:?}") }
+}
+
+/// Waits for an answer's head, but no longer than `limit`.
+async fn within<T>(
+    limit: Duration,
+    what: &str,
+    opening: impl Future<Output = Result<T, SourceError>>,
+) -> Result<T, SourceError> {
+    tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| Err(stalled(what, limit)))
+}
+
+/// Waits for the next piece of a list; its end without an `End` is an error.
+async fn next_within(
+    stall: &StallPolicy,
+    next: impl Future<Output = Option<Result<ListChunk, SourceError>>>,
+) -> Result<ListChunk, SourceError> {
+    let limit = stall.list_chunk;
+    match tokio::time::timeout(limit, next).await {
+        Ok(Some(chunk)) => chunk,
+        Ok(None) => Err(SourceError {
+            class: ErrorClass::Transient,
+            message: "list: the answer ended before the list did".to_owned(),
+        }),
+        Err(_) => Err(stalled("list: no further data", limit)),
+    }
+}

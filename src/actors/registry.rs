@@ -1,0 +1,584 @@
+//! The registry: the informer factory of the fleet.
+//!
+//! It knows what is wanted (clusters, informers, subscriptions) and has each cluster's actor do it, so that a cluster
+//! that comes later, or whose actor had to be restarted, gets all that it should have. It never waits for a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::FutureExt;
+use futures::future::join_all;
+use parking_lot::{Mutex, RwLock};
+
+use super::capacity::MAILBOX;
+use super::cluster::{ClusterActor, ClusterParts};
+use super::env::Env;
+use super::listener::ListenerHealth;
+use super::messages::{
+    AddCluster, Attach, Detach, Expect, GetStatus, InformerFor, Release, RemoveCluster, Resolved, Shutdown, Start,
+    StopCluster, Unsubscribe, Unwant, User, WaitForCacheSync, Want, Wanted,
+};
+use super::status::{ClusterStatus, HubStatus, SharedView};
+use super::subscriber::{Deliver, Subscriber};
+use super::supervision::{ChildExited, ExitGuard, ExitStatus, RestartIntensity, Supervision};
+use crate::cache::{InitialObjects, ListenerOptions};
+use crate::reflector::{Connector, InformerOptions};
+use crate::types::{ClusterLabels, ClusterName, ClusterSelector, LabelSelector, Origin, Scope, clock};
+
+/// The smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
+const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
+
+/// How long a cluster whose actor died too often rests.
+const REST: Duration = Duration::from_secs(60);
+
+/// How often a wait for sync looks at informers that will not signal (forbidden, absent).
+const SYNC_POLL: Duration = Duration::from_millis(100);
+
+/// A subscription's number, unique in its hub.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SubscriptionId(u64);
+
+impl fmt::Display for SubscriptionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "subscription-{}", self.0)
+    }
+}
+
+/// What a registry refuses; the caller can fix it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// There is a cluster of this name.
+    #[error("a cluster named {0} is there already: remove it first, or give this one another name")]
+    DuplicateCluster(ClusterName),
+    /// There is no cluster of this name.
+    #[error("there is no cluster named {0}")]
+    UnknownCluster(ClusterName),
+}
+
+/// What had not synced when a wait's time was up, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not synced after {waited:?}: {}", waiting.join("; "))]
+pub struct NotSynced {
+    /// How long was waited.
+    pub waited: Duration,
+    /// One line each: cluster, resource, state, last error.
+    pub waiting: Vec<String>,
+}
+
+/// What a subscription is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Target {
+    /// A resource. Where informers of it are configured, these are shared; elsewhere one is started.
+    Resource(Wanted, Scope),
+    /// Exactly the informers of `[resources.<name>]`.
+    Configured(String),
+}
+
+/// Asks to be told of the objects of a resource in some clusters. Answered with the subscription's number.
+///
+/// Where the configuration (or an `InformerFor`) watches the resource in a cluster, the subscription shares those
+/// informers and sees what they see; where nothing does, an informer is started for it and stopped with it.
+#[derive(Debug, Message)]
+#[rtype(result = "SubscriptionId")]
+pub struct Subscribe {
+    name: Option<String>,
+    target: Target,
+    clusters: ClusterSelector,
+    options: ListenerOptions,
+    resync: Option<Duration>,
+    subscriber: Subscriber,
+}
+
+impl Subscribe {
+    /// Objects of a resource, told to `subscriber` as `K`.
+    pub fn to_wanted<K: 'static>(
+        wanted: Wanted,
+        clusters: ClusterSelector,
+        subscriber: impl Into<Subscriber<K>>,
+    ) -> Self {
+        Self::new(Target::Resource(wanted, Scope::all()), clusters, subscriber.into())
+    }
+
+    /// What `[resources.<name>]` watches.
+    pub fn to_configured<K: 'static>(
+        name: &str,
+        clusters: ClusterSelector,
+        subscriber: impl Into<Subscriber<K>>,
+    ) -> Self {
+        Self::new(Target::Configured(name.to_owned()), clusters, subscriber.into())
+    }
+
+    fn new<K: 'static>(target: Target, clusters: ClusterSelector, subscriber: Subscriber<K>) -> Self {
+        let options = ListenerOptions::default();
+        Self { name: None, target, clusters, options, resync: None, subscriber: subscriber.erase() }
+    }
+
+    /// The name in the status; else its number.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Only objects of one namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        if let Target::Resource(_, scope) = &mut self.target {
+            scope.namespace = Some(namespace.into());
+        }
+        self.options.filter.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only objects whose labels match; one that begins or ceases to match is told as `Added` or `Deleted`.
+    #[must_use]
+    pub fn with_labels(mut self, labels: LabelSelector) -> Self {
+        self.options.filter.labels = Some(labels);
+        self
+    }
+
+    /// Without the objects that are there already: only what changes from now on.
+    #[must_use]
+    pub fn skip_initial(mut self) -> Self {
+        self.options.initial = InitialObjects::Skip;
+        self
+    }
+
+    /// Repeats every object each `period` (client-go's resync; at least a second).
+    #[must_use]
+    pub fn with_resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period.max(Duration::from_secs(1)));
+        self
+    }
+}
+
+/// A subscription as the actors share it.
+pub struct Subscription {
+    pub(super) id: SubscriptionId,
+    pub(super) name: String,
+    target: Target,
+    clusters: ClusterSelector,
+    pub(super) options: ListenerOptions,
+    pub(super) resync: Option<Duration>,
+    pub(super) subscriber: Arc<dyn Deliver>,
+    health: Mutex<Vec<(Arc<Origin>, Arc<ListenerHealth>)>>,
+}
+
+impl Subscription {
+    /// What its listener at an informer shows of itself.
+    pub(super) fn health_at(&self, origin: &Arc<Origin>) -> Arc<ListenerHealth> {
+        let mut all = self.health.lock();
+        if let Some((_, known)) = all.iter().find(|(at, _)| at == origin) {
+            return Arc::clone(known);
+        }
+        let health = Arc::<ListenerHealth>::default();
+        all.push((Arc::clone(origin), Arc::clone(&health)));
+        health
+    }
+
+    /// Whether it is about an informer that is wanted as this.
+    pub(super) fn is_about(&self, wanted: &Wanted, scope: &Scope, users: &BTreeSet<User>) -> bool {
+        match &self.target {
+            Target::Configured(name) => users.contains(&User::Config(name.clone())),
+            Target::Resource(mine, asked) => {
+                let apart =
+                    asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
+                mine.may_be(wanted) && !apart
+            }
+        }
+    }
+
+    /// The informer that it needs where there is none to share.
+    pub(super) fn own_want(&self) -> Option<Want> {
+        let Target::Resource(wanted, scope) = &self.target else { return None };
+        Some(Want {
+            user: User::Subscription(self.id),
+            wanted: wanted.clone(),
+            scope: scope.clone(),
+            options: InformerOptions::default(),
+        })
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("name", &self.name).field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+struct Cluster {
+    labels: ClusterLabels,
+    connector: Arc<dyn Connector>,
+    address: Addr<ClusterActor>,
+    view: SharedView,
+    number: usize,
+}
+
+type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
+
+/// See the module.
+pub struct RegistryActor {
+    env: Env,
+    clusters: BTreeMap<ClusterName, Cluster>,
+    views: Views,
+    demands: Vec<InformerFor>,
+    subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
+    resolved: BTreeMap<Wanted, BTreeSet<super::messages::KnownResource>>,
+    started: bool,
+    stopping: bool,
+    next_subscription: u64,
+    next_cluster: usize,
+    supervision: Supervision,
+    _guard: ExitGuard,
+}
+
+impl RegistryActor {
+    /// A registry without clusters.
+    #[must_use]
+    pub fn new(env: Env) -> Self {
+        let guard = ExitGuard::new(0, 0, None, &env.census);
+        Self {
+            env,
+            clusters: BTreeMap::new(),
+            views: Views::default(),
+            demands: Vec::new(),
+            subscriptions: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            started: false,
+            stopping: false,
+            next_subscription: 0,
+            next_cluster: 0,
+            supervision: Supervision::new(&[], INTENSITY),
+            _guard: guard,
+        }
+    }
+
+    fn launch(
+        &mut self,
+        name: &ClusterName,
+        labels: ClusterLabels,
+        connector: Arc<dyn Connector>,
+        ctx: &mut Context<Self>,
+    ) {
+        self.next_cluster += 1;
+        let number = self.next_cluster;
+        let view = SharedView::default();
+        let parts = ClusterParts {
+            name: name.clone(),
+            labels: labels.clone(),
+            connector: Arc::clone(&connector),
+            view: Arc::clone(&view),
+            registry: ctx.address().recipient(),
+        };
+        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let env = self.env.clone();
+        let address = ClusterActor::start_in_arbiter(self.env.arbiter(), move |_| ClusterActor::new(env, parts, guard));
+        self.views.write().insert(name.clone(), (labels.clone(), Arc::clone(&view)));
+        self.clusters.insert(name.clone(), Cluster { labels, connector, address, view, number });
+        if self.started {
+            self.equip(name);
+        }
+    }
+
+    /// Has a cluster do all that is wanted of it.
+    fn equip(&self, name: &ClusterName) {
+        let Some(cluster) = self.clusters.get(name) else { return };
+        for demand in &self.demands {
+            self.demand_of(name, cluster, demand);
+        }
+        for subscription in self.subscriptions.values() {
+            self.attach_to(name, cluster, subscription);
+        }
+    }
+
+    fn demand_of(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) {
+        if !demand.clusters.matches(name, &cluster.labels) {
+            return;
+        }
+        for scope in &demand.scopes {
+            let want = Want {
+                user: demand.user.clone(),
+                wanted: demand.wanted.clone(),
+                scope: scope.clone(),
+                options: demand.options.clone(),
+            };
+            detach(cluster.address.send(want));
+        }
+        self.expect(name, cluster, &demand.wanted);
+    }
+
+    fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) {
+        if subscription.clusters.matches(name, &cluster.labels) {
+            detach(cluster.address.send(Attach(Arc::clone(subscription))));
+            if let Target::Resource(wanted, _) = &subscription.target {
+                self.expect(name, cluster, wanted);
+            }
+        }
+    }
+
+    /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.
+    fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &Wanted) {
+        let known = match wanted {
+            Wanted::Known(known) => vec![&known.0],
+            Wanted::Written(_) => self.resolved.get(wanted).into_iter().flatten().map(|known| &known.0).collect(),
+        };
+        for resource in known {
+            let watched = self.env.caches.published(&resource.gvr).is_some_and(|snapshot| {
+                snapshot.partitions().any(|(_, partition)| partition.origin().cluster == *name)
+            });
+            if !watched {
+                let expect = Expect { cluster: name.clone(), labels: cluster.labels.clone(), expected: true };
+                detach(self.env.caches.of(resource).send(expect));
+            }
+        }
+    }
+
+    fn unexpect(&self, name: &ClusterName) {
+        for gvr in self.env.caches.resources() {
+            let Some(snapshot) = self.env.caches.published(&gvr) else { continue };
+            if snapshot.expected().any(|(expected, _)| expected == name) {
+                let expect = Expect { cluster: name.clone(), labels: ClusterLabels::new(), expected: false };
+                detach(self.env.caches.of(snapshot.resource()).send(expect));
+            }
+        }
+    }
+}
+
+/// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
+fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
+    actix::spawn(request.map(|_| ()));
+}
+
+impl Actor for RegistryActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+    }
+}
+
+impl Handler<ChildExited> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
+        if self.stopping || exited.status == ExitStatus::Stopped {
+            return;
+        }
+        let dead = self.clusters.iter().find(|(_, cluster)| cluster.number == exited.child);
+        let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
+        let (labels, connector) = (cluster.labels.clone(), Arc::clone(&cluster.connector));
+        let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
+        tracing::error!(cluster = %name, "the cluster's actor {}; starting it again in {rest:?}", exited.status);
+        ctx.run_later(rest, move |act, ctx| {
+            // It may have been removed, or removed and added again, meanwhile.
+            if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child) {
+                act.launch(&name, labels, connector, ctx);
+            }
+        });
+    }
+}
+
+impl Handler<AddCluster> for RegistryActor {
+    type Result = Result<(), RegistryError>;
+
+    fn handle(&mut self, add: AddCluster, ctx: &mut Self::Context) -> Self::Result {
+        if self.clusters.contains_key(&add.name) {
+            return Err(RegistryError::DuplicateCluster(add.name));
+        }
+        self.launch(&add.name, add.labels, add.connector, ctx);
+        Ok(())
+    }
+}
+
+impl Handler<RemoveCluster> for RegistryActor {
+    type Result = ResponseFuture<Result<(), RegistryError>>;
+
+    fn handle(&mut self, RemoveCluster(name): RemoveCluster, _ctx: &mut Self::Context) -> Self::Result {
+        let Some(cluster) = self.clusters.remove(&name) else {
+            return Box::pin(std::future::ready(Err(RegistryError::UnknownCluster(name))));
+        };
+        self.views.write().remove(&name);
+        self.unexpect(&name);
+        Box::pin(async move {
+            // An error means that it had stopped already.
+            let _ = cluster.address.send(StopCluster { drain_until: None, keep_objects: false }).await;
+            Ok(())
+        })
+    }
+}
+
+impl Handler<InformerFor> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, demand: InformerFor, _ctx: &mut Self::Context) {
+        if self.started {
+            for (name, cluster) in &self.clusters {
+                self.demand_of(name, cluster, &demand);
+            }
+        }
+        self.demands.push(demand);
+    }
+}
+
+impl Handler<Release> for RegistryActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Release(user): Release, _ctx: &mut Self::Context) -> Self::Result {
+        self.demands.retain(|demand| demand.user != user);
+        let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Unwant(user.clone()))).collect();
+        Box::pin(join_all(all).map(|_| ()))
+    }
+}
+
+impl Handler<Start> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Start, _ctx: &mut Self::Context) {
+        if !std::mem::replace(&mut self.started, true) {
+            for name in self.clusters.keys() {
+                self.equip(name);
+            }
+        }
+    }
+}
+
+impl Handler<Resolved> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, resolved: Resolved, _ctx: &mut Self::Context) {
+        let Resolved { wanted, resource, .. } = resolved;
+        let known = super::messages::KnownResource(resource);
+        if !self.resolved.entry(wanted.clone()).or_default().insert(known) {
+            return;
+        }
+        for (name, cluster) in &self.clusters {
+            let demanded = self
+                .demands
+                .iter()
+                .any(|demand| demand.wanted == wanted && demand.clusters.matches(name, &cluster.labels));
+            if demanded {
+                self.expect(name, cluster, &wanted);
+            }
+        }
+    }
+}
+
+impl Handler<Subscribe> for RegistryActor {
+    type Result = MessageResult<Subscribe>;
+
+    fn handle(&mut self, subscribe: Subscribe, _ctx: &mut Self::Context) -> Self::Result {
+        self.next_subscription += 1;
+        let id = SubscriptionId(self.next_subscription);
+        let subscription = Arc::new(Subscription {
+            id,
+            name: subscribe.name.unwrap_or_else(|| id.to_string()),
+            target: subscribe.target,
+            clusters: subscribe.clusters,
+            options: subscribe.options,
+            resync: subscribe.resync,
+            subscriber: subscribe.subscriber.deliver,
+            health: Mutex::default(),
+        });
+        if self.started {
+            for (name, cluster) in &self.clusters {
+                self.attach_to(name, cluster, &subscription);
+            }
+        }
+        self.subscriptions.insert(id, subscription);
+        MessageResult(id)
+    }
+}
+
+impl Handler<Unsubscribe> for RegistryActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Unsubscribe(id): Unsubscribe, _ctx: &mut Self::Context) -> Self::Result {
+        if self.subscriptions.remove(&id).is_none() {
+            return Box::pin(std::future::ready(()));
+        }
+        let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Detach(id))).collect();
+        Box::pin(join_all(all).map(|_| ()))
+    }
+}
+
+impl Handler<WaitForCacheSync> for RegistryActor {
+    type Result = ResponseFuture<Result<(), NotSynced>>;
+
+    fn handle(&mut self, WaitForCacheSync { timeout }: WaitForCacheSync, _ctx: &mut Self::Context) -> Self::Result {
+        let views = Arc::clone(&self.views);
+        let mut syncs = self.env.watch_syncs();
+        Box::pin(async move {
+            let until = clock::now() + timeout;
+            loop {
+                let waiting = not_synced(&views);
+                if waiting.is_empty() {
+                    return Ok(());
+                }
+                if clock::now() >= until {
+                    return Err(NotSynced { waited: timeout, waiting });
+                }
+                let next = until.min(clock::now() + SYNC_POLL);
+                let _ = tokio::time::timeout_at(next, syncs.changed()).await;
+            }
+        })
+    }
+}
+
+/// A line for each informer that has not synced.
+fn not_synced(views: &Views) -> Vec<String> {
+    let mut waiting = Vec::new();
+    for (name, (_, view)) in &*views.read() {
+        let view = view.load();
+        if view.informers.is_empty() && view.error.is_some() {
+            waiting.push(format!("{name}: {}", view.error.as_deref().unwrap_or_default()));
+        }
+        for informer in view.informers.iter().filter(|informer| !informer.health.has_synced()) {
+            let why = informer.health.error().map(|error| format!(" ({error})")).unwrap_or_default();
+            waiting.push(format!("{name}/{} is {}{why}", informer.wanted.text(), informer.health.phase().as_str()));
+        }
+    }
+    waiting
+}
+
+impl Handler<GetStatus> for RegistryActor {
+    type Result = ResponseFuture<HubStatus>;
+
+    /// Reads what the clusters have published, on a thread of its own: counting bytes walks over every object.
+    fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
+        let (views, caches, started) = (Arc::clone(&self.views), self.env.caches.clone(), self.started);
+        let work = self.env.io.spawn_blocking(move || {
+            let views = views.read().clone();
+            let ready = started && views.values().all(|(_, view)| view.load().is_ready());
+            let cluster = |(name, (labels, view)): (ClusterName, (ClusterLabels, SharedView))| {
+                let view = view.load();
+                let state = view.state();
+                let informers: Vec<_> = view.informers.iter().map(|informer| informer.status(&caches)).collect();
+                let last_error = view.error.clone();
+                ClusterStatus { name, labels, state, last_error, informers }
+            };
+            HubStatus { ready, clusters: views.into_iter().map(cluster).collect() }
+        });
+        Box::pin(work.map(|status| status.unwrap_or(HubStatus { ready: false, clusters: Vec::new() })))
+    }
+}
+
+impl Handler<Shutdown> for RegistryActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, Shutdown { deadline }: Shutdown, _ctx: &mut Self::Context) -> Self::Result {
+        self.stopping = true;
+        let stop = StopCluster { drain_until: Some(deadline), keep_objects: false };
+        let stops: Vec<_> =
+            std::mem::take(&mut self.clusters).into_values().map(|cluster| cluster.address.send(stop)).collect();
+        let work = async move {
+            let _ = tokio::time::timeout_at(deadline + super::capacity::STOP_GRACE, join_all(stops)).await;
+        };
+        Box::pin(work.into_actor(self).map(|(), act, ctx| {
+            act.env.caches.clear();
+            ctx.stop();
+        }))
+    }
+}

@@ -1,0 +1,209 @@
+//! The status of a hub: what `/v1/status` and the command line show.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arc_swap::ArcSwap;
+use serde::Serialize;
+
+use super::cache::CacheDirectory;
+use super::listener::ListenerHealth;
+use super::messages::Wanted;
+use crate::types::{ApiResource, ClusterLabels, ClusterName, Freshness, InformerHealth, Phase, Scope};
+
+/// Everything, at one moment.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HubStatus {
+    /// Whether every informer of every reachable cluster has synced.
+    pub ready: bool,
+    /// Each cluster, by name.
+    pub clusters: Vec<ClusterStatus>,
+}
+
+/// A cluster at one moment.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// Its name.
+    pub name: ClusterName,
+    /// Its labels.
+    pub labels: ClusterLabels,
+    /// What it is doing.
+    pub state: ClusterState,
+    /// What went wrong last and has not been mended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Its informers, by resource and scope.
+    pub informers: Vec<InformerStatus>,
+}
+
+/// What a cluster is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClusterState {
+    /// Its credentials are being read, or it has not answered yet.
+    #[default]
+    Connecting,
+    /// It has answered.
+    Connected,
+    /// It does not answer; tried again with growing delays.
+    Unreachable,
+    /// Its actors die more often than their restart intensity allows; what dies is tried again slowly.
+    Degraded,
+}
+
+/// An informer at one moment.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InformerStatus {
+    /// The resource, as kubectl writes it.
+    pub resource: String,
+    /// The part that is watched.
+    pub scope: String,
+    /// What it is doing.
+    pub state: Phase,
+    /// Whether its first list is complete.
+    pub synced: bool,
+    /// How far it can be trusted.
+    pub freshness: Freshness,
+    /// Objects in the cache.
+    pub objects: u64,
+    /// Bytes that their bodies take in memory.
+    pub bytes: u64,
+    /// How far it has read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+    /// Seconds since the last event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_event_age_seconds: Option<f64>,
+    /// Watch events and list items taken in.
+    pub events: u64,
+    /// Lists begun.
+    pub lists: u64,
+    /// Items of the list under way.
+    pub list_items: u64,
+    /// What the list under way is expected to have, where the apiserver says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_expected: Option<u64>,
+    /// Watches opened.
+    pub watches: u64,
+    /// Objects that could not be taken in.
+    pub skipped: u64,
+    /// Times that one of its actors was restarted.
+    pub restarts: u64,
+    /// Changes that wait for the store.
+    pub queued: u64,
+    /// What went wrong last and has not been mended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Its subscribers.
+    pub listeners: Vec<ListenerStatus>,
+}
+
+/// A subscriber of an informer at one moment.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerStatus {
+    /// The subscription's name: a sink's, or one that the caller gave.
+    pub name: String,
+    /// Notifications that wait.
+    pub pending: u64,
+    /// Notifications handed over.
+    pub delivered: u64,
+    /// Notifications merged because it was behind.
+    pub merged: u64,
+    /// Notifications that it failed on.
+    pub lost: u64,
+}
+
+/// What a cluster's actor shows; read without asking it, so that a cluster that hangs does not hang the status.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClusterView {
+    pub(super) state: ClusterState,
+    pub(super) error: Option<String>,
+    pub(super) informers: Vec<InformerView>,
+}
+
+/// What is shown of one informer.
+#[derive(Clone, Debug)]
+pub(super) struct InformerView {
+    pub(super) wanted: Wanted,
+    pub(super) resource: Option<ApiResource>,
+    pub(super) scope: Scope,
+    pub(super) health: Arc<InformerHealth>,
+    pub(super) listeners: Vec<(String, Arc<ListenerHealth>)>,
+}
+
+/// Where a cluster's actor puts its view.
+pub(super) type SharedView = Arc<ArcSwap<ClusterView>>;
+
+impl ClusterView {
+    /// What the cluster is doing, as its informers experience it: one that answers none of them is unreachable.
+    pub(super) fn state(&self) -> ClusterState {
+        let silent = |informer: &InformerView| informer.health.answers() == Some(false);
+        match self.state {
+            ClusterState::Connected if !self.informers.is_empty() && self.informers.iter().all(silent) => {
+                ClusterState::Unreachable
+            }
+            state => state,
+        }
+    }
+
+    /// Whether all informers have synced, or the cluster cannot be reached (which must not hold up the others).
+    pub(super) fn is_ready(&self) -> bool {
+        self.state() == ClusterState::Unreachable || self.informers.iter().all(InformerView::is_settled)
+    }
+}
+
+impl InformerView {
+    /// Synced, or in a state that waiting does not mend.
+    pub(super) fn is_settled(&self) -> bool {
+        let hopeless =
+            matches!(self.health.phase(), Phase::Absent | Phase::Forbidden | Phase::Degraded | Phase::Stopped);
+        self.health.has_synced() || hopeless
+    }
+
+    pub(super) fn status(&self, caches: &CacheDirectory) -> InformerStatus {
+        let health = &*self.health;
+        let list_expected = health.list_expected.load(Relaxed);
+        InformerStatus {
+            resource: self.resource.as_ref().map_or_else(|| self.wanted.text(), |resource| resource.gvr.to_string()),
+            scope: self.scope.to_string(),
+            state: health.phase(),
+            synced: health.has_synced(),
+            freshness: health.freshness(),
+            objects: health.objects.load(Relaxed),
+            bytes: self.bytes(caches),
+            resource_version: health.version().map(|version| version.to_string()),
+            last_event_age_seconds: health.last_event_age().map(|age| age.as_secs_f64()),
+            events: health.events.load(Relaxed),
+            lists: health.lists.load(Relaxed),
+            list_items: health.list_items.load(Relaxed),
+            list_expected: (list_expected > 0).then_some(list_expected),
+            watches: health.watches.load(Relaxed),
+            skipped: health.skipped.load(Relaxed),
+            restarts: health.restarts.load(Relaxed),
+            queued: health.fifo_keys.load(Relaxed),
+            last_error: health.error().map(|error| error.to_string()),
+            listeners: self.listeners.iter().map(|(name, health)| listener_status(name, health)).collect(),
+        }
+    }
+
+    fn bytes(&self, caches: &CacheDirectory) -> u64 {
+        let Some(resource) = &self.resource else { return 0 };
+        let Some(snapshot) = caches.published(&resource.gvr) else { return 0 };
+        let mine = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
+        mine.map_or(0, |(_, partition)| partition.body_bytes())
+    }
+}
+
+fn listener_status(name: &str, health: &ListenerHealth) -> ListenerStatus {
+    ListenerStatus {
+        name: name.to_owned(),
+        pending: health.pending.load(Relaxed),
+        delivered: health.delivered.load(Relaxed),
+        merged: health.merged.load(Relaxed),
+        lost: health.lost.load(Relaxed),
+    }
+}

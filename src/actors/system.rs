@@ -1,0 +1,118 @@
+//! The threads of a hub: arbiters for the actors, a shared runtime for everything that waits for the outside.
+//!
+//! A hub brings its own actix system, so that it can be embedded in any program, with or without actix, on any
+//! tokio runtime.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use actix::{Actor, Addr, Arbiter, System};
+use tokio::runtime::Runtime;
+
+use super::capacity::Tuning;
+use super::env::Env;
+use super::registry::RegistryActor;
+
+/// Threads of the shared runtime that may block: closures, scans, compression.
+const BLOCKING_THREADS: usize = 32;
+
+/// The operating system refused what a hub needs.
+#[derive(Debug, thiserror::Error)]
+pub enum SystemError {
+    /// No thread, or no runtime.
+    #[error("cannot start the hub's {what}")]
+    Threads {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The system's thread ended before it was up.
+    #[error("the hub's actor system ended while it started")]
+    Died,
+}
+
+/// A running actor system with a registry, and nothing in it yet.
+pub struct HubSystem {
+    registry: Addr<RegistryActor>,
+    env: Env,
+    system: System,
+    thread: Option<JoinHandle<()>>,
+    io: Option<Runtime>,
+}
+
+impl HubSystem {
+    /// Starts the threads and the registry: as many arbiters, and as many threads of the shared runtime, as there
+    /// are cores.
+    ///
+    /// # Errors
+    /// [`SystemError`] when the operating system refuses a thread.
+    pub fn start(tuning: Tuning) -> Result<Self, SystemError> {
+        let cores = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
+        let io = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(cores)
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_name("hub-io")
+            .enable_all()
+            .build()
+            .map_err(|source| SystemError::Threads { what: "runtime", source })?;
+        let (started, starting) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("hub-system".to_owned())
+            .spawn(move || {
+                let system = System::new();
+                let arbiters: Vec<_> = (0..cores).map(|_| Arbiter::new()).collect();
+                let handles = arbiters.iter().map(Arbiter::handle).collect::<Vec<_>>();
+                if started.send((System::current(), handles)).is_ok() {
+                    // An error is a stop code other than zero, which nobody sends.
+                    let _ = system.run();
+                }
+                for arbiter in arbiters {
+                    arbiter.stop();
+                    let _ = arbiter.join();
+                }
+            })
+            .map_err(|source| SystemError::Threads { what: "system thread", source })?;
+        let (system, arbiters) = starting.recv().map_err(|_| SystemError::Died)?;
+        let env = Env::new(io.handle().clone(), arbiters, tuning);
+        let registry = RegistryActor::start_in_arbiter(env.arbiter(), {
+            let env = env.clone();
+            move |_| RegistryActor::new(env)
+        });
+        Ok(Self { registry, env, system, thread: Some(thread), io: Some(io) })
+    }
+
+    /// The registry's address.
+    #[must_use]
+    pub fn registry(&self) -> &Addr<RegistryActor> {
+        &self.registry
+    }
+
+    /// What the actors share.
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+}
+
+impl Drop for HubSystem {
+    /// Ends the threads at once. For an orderly end, send the registry its `Shutdown` before.
+    fn drop(&mut self) {
+        self.system.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Some(io) = self.io.take() {
+            io.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for HubSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubSystem").field("env", &self.env).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,259 @@
+//! A hub as an embedder has it: started from a configuration, asked and subscribed to, shut down.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, Addr, MailboxError};
+use kube::Resource;
+use serde::Serialize;
+
+use super::convert;
+use super::typed::{CacheClient, api_resource};
+use crate::actors::messages::{AddCluster, GetStatus, Shutdown, Start, WaitForCacheSync};
+use crate::actors::sink::{Drain, SinkActor, SinkParams};
+use crate::actors::{
+    HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, Subscriber, SystemError, Tuning,
+};
+use crate::config::{Config, Initial, SinkConfig};
+use crate::sink::{SinkHealth, SinkStatus};
+use crate::types::{ApiResource, Dynamic, clock};
+
+/// Why a hub does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A sink's configuration cannot be used; whoever wrote it can fix it.
+    #[error("sinks.{sink}.{key}: {problem}")]
+    Sink {
+        /// The sink.
+        sink: String,
+        /// The key that is wrong.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The operating system refused a thread.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// Two clusters of one name.
+    #[error(transparent)]
+    Cluster(#[from] RegistryError),
+    /// An actor ended while the hub started.
+    #[error("an actor of the hub ended while it started")]
+    Died(#[from] MailboxError),
+}
+
+/// A running hub: clusters, informers, caches, sinks.
+///
+/// It has threads of its own; its addresses work from any thread and any runtime. Dropping it ends it at once;
+/// [`Hub::shutdown`] ends it in order.
+pub struct Hub {
+    system: HubSystem,
+    sinks: Vec<RunningSink>,
+}
+
+struct RunningSink {
+    name: String,
+    address: Addr<SinkActor>,
+    health: Arc<SinkHealth>,
+}
+
+/// What a sink has done.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SinkReport {
+    /// Its name.
+    pub name: String,
+    /// Its counters.
+    #[serde(flatten)]
+    pub status: SinkStatus,
+}
+
+/// Everything that a hub shows of itself.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HubReport {
+    /// Clusters and informers.
+    #[serde(flatten)]
+    pub hub: HubStatus,
+    /// Sinks, by name.
+    pub sinks: Vec<SinkReport>,
+}
+
+/// How a shutdown went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShutdownReport {
+    /// Events that sinks could not deliver in time, by sink.
+    pub undelivered: Vec<(String, u64)>,
+    /// Actors that were still alive at the end; zero unless something is wrong.
+    pub actors_left: usize,
+}
+
+impl Hub {
+    /// Starts a hub: sinks first, then clusters, then informers. Returns when everything runs; whether anything has
+    /// synced is for [`Hub::wait_for_cache_sync`].
+    ///
+    /// # Errors
+    /// [`StartError`] when the configuration cannot be used or the operating system refuses threads. A cluster that
+    /// cannot be reached is no error.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, Tuning::default()).await
+    }
+
+    /// The same, with bounds and delays of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Hub::start`].
+    pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
+        let stall = tuning.reflector.stall;
+        let system = HubSystem::start(tuning)?;
+        let io = system.env().io.clone();
+        // All sinks are checked before the first one starts.
+        let params: Vec<_> = config.sinks.iter().map(|sink| convert::sink(sink, &io)).collect::<Result<_, _>>()?;
+        let mut hub = Self { system, sinks: Vec::new() };
+        for resource in &config.resources {
+            hub.registry().send(convert::demand(resource)).await?;
+        }
+        for (sink, params) in config.sinks.iter().zip(params) {
+            hub.start_sink(&config, sink, params).await?;
+        }
+        for cluster in &config.clusters {
+            let connector = Arc::new(convert::connector(cluster, stall, &io));
+            let add = AddCluster { name: cluster.name.clone(), labels: cluster.labels.clone(), connector };
+            hub.registry().send(add).await??;
+        }
+        hub.registry().send(Start).await?;
+        Ok(hub)
+    }
+
+    async fn start_sink(&mut self, config: &Config, sink: &SinkConfig, params: SinkParams) -> Result<(), StartError> {
+        let health = Arc::clone(&params.health);
+        let address = SinkActor::start_in_arbiter(self.system.env().arbiter(), move |_| SinkActor::new(params));
+        for resource in &config.resources {
+            let wanted = &sink.select.resources;
+            if !wanted.is_empty() && !wanted.contains(&resource.name) {
+                continue;
+            }
+            let subscriber = Subscriber::<Dynamic>::from(address.clone());
+            let mut subscribe =
+                Subscribe::to_configured(&resource.name, sink.select.clusters.clone(), subscriber).named(&sink.name);
+            if sink.initial == Initial::Skip {
+                subscribe = subscribe.skip_initial();
+            }
+            if let Some(period) = resource.resync {
+                subscribe = subscribe.with_resync(period);
+            }
+            self.registry().send(subscribe).await?;
+        }
+        self.sinks.push(RunningSink { name: sink.name.clone(), address, health });
+        Ok(())
+    }
+
+    /// The registry: add and remove clusters, ask for informers, subscribe.
+    #[must_use]
+    pub fn registry(&self) -> &Addr<RegistryActor> {
+        self.system.registry()
+    }
+
+    /// The cache of a type, over all clusters.
+    #[must_use]
+    pub fn cache<K>(&self) -> CacheClient<K>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: 'static,
+    {
+        CacheClient::new(self.system.env().caches.clone(), api_resource::<K>())
+    }
+
+    /// The cache of a resource, over all clusters, its objects read as JSON.
+    #[must_use]
+    pub fn cache_of(&self, resource: ApiResource) -> CacheClient {
+        CacheClient::new(self.system.env().caches.clone(), resource)
+    }
+
+    /// Waits until every informer has synced.
+    ///
+    /// # Errors
+    /// [`NotSynced`] names what had not when the time was up, and why.
+    pub async fn wait_for_cache_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
+        let stopped = |_| NotSynced { waited: timeout, waiting: vec!["the hub is shutting down".to_owned()] };
+        self.registry().send(WaitForCacheSync { timeout }).await.unwrap_or_else(|error| Err(stopped(error)))
+    }
+
+    /// What everything is doing.
+    ///
+    /// # Errors
+    /// The hub is shutting down.
+    pub async fn report(&self) -> Result<HubReport, MailboxError> {
+        self.reporter().report().await
+    }
+
+    /// Makes reports, from anywhere, for as long as the hub lives.
+    #[must_use]
+    pub fn reporter(&self) -> Reporter {
+        let sinks = self.sinks.iter().map(|sink| (sink.name.clone(), Arc::clone(&sink.health))).collect();
+        Reporter { registry: self.registry().clone(), sinks }
+    }
+
+    /// What the actors share.
+    #[must_use]
+    pub fn system(&self) -> &HubSystem {
+        &self.system
+    }
+
+    /// Ends the hub in order: reflectors, what waits in the pipelines, then the sinks, all within `timeout`.
+    pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
+        let deadline = clock::now() + timeout;
+        // An error means that it had ended already.
+        let _ = self.registry().send(Shutdown { deadline }).await;
+        let mut undelivered = Vec::new();
+        for sink in &self.sinks {
+            let left = match sink.address.send(Drain { deadline }).await {
+                Ok(report) => report.left,
+                Err(_) => sink.health.status().pending_events,
+            };
+            if left > 0 {
+                undelivered.push((sink.name.clone(), left));
+            }
+        }
+        let census = self.system.env().census.clone();
+        let until = clock::now() + Duration::from_secs(1);
+        while census.living() > 0 && clock::now() < until {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        ShutdownReport { undelivered, actors_left: census.living() }
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("system", &self.system).field("sinks", &self.sinks.len()).finish()
+    }
+}
+
+/// See [`Hub::reporter`].
+#[derive(Clone)]
+pub struct Reporter {
+    registry: Addr<RegistryActor>,
+    sinks: Vec<(String, Arc<SinkHealth>)>,
+}
+
+impl Reporter {
+    /// What everything is doing.
+    ///
+    /// # Errors
+    /// The hub is shutting down.
+    pub async fn report(&self) -> Result<HubReport, MailboxError> {
+        let hub = self.registry.send(GetStatus).await?;
+        let report =
+            |(name, health): &(String, Arc<SinkHealth>)| SinkReport { name: name.clone(), status: health.status() };
+        Ok(HubReport { hub, sinks: self.sinks.iter().map(report).collect() })
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").field("sinks", &self.sinks.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,10 @@
+//! The composition root: from a configuration to a running hub, and its orderly end.
+//!
+//! The only place besides the command line that names concrete adapters.
+
+mod convert;
+mod hub;
+mod typed;
+
+pub use hub::{Hub, HubReport, Reporter, ShutdownReport, SinkReport, StartError};
+pub use typed::{CacheClient, api_resource};

@@ -1,0 +1,97 @@
+//! The typed side of a hub: subscriptions and queries by Rust type.
+
+use std::any::TypeId;
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use actix::MailboxError;
+use kube::Resource;
+use kube::core::NamespaceResourceScope;
+
+use crate::actors::messages::{Ask, KnownResource, TakeSnapshot, Wanted};
+use crate::actors::{CacheDirectory, Subscribe, Subscriber};
+use crate::cache::{Answer, Query, QueryError, Snapshot};
+use crate::types::{ApiResource, ClusterSelector, Dynamic, Gvr, InvalidResource, ResourceRef};
+
+/// The resource of a Rust type: any `k8s_openapi` type or `kube::CustomResource`.
+#[must_use]
+pub fn api_resource<K>() -> ApiResource
+where
+    K: Resource<DynamicType = ()>,
+    K::Scope: 'static,
+{
+    ApiResource {
+        gvr: Gvr::new(&K::group(&()), &K::version(&()), &K::plural(&())),
+        kind: K::kind(&()).as_ref().into(),
+        namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
+    }
+}
+
+impl Subscribe {
+    /// Objects of the type `K`, in the selected clusters.
+    #[must_use]
+    pub fn to<K>(clusters: ClusterSelector, subscriber: impl Into<Subscriber<K>>) -> Self
+    where
+        K: Resource<DynamicType = ()> + 'static,
+        K::Scope: 'static,
+    {
+        let wanted = Wanted::Known(KnownResource(api_resource::<K>()));
+        Self::to_wanted(wanted, clusters, subscriber)
+    }
+
+    /// Objects of a resource as kubectl writes it (`pods`, `widgets.v1.example.com`), read as JSON.
+    ///
+    /// # Errors
+    /// [`InvalidResource`] when `resource` is not written so.
+    pub fn to_resource(
+        resource: &str,
+        clusters: ClusterSelector,
+        subscriber: impl Into<Subscriber<Dynamic>>,
+    ) -> Result<Self, InvalidResource> {
+        Ok(Self::to_wanted(Wanted::Written(ResourceRef::from_str(resource)?), clusters, subscriber))
+    }
+}
+
+/// Asks the cache of one resource. Cheap to clone; usable from any thread and runtime.
+pub struct CacheClient<K = Dynamic> {
+    caches: CacheDirectory,
+    resource: ApiResource,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> CacheClient<K> {
+    pub(super) fn new(caches: CacheDirectory, resource: ApiResource) -> Self {
+        Self { caches, resource, kind: PhantomData }
+    }
+
+    /// Asks a question; the answer comes from one snapshot over all clusters.
+    ///
+    /// # Errors
+    /// Outer: the hub is shutting down. Inner: [`QueryError`], the question's fault.
+    pub async fn send(&self, query: Query) -> Result<Result<Answer<K>, QueryError>, MailboxError> {
+        let answer = self.caches.of(&self.resource).send(Ask(query)).await?;
+        Ok(answer.map(Answer::cast))
+    }
+
+    /// A snapshot, to read from without further messages.
+    ///
+    /// # Errors
+    /// The hub is shutting down.
+    pub async fn snapshot(&self) -> Result<Arc<Snapshot>, MailboxError> {
+        self.caches.of(&self.resource).send(TakeSnapshot).await
+    }
+}
+
+impl<K> Clone for CacheClient<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.caches.clone(), self.resource.clone())
+    }
+}
+
+impl<K> fmt::Debug for CacheClient<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheClient").field("resource", &self.resource.gvr).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,278 @@
+//! What waits for one subscriber of one informer.
+//!
+//! Bounded by merging: as long as few notifications wait, each is kept; beyond that, notifications of one object
+//! merge, so that at most two per object wait (a deletion and the addition of its successor), however long the
+//! subscriber stalls. Nothing that changes the outcome is ever dropped.
+//!
+//! A late subscriber's initial objects are not queued at all but read from the snapshot of its moment as it goes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::filter::ObjectFilter;
+use super::snapshot::Partition;
+use super::store::Applied;
+use crate::types::{Notification, Object, ObjectKey, Origin, StoredObject};
+
+/// What a subscriber wants to know of objects that were there before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum InitialObjects {
+    /// Each as `Added` with `initial` set, then `Synced`.
+    #[default]
+    Replay,
+    /// Only `Synced`; changes to them arrive as `Updated` and `Deleted`.
+    Skip,
+}
+
+/// Settings of one subscription.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerOptions {
+    /// Which objects it is about.
+    pub filter: ObjectFilter,
+    /// What it wants to know of objects that were there before it.
+    pub initial: InitialObjects,
+}
+
+/// The queue of one subscriber of one informer. Pure; single-threaded.
+#[derive(Debug)]
+pub struct ListenerQueue {
+    origin: Arc<Origin>,
+    options: ListenerOptions,
+    replay: Option<Replay>,
+    slots: VecDeque<Option<Notification>>,
+    /// Number of the first slot, counted since the start.
+    first: u64,
+    live: usize,
+    /// Slots that wait per key, oldest first; kept only while merging.
+    by_key: Option<HashMap<ObjectKey, SmallVec<[u64; 2]>>>,
+    merge_above: usize,
+    merged: u64,
+    last_batch: u64,
+    synced: bool,
+}
+
+#[derive(Debug)]
+struct Replay {
+    partition: Partition,
+    after: Option<ObjectKey>,
+}
+
+impl ListenerQueue {
+    /// Notifications that wait one by one before merging begins.
+    pub const DEFAULT_MERGE_ABOVE: usize = 1024;
+
+    /// A queue for a subscriber that joins when `partition` is the state of the store.
+    #[must_use]
+    pub fn new(options: ListenerOptions, partition: &Partition, merge_above: usize) -> Self {
+        let replayed = options.initial == InitialObjects::Replay && !partition.is_empty();
+        let mut queue = Self {
+            origin: Arc::clone(partition.origin()),
+            replay: replayed.then(|| Replay { partition: partition.clone(), after: None }),
+            options,
+            slots: VecDeque::new(),
+            first: 0,
+            live: 0,
+            by_key: None,
+            merge_above,
+            merged: 0,
+            last_batch: partition.number(),
+            synced: false,
+        };
+        if partition.has_synced() {
+            queue.offer_synced();
+        }
+        queue
+    }
+
+    /// Takes in what one batch did to the store; repetitions only with `resync`. A batch that was offered before is
+    /// not taken in twice.
+    pub fn offer(&mut self, number: u64, applied: &[Applied], resync: bool) {
+        if number <= self.last_batch {
+            return;
+        }
+        self.last_batch = number;
+        for applied in applied {
+            self.offer_one(applied, resync);
+        }
+    }
+
+    fn offer_one(&mut self, applied: &Applied, resync: bool) {
+        let initial = !self.synced;
+        let filter = &self.options.filter;
+        let notification = match applied {
+            Applied::Synced => return self.offer_synced(),
+            Applied::Added(new) if filter.matches(new) => {
+                if initial && self.options.initial == InitialObjects::Skip {
+                    return;
+                }
+                Notification::Added { object: self.object(new), initial }
+            }
+            // A change of what the filter looks at is, to this subscriber, an appearance or a disappearance.
+            Applied::Updated { old, new } => match (filter.matches(old), filter.matches(new)) {
+                (true, true) => Notification::Updated { old: self.object(old), new: self.object(new), resync: false },
+                (false, true) => Notification::Added { object: self.object(new), initial: false },
+                (true, false) => Notification::Deleted { object: self.object(old), tombstone: false },
+                (false, false) => return,
+            },
+            Applied::Deleted { stored, last, tombstone } if filter.matches(stored) => {
+                Notification::Deleted { object: self.object(last), tombstone: *tombstone }
+            }
+            Applied::Repeated(stored) if resync && filter.matches(stored) => {
+                Notification::Updated { old: self.object(stored), new: self.object(stored), resync: true }
+            }
+            Applied::Added(_) | Applied::Deleted { .. } | Applied::Repeated(_) => return,
+        };
+        self.push(notification);
+    }
+
+    fn object(&self, stored: &Arc<StoredObject>) -> Object {
+        Object::new(Arc::clone(&self.origin), Arc::clone(stored))
+    }
+
+    fn offer_synced(&mut self) {
+        if !self.synced {
+            self.synced = true;
+            self.append(Notification::Synced(Arc::clone(&self.origin)));
+        }
+    }
+
+    fn push(&mut self, notification: Notification) {
+        if self.by_key.is_none() && self.live >= self.merge_above {
+            self.start_merging();
+        }
+        let Some(by_key) = &mut self.by_key else { return self.append(notification) };
+        let key = notification.object().map(|object| object.key().clone());
+        let last = key.as_ref().and_then(|key| by_key.get(key)?.last().copied());
+        let (Some(key), Some(last)) = (key, last) else { return self.append(notification) };
+        let slot = usize::try_from(last - self.first).ok().and_then(|at| self.slots.get_mut(at));
+        let Some(slot) = slot else { return self.append(notification) };
+        let Some(waiting) = slot.take() else { return self.append(notification) };
+        match merge(waiting, notification) {
+            Merged::One(one) => {
+                *slot = Some(one);
+                self.merged += 1;
+            }
+            Merged::Cancelled => {
+                self.live -= 1;
+                self.merged += 2;
+                self.forget(&key, last);
+            }
+            Merged::Two(waiting, next) => {
+                *slot = Some(waiting);
+                self.append(next);
+            }
+        }
+    }
+
+    fn append(&mut self, notification: Notification) {
+        if let (Some(by_key), Some(object)) = (&mut self.by_key, notification.object()) {
+            let number = self.first + self.slots.len() as u64;
+            by_key.entry(object.key().clone()).or_default().push(number);
+        }
+        self.slots.push_back(Some(notification));
+        self.live += 1;
+    }
+
+    fn start_merging(&mut self) {
+        let mut by_key: HashMap<ObjectKey, SmallVec<[u64; 2]>> = HashMap::new();
+        for (number, slot) in (self.first..).zip(&self.slots) {
+            if let Some(object) = slot.as_ref().and_then(Notification::object) {
+                by_key.entry(object.key().clone()).or_default().push(number);
+            }
+        }
+        self.by_key = Some(by_key);
+    }
+
+    fn forget(&mut self, key: &ObjectKey, number: u64) {
+        let Some(by_key) = &mut self.by_key else { return };
+        if let Some(numbers) = by_key.get_mut(key) {
+            numbers.retain(|at| *at != number);
+            if numbers.is_empty() {
+                by_key.remove(key);
+            }
+        }
+    }
+
+    /// Takes up to `max` notifications out, oldest first; empty when nothing waits.
+    pub fn take(&mut self, max: usize) -> Vec<Notification> {
+        let mut batch = Vec::new();
+        self.take_replay(max, &mut batch);
+        while self.replay.is_none()
+            && batch.len() < max
+            && let Some(slot) = self.slots.pop_front()
+        {
+            let number = self.first;
+            self.first += 1;
+            let Some(notification) = slot else { continue };
+            self.live -= 1;
+            if let Some(key) = notification.object().map(|object| object.key().clone()) {
+                self.forget(&key, number);
+            }
+            batch.push(notification);
+        }
+        if self.slots.is_empty() {
+            self.by_key = None;
+        }
+        batch
+    }
+
+    fn take_replay(&mut self, max: usize, batch: &mut Vec<Notification>) {
+        let Some(Replay { partition, after }) = &mut self.replay else { return };
+        let mut exhausted = true;
+        for stored in partition.iter_after(after.clone().as_ref()) {
+            if batch.len() == max {
+                exhausted = false;
+                break;
+            }
+            *after = Some(stored.key().clone());
+            if self.options.filter.matches(stored) {
+                let object = Object::new(Arc::clone(&self.origin), Arc::clone(stored));
+                batch.push(Notification::Added { object, initial: true });
+            }
+        }
+        if exhausted {
+            self.replay = None;
+        }
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.replay.is_none() && self.live == 0
+    }
+
+    /// Notifications that wait, without those of the replay.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Notifications that were merged into others, or cancelled each other, since the start.
+    #[must_use]
+    pub fn merged(&self) -> u64 {
+        self.merged
+    }
+}
+
+enum Merged {
+    One(Notification),
+    Two(Notification, Notification),
+    Cancelled,
+}
+
+/// Oldest old, newest new; `Added` then `Deleted` cancels; a successor under the same name never merges.
+fn merge(waiting: Notification, next: Notification) -> Merged {
+    use Notification::{Added, Deleted, Updated};
+    match (waiting, next) {
+        (Added { initial, .. }, Updated { new, .. }) => Merged::One(Added { object: new, initial }),
+        (Added { .. }, Deleted { .. }) => Merged::Cancelled,
+        (Updated { old, resync, .. }, Updated { new, resync: again, .. }) => {
+            Merged::One(Updated { old, new, resync: resync && again })
+        }
+        (Updated { .. }, deleted @ Deleted { .. }) => Merged::One(deleted),
+        (waiting, next) => Merged::Two(waiting, next),
+    }
+}

@@ -1,0 +1,263 @@
+//! Questions to a snapshot, and their answers.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::filter::ObjectFilter;
+use super::posting::PartitionId;
+use super::snapshot::{Partition, Snapshot};
+use crate::types::{
+    ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, StoredObject,
+};
+
+/// A question about one resource: which clusters, and which objects there.
+///
+/// Conditions add up. The cheapest way is taken: a key is looked up, an index value or a namespace is a range; only
+/// a question without any of these looks at each object (its labels, never its bytes).
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    clusters: ClusterSelector,
+    name: Option<String>,
+    index: Option<(String, String)>,
+    filter: ObjectFilter,
+}
+
+impl Query {
+    /// All objects.
+    #[must_use]
+    pub fn list() -> Self {
+        Self::default()
+    }
+
+    /// The object of this namespace (empty for a cluster-scoped one) and name, in each cluster that has it.
+    #[must_use]
+    pub fn get(namespace: &str, name: &str) -> Self {
+        let query = Self { name: Some(name.to_owned()), ..Self::default() };
+        if namespace.is_empty() { query } else { query.in_namespace(namespace) }
+    }
+
+    /// Objects that carry `value` in the declared index `index`.
+    #[must_use]
+    pub fn by_index(index: &str, value: &str) -> Self {
+        Self { index: Some((index.to_owned(), value.to_owned())), ..Self::default() }
+    }
+
+    /// Objects of one namespace.
+    #[must_use]
+    pub fn by_namespace(namespace: &str) -> Self {
+        Self::default().in_namespace(namespace)
+    }
+
+    /// Objects whose labels match.
+    #[must_use]
+    pub fn by_labels(labels: LabelSelector) -> Self {
+        Self::default().with_labels(labels)
+    }
+
+    /// Only in this namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        self.filter.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only objects whose labels match.
+    #[must_use]
+    pub fn with_labels(mut self, labels: LabelSelector) -> Self {
+        self.filter.labels = Some(labels);
+        self
+    }
+
+    /// In all clusters, which is also the default.
+    #[must_use]
+    pub fn across_clusters(self) -> Self {
+        self.in_clusters(ClusterSelector::All)
+    }
+
+    /// Only in the selected clusters.
+    #[must_use]
+    pub fn in_clusters(mut self, clusters: ClusterSelector) -> Self {
+        self.clusters = clusters;
+        self
+    }
+
+    /// Whether the answer may take a walk over every object, so that it belongs on a thread of its own.
+    #[must_use]
+    pub fn is_scan(&self) -> bool {
+        self.index.is_none() && self.name.is_none()
+    }
+}
+
+/// A question that cannot be answered; whoever asks can fix it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// No informer of the resource declares the index.
+    #[error("no index {index:?} is declared for {resource}; declared: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
+    UnknownIndex {
+        /// The index asked for.
+        index: String,
+        /// The resource asked.
+        resource: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The cache stopped before it answered.
+    #[error("the cache is shutting down")]
+    Stopped,
+}
+
+/// How far one cluster's part of an answer can be trusted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Coverage {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The freshness of its stalest informer that the answer draws on.
+    pub freshness: Freshness,
+}
+
+/// The answer to a [`Query`], from one snapshot.
+pub struct Answer<K = crate::types::Dynamic> {
+    /// The objects, by cluster, then key.
+    pub items: Vec<Object<K>>,
+    /// Every cluster that was asked for, by name, whether or not it has objects.
+    pub coverage: Vec<Coverage>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Answer<K> {
+    /// Whether every cluster's part is complete and fresh.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.coverage.iter().all(|part| part.freshness == Freshness::Synced)
+    }
+
+    /// The same answer with its objects read as another kind.
+    #[must_use]
+    pub fn cast<L>(self) -> Answer<L> {
+        Answer { items: self.items.into_iter().map(Object::cast).collect(), coverage: self.coverage, kind: PhantomData }
+    }
+
+    /// The answer's objects as the initial notifications of a listener.
+    pub fn into_initial(self) -> impl Iterator<Item = Notification<K>> {
+        self.items.into_iter().map(|object| Notification::Added { object, initial: true })
+    }
+}
+
+impl<K> fmt::Debug for Answer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").field("items", &self.items.len()).field("coverage", &self.coverage).finish()
+    }
+}
+
+impl Snapshot {
+    /// Answers a question from this snapshot.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownIndex`] when nothing declares the index asked for.
+    pub fn answer(&self, query: &Query) -> Result<Answer, QueryError> {
+        if let Some((index, _)) = &query.index
+            && !self.partitions().any(|(_, partition)| partition.declares(index))
+        {
+            return Err(QueryError::UnknownIndex {
+                index: index.clone(),
+                resource: self.resource().gvr.to_string(),
+                known: self.index_names().iter().map(ToString::to_string).collect(),
+            });
+        }
+        let mut asked: Vec<_> = self
+            .partitions()
+            .filter(|(_, partition)| {
+                let origin = partition.origin();
+                query.clusters.matches(&origin.cluster, &origin.cluster_labels) && in_reach(query, partition)
+            })
+            .collect();
+        asked.sort_by(|(_, a), (_, b)| a.origin().cluster.cmp(&b.origin().cluster));
+        let mut indexed: HashMap<PartitionId, Vec<&ObjectKey>> = HashMap::new();
+        for at in query.index.iter().flat_map(|(index, value)| self.by_index(index, value)) {
+            indexed.entry(at.partition).or_default().push(&at.key);
+        }
+        let mut items = Vec::new();
+        let mut coverage: Vec<Coverage> = Vec::new();
+        for cluster in asked.chunk_by(|(_, a), (_, b)| a.origin().cluster == b.origin().cluster) {
+            let begin = items.len();
+            for (id, partition) in cluster {
+                let filter = |stored: &&Arc<StoredObject>| query.filter.matches(stored);
+                let handle = |stored| Object::new(Arc::clone(partition.origin()), Arc::clone(stored));
+                if query.index.is_some() {
+                    let found = indexed.get(id).into_iter().flatten().filter_map(|key| partition.get(key));
+                    items.extend(found.filter(|stored| named(query, stored)).filter(filter).map(handle));
+                } else if let Some(name) = &query.name {
+                    let key = ObjectKey::new(query.filter.namespace.as_deref().unwrap_or(""), name);
+                    items.extend(partition.get(&key).filter(filter).map(handle));
+                } else if let Some(namespace) = &query.filter.namespace {
+                    items.extend(partition.in_namespace(namespace).filter(filter).map(handle));
+                } else {
+                    items.extend(partition.iter().filter(filter).map(handle));
+                }
+            }
+            if cluster.len() > 1 {
+                merge_overlap(&mut items, begin);
+            }
+            let freshness = cluster.iter().map(|(_, partition)| self.trust(query, partition)).max_by_key(staleness);
+            coverage.push(Coverage {
+                cluster: cluster[0].1.origin().cluster.clone(),
+                freshness: freshness.unwrap_or(Freshness::Missing),
+            });
+        }
+        for (cluster, labels) in self.expected() {
+            if query.clusters.matches(cluster, labels) && !coverage.iter().any(|part| part.cluster == *cluster) {
+                coverage.push(Coverage { cluster: cluster.clone(), freshness: Freshness::Missing });
+            }
+        }
+        coverage.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        Ok(Answer { items, coverage, kind: PhantomData })
+    }
+
+    /// An informer that does not declare the index asked for has nothing to say about it.
+    fn trust(&self, query: &Query, partition: &Partition) -> Freshness {
+        match &query.index {
+            Some((index, _)) if !partition.declares(index) => Freshness::Missing,
+            _ => partition.freshness(),
+        }
+    }
+}
+
+/// Whether an informer can know of what is asked for.
+fn in_reach(query: &Query, partition: &Partition) -> bool {
+    let watched = partition.origin().scope.namespace.as_deref();
+    match (&query.filter.namespace, watched) {
+        (Some(asked), Some(watched)) => asked == watched,
+        _ => true,
+    }
+}
+
+fn named(query: &Query, stored: &StoredObject) -> bool {
+    query.name.as_ref().is_none_or(|name| stored.key().name() == name)
+}
+
+fn staleness(freshness: &Freshness) -> (u8, i64) {
+    match freshness {
+        Freshness::Synced => (0, 0),
+        Freshness::StaleSince { since } => (1, -since.as_millisecond()),
+        Freshness::Missing => (2, 0),
+    }
+}
+
+/// Informers of one cluster may overlap; each object is answered once, in its newest state, and in key order.
+fn merge_overlap(items: &mut Vec<Object>, begin: usize) {
+    let mut newest: HashMap<ObjectKey, Object> = HashMap::new();
+    for object in items.drain(begin..) {
+        match newest.get(object.key()) {
+            Some(known) if !object.resource_version().newer_than(known.resource_version()) => {}
+            _ => {
+                newest.insert(object.key().clone(), object);
+            }
+        }
+    }
+    let mut merged: Vec<_> = newest.into_values().collect();
+    merged.sort_by(|a, b| a.key().cmp(b.key()));
+    items.append(&mut merged);
+}

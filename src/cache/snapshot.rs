@@ -1,0 +1,275 @@
+//! One consistent state of a store: what readers see. Cloning it costs a few reference counts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::posting::{Location, PartitionId, Posting};
+use super::store::Applied;
+use crate::types::{
+    ApiResource, ClusterLabels, ClusterName, Freshness, IndexEntry, InformerHealth, Object, ObjectKey, Origin,
+    ResourceVersion, StoredObject,
+};
+
+/// What the last batch of a partition did.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    /// The batch's number within its partition, from 1.
+    pub number: u64,
+    /// What it did, in order.
+    pub applied: Arc<[Applied]>,
+}
+
+/// The objects of one informer.
+#[derive(Clone)]
+pub struct Partition {
+    origin: Arc<Origin>,
+    health: Arc<InformerHealth>,
+    indexes: Arc<[Arc<str>]>,
+    pub(super) objects: imbl::OrdMap<ObjectKey, Arc<StoredObject>>,
+    pub(super) version: Option<ResourceVersion>,
+    pub(super) synced: bool,
+    pub(super) outbox: Option<Outbox>,
+}
+
+impl Partition {
+    /// The informer that fills it.
+    #[must_use]
+    pub fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
+    /// Whether it is filled by the informer that shows `health`.
+    #[must_use]
+    pub fn is_of(&self, health: &Arc<InformerHealth>) -> bool {
+        Arc::ptr_eq(&self.health, health)
+    }
+
+    /// How far it can be trusted now.
+    #[must_use]
+    pub fn freshness(&self) -> Freshness {
+        self.health.freshness()
+    }
+
+    /// Whether its first list is complete.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// The number of its last batch; zero before the first.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.outbox.as_ref().map_or(0, |outbox| outbox.number)
+    }
+
+    /// Whether it declares an index.
+    #[must_use]
+    pub fn declares(&self, index: &str) -> bool {
+        self.indexes.iter().any(|name| name.as_ref() == index)
+    }
+
+    /// How many objects it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// The object at `key`.
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
+        self.objects.get(key)
+    }
+
+    /// All objects, by key.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
+        self.objects.values()
+    }
+
+    /// The objects after `key` (from the first, when `None`), by key.
+    pub fn iter_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = &Arc<StoredObject>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let start = key.map_or(Unbounded, Excluded);
+        self.objects.range::<_, ObjectKey>((start, Unbounded)).map(|(_, object)| object)
+    }
+
+    /// The objects of one namespace, by name: a range of the tree, no index needed.
+    pub fn in_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = &'s Arc<StoredObject>> {
+        let first = ObjectKey::new(namespace, "");
+        self.objects
+            .range(first..)
+            .map(|(_, object)| object)
+            .take_while(move |object| object.key().namespace() == Some(namespace))
+    }
+
+    /// Bytes that the bodies take on the heap. Walks all objects.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        self.iter().map(|object| object.body_size() as u64).sum()
+    }
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition").field("origin", &self.origin).field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+type Values = imbl::HashMap<Arc<str>, Posting>;
+
+/// One consistent state of one resource over all clusters: objects and indices together.
+#[derive(Clone)]
+pub struct Snapshot {
+    resource: ApiResource,
+    partitions: imbl::OrdMap<PartitionId, Arc<Partition>>,
+    indices: imbl::HashMap<Arc<str>, Values>,
+    /// Clusters that should have the resource and could not be asked yet.
+    expected: imbl::OrdMap<ClusterName, ClusterLabels>,
+}
+
+impl Snapshot {
+    pub(super) fn new(resource: ApiResource) -> Self {
+        Self { resource, partitions: imbl::OrdMap::new(), indices: imbl::HashMap::new(), expected: imbl::OrdMap::new() }
+    }
+
+    /// The resource.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.resource
+    }
+
+    /// All partitions, in the order in which they were opened.
+    pub fn partitions(&self) -> impl Iterator<Item = (PartitionId, &Partition)> {
+        self.partitions.iter().map(|(id, partition)| (*id, &**partition))
+    }
+
+    /// One partition.
+    #[must_use]
+    pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
+        self.partitions.get(&id).map(|partition| &**partition)
+    }
+
+    /// How many objects there are in all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.partitions.values().map(|partition| partition.len()).sum()
+    }
+
+    /// Whether there is no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The locations of the objects that carry a value in an index, by partition and key.
+    pub fn by_index(&self, index: &str, value: &str) -> impl Iterator<Item = &Location> {
+        let posting = self.indices.get(index).and_then(|values| values.get(value));
+        posting.into_iter().flat_map(Posting::iter)
+    }
+
+    /// The values of an index, in no order, each with how many objects carry it. client-go's
+    /// `ListIndexFuncValues`.
+    pub fn index_values(&self, index: &str) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.indices.get(index).into_iter().flat_map(|values| values.iter().map(|(value, at)| (value, at.len())))
+    }
+
+    /// A handle to the object at a location.
+    #[must_use]
+    pub fn object(&self, at: &Location) -> Option<Object> {
+        let partition = self.partitions.get(&at.partition)?;
+        let stored = partition.get(&at.key)?;
+        Some(Object::new(Arc::clone(&partition.origin), Arc::clone(stored)))
+    }
+
+    /// Names of the declared indices of any partition, sorted.
+    #[must_use]
+    pub fn index_names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<_> =
+            self.partitions.values().flat_map(|partition| partition.indexes.iter().cloned()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Clusters that should have the resource and could not be asked yet, with their labels.
+    pub fn expected(&self) -> impl Iterator<Item = (&ClusterName, &ClusterLabels)> {
+        self.expected.iter()
+    }
+
+    pub(super) fn expect(&mut self, cluster: ClusterName, labels: Option<ClusterLabels>) {
+        match labels {
+            Some(labels) => self.expected.insert(cluster, labels),
+            None => self.expected.remove(&cluster),
+        };
+    }
+
+    pub(super) fn open(
+        &mut self,
+        id: PartitionId,
+        origin: Arc<Origin>,
+        health: Arc<InformerHealth>,
+        indexes: Vec<Arc<str>>,
+    ) {
+        self.expected.remove(&origin.cluster);
+        let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
+        let partition = match known {
+            Some(known) => Partition { origin, health, indexes: indexes.into(), ..known },
+            None => Partition {
+                origin,
+                health,
+                indexes: indexes.into(),
+                objects: imbl::OrdMap::new(),
+                version: None,
+                synced: false,
+                outbox: None,
+            },
+        };
+        self.partitions.insert(id, Arc::new(partition));
+    }
+
+    pub(super) fn close(&mut self, id: PartitionId) {
+        let Some(partition) = self.partitions.remove(&id) else { return };
+        for object in partition.iter() {
+            for entry in object.index_values() {
+                self.unindex(entry, &Location { partition: id, key: object.key().clone() });
+            }
+        }
+    }
+
+    /// Takes a partition out for writing, so that its tree is not copied for the snapshot in the making.
+    pub(super) fn take(&mut self, id: PartitionId) -> Option<Partition> {
+        self.partitions.remove(&id).map(Arc::unwrap_or_clone)
+    }
+
+    pub(super) fn put(&mut self, id: PartitionId, partition: Partition) {
+        self.partitions.insert(id, Arc::new(partition));
+    }
+
+    pub(super) fn index(&mut self, entry: &IndexEntry, location: Location) {
+        let values = self.indices.entry(Arc::clone(&entry.index)).or_default();
+        values.entry(Arc::clone(&entry.value)).or_default().insert(location);
+    }
+
+    pub(super) fn unindex(&mut self, entry: &IndexEntry, location: &Location) {
+        let Some(values) = self.indices.get_mut(&entry.index) else { return };
+        let Some(posting) = values.get_mut(&entry.value) else { return };
+        posting.remove(location);
+        if posting.len() == 0 {
+            values.remove(&entry.value);
+        }
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("resource", &self.resource.gvr)
+            .field("partitions", &self.partitions.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,252 @@
+//! The store: one per resource, over all clusters, with its indices. Written by one actor, read from snapshots.
+//!
+//! Invariant: a location is in the posting of `(index, value)` iff the partition's object at that key carries that
+//! index entry.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use hashbrown::HashSet;
+
+use super::delta_fifo::Popped;
+use super::posting::{Location, PartitionId};
+use super::snapshot::{Outbox, Partition, Snapshot};
+use crate::types::{
+    ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
+    ResourceVersion, StoredObject,
+};
+
+/// What a change did to the store: the raw material of notifications.
+#[derive(Clone, Debug)]
+pub enum Applied {
+    /// The key was free.
+    Added(Arc<StoredObject>),
+    /// The same object, changed.
+    Updated {
+        /// What the store had.
+        old: Arc<StoredObject>,
+        /// What it has now.
+        new: Arc<StoredObject>,
+    },
+    /// The key is free now.
+    Deleted {
+        /// What the store had.
+        stored: Arc<StoredObject>,
+        /// The last state known: the DELETED event's object, or `stored` where the deletion was not seen.
+        last: Arc<StoredObject>,
+        /// Whether the deletion was not seen.
+        tombstone: bool,
+    },
+    /// Nothing changed; a resync repeats it.
+    Repeated(Arc<StoredObject>),
+    /// The informer's first list is complete.
+    Synced,
+}
+
+/// The write half: the next snapshot in the making, published when a batch is complete.
+#[derive(Debug)]
+pub struct Store {
+    next: Snapshot,
+    published: Arc<ArcSwap<Snapshot>>,
+    next_partition: u32,
+}
+
+impl Store {
+    /// An empty store of `resource`.
+    #[must_use]
+    pub fn new(resource: ApiResource) -> Self {
+        Self::recover(Arc::new(ArcSwap::from_pointee(Snapshot::new(resource))))
+    }
+
+    /// A store that goes on from what was last published: after its actor died, nothing half-done is left.
+    #[must_use]
+    pub fn recover(published: Arc<ArcSwap<Snapshot>>) -> Self {
+        let next = Snapshot::clone(&published.load());
+        let next_partition = next.partitions().map(|(id, _)| id.0 + 1).max().unwrap_or(0);
+        Self { next, published, next_partition }
+    }
+
+    /// Where snapshots appear. Loading one costs about 10 ns and blocks nobody.
+    #[must_use]
+    pub fn published(&self) -> &Arc<ArcSwap<Snapshot>> {
+        &self.published
+    }
+
+    /// Opens the partition of one informer, or finds it again after the informer's restart.
+    pub fn open(&mut self, origin: Arc<Origin>, health: Arc<InformerHealth>, indexes: Vec<Arc<str>>) -> PartitionId {
+        let known = self.next.partitions().find(|(_, partition)| partition.origin() == &origin).map(|(id, _)| id);
+        let id = known.unwrap_or(PartitionId(self.next_partition));
+        self.next_partition = self.next_partition.max(id.0 + 1);
+        self.next.open(id, origin, health, indexes);
+        self.publish();
+        id
+    }
+
+    /// Forgets a partition and all that is in it.
+    pub fn close(&mut self, id: PartitionId) {
+        self.next.close(id);
+        self.publish();
+    }
+
+    /// Notes a cluster that should have the resource and could not be asked yet; `None` to take it back.
+    pub fn expect(&mut self, cluster: ClusterName, labels: Option<ClusterLabels>) {
+        self.next.expect(cluster, labels);
+        self.publish();
+    }
+
+    /// What the last batch of a partition did, until the next batch: for a processor that died before telling.
+    #[must_use]
+    pub fn outbox(&self, id: PartitionId) -> Option<Outbox> {
+        self.next.partition(id).and_then(|partition| partition.outbox.clone())
+    }
+
+    /// Applies one batch to one partition and publishes the result as one snapshot.
+    ///
+    /// Returns what changed, in order, and the batch's number within the partition. `None` when the partition is
+    /// closed.
+    pub fn apply(&mut self, id: PartitionId, batch: Vec<Popped>) -> Option<Outbox> {
+        let mut partition = self.next.take(id)?;
+        let mut applied = Vec::with_capacity(batch.len());
+        for popped in batch {
+            match popped {
+                Popped::Deltas(key, deltas) => self.apply_deltas(id, &mut partition, &key, deltas, &mut applied),
+                Popped::ReplaceEnd { keep, version } => {
+                    self.sweep(id, &mut partition, &keep, &mut applied);
+                    if !partition.synced {
+                        partition.synced = true;
+                        applied.push(Applied::Synced);
+                    }
+                    partition.version = Some(version);
+                }
+            }
+        }
+        let number = partition.outbox.as_ref().map_or(0, |outbox| outbox.number) + 1;
+        let outbox = Outbox { number, applied: applied.into() };
+        partition.outbox = Some(outbox.clone());
+        self.next.put(id, partition);
+        self.publish();
+        Some(outbox)
+    }
+
+    fn apply_deltas(
+        &mut self,
+        id: PartitionId,
+        partition: &mut Partition,
+        key: &ObjectKey,
+        deltas: Deltas,
+        applied: &mut Vec<Applied>,
+    ) {
+        for Delta { kind, object } in deltas {
+            let stored = partition.objects.get(key).cloned();
+            match (kind, stored) {
+                (DeltaKind::Sync, Some(stored)) => applied.push(Applied::Repeated(stored)),
+                (DeltaKind::Deleted, Some(stored)) => self.delete(id, partition, stored, object, applied),
+                (DeltaKind::Sync | DeltaKind::Deleted, None) => {}
+                (_, None) => {
+                    self.insert(id, partition, &object);
+                    applied.push(Applied::Added(object));
+                }
+                (_, Some(stored)) => self.update(id, partition, kind, stored, object, applied),
+            }
+        }
+    }
+
+    /// A live object under a key that the store has.
+    fn update(
+        &mut self,
+        id: PartitionId,
+        partition: &mut Partition,
+        kind: DeltaKind,
+        stored: Arc<StoredObject>,
+        object: Arc<StoredObject>,
+        applied: &mut Vec<Applied>,
+    ) {
+        // A list speaks for its moment, whatever the numbers say (an etcd restore rewinds them); a watch only goes on.
+        let from_watch = kind != DeltaKind::Replaced;
+        if from_watch && stored.resource_version().newer_than(object.resource_version()) {
+            return;
+        }
+        if stored.uid() != object.uid() {
+            self.remove(id, partition, &stored);
+            self.insert(id, partition, &object);
+            applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
+            applied.push(Applied::Added(object));
+        } else if stored.resource_version() != object.resource_version() || object.resource_version().is_empty() {
+            self.reindex(id, &stored, &object);
+            partition.objects.insert(object.key().clone(), Arc::clone(&object));
+            applied.push(Applied::Updated { old: stored, new: object });
+        }
+    }
+
+    /// A DELETED event for a key that the store has.
+    fn delete(
+        &mut self,
+        id: PartitionId,
+        partition: &mut Partition,
+        stored: Arc<StoredObject>,
+        last: Arc<StoredObject>,
+        applied: &mut Vec<Applied>,
+    ) {
+        let same = stored.uid() == last.uid();
+        if stored.resource_version().newer_than(last.resource_version()) {
+            return;
+        }
+        self.remove(id, partition, &stored);
+        // Of another UID: the stored one went unseen, and the other came and went without anyone being told.
+        let last = if same { last } else { Arc::clone(&stored) };
+        applied.push(Applied::Deleted { stored, last, tombstone: !same });
+    }
+
+    /// Removes what a complete list did not name.
+    fn sweep(
+        &mut self,
+        id: PartitionId,
+        partition: &mut Partition,
+        keep: &HashSet<ObjectKey>,
+        applied: &mut Vec<Applied>,
+    ) {
+        let gone: Vec<_> =
+            partition.objects.values().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
+        for stored in gone {
+            self.remove(id, partition, &stored);
+            applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
+        }
+    }
+
+    fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
+        partition.objects.insert(object.key().clone(), Arc::clone(object));
+        for entry in object.index_values() {
+            self.next.index(entry, Location { partition: id, key: object.key().clone() });
+        }
+    }
+
+    fn remove(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
+        partition.objects.remove(object.key());
+        for entry in object.index_values() {
+            self.next.unindex(entry, &Location { partition: id, key: object.key().clone() });
+        }
+    }
+
+    fn reindex(&mut self, id: PartitionId, old: &StoredObject, new: &StoredObject) {
+        if old.index_values() == new.index_values() {
+            return;
+        }
+        let location = Location { partition: id, key: new.key().clone() };
+        for entry in old.index_values().iter().filter(|entry| !new.index_values().contains(entry)) {
+            self.next.unindex(entry, &location);
+        }
+        for entry in new.index_values().iter().filter(|entry| !old.index_values().contains(entry)) {
+            self.next.index(entry, location.clone());
+        }
+    }
+
+    fn publish(&mut self) {
+        self.published.store(Arc::new(self.next.clone()));
+    }
+
+    /// How far a partition has come: the version of its last complete list.
+    #[must_use]
+    pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
+        self.next.partition(id).and_then(|partition| partition.version.clone())
+    }
+}

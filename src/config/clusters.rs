@@ -1,0 +1,152 @@
+//! `[clusters.<name>]`, and the `clusters` key with which resources and sinks select them.
+
+use figment::value::Value;
+
+use super::error::suggestion;
+use super::files::labels;
+use super::rules::{is_loopback, url};
+use super::spans::KeyPath;
+use super::table::{Checker, Table, texts};
+use super::{ClusterAccess, ClusterConfig};
+use crate::types::{ClusterLabels, ClusterName, ClusterSelector};
+
+/// Reads every cluster, by name.
+pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
+    let checker = table.checker;
+    let mut found = Vec::new();
+    for (key, path, value) in table.entries() {
+        let name = ClusterName::new(&key).map_err(|e| checker.mistake(&path, e));
+        let mut table = Table::new(checker, path.clone(), value);
+        let access = access(&mut table);
+        let labels = table.take("labels").map(|value| labels(checker, &path.key("labels"), value)).unwrap_or_default();
+        let compression = table.truth("compression").unwrap_or(true);
+        table.finish();
+        found.extend(name.ok().map(|name| ClusterConfig { name, labels, access, compression }));
+    }
+    found
+}
+
+/// How to reach a cluster, and what belongs to each way.
+fn access(table: &mut Table<'_>) -> ClusterAccess {
+    check_ways(table);
+    let kubeconfig = table.file("kubeconfig");
+    let context = table.text("context");
+    let server = table.text("server");
+    let ca_file = table.file("ca_file");
+    let has_token = table.has("token");
+    let token = table.secret("token");
+    if let Some(server) = &server {
+        check_server(table, server, has_token);
+    }
+    match (kubeconfig, server) {
+        (Some(path), _) => ClusterAccess::Kubeconfig { path, context },
+        (None, Some(server)) => ClusterAccess::Server { server, ca_file, token },
+        (None, None) => ClusterAccess::InCluster,
+    }
+}
+
+/// Exactly one of `kubeconfig`, `in_cluster`, `server`, and nothing that belongs to another of them.
+fn check_ways(table: &mut Table<'_>) {
+    let checker = table.checker;
+    let (kubeconfig, server) = (table.has("kubeconfig"), table.has("server"));
+    let missing = table.lacks(&["kubeconfig", "in_cluster", "server"]);
+    let said = table.has("in_cluster");
+    let inside = table.truth("in_cluster") != Some(false) && said;
+    let ways = [(kubeconfig, "kubeconfig"), (inside, "in_cluster"), (server, "server")];
+    let given: Vec<_> = ways.into_iter().filter_map(|(given, key)| given.then_some(key)).collect();
+    match given[..] {
+        // A misspelt way is reported as such; `in_cluster = false` alone is none.
+        [] if !missing && !said => {}
+        [] => checker.mistake(
+            &table.path,
+            "does not say how to reach the cluster; write kubeconfig = \"~/.kube/config\", in_cluster = true, \
+             or server = \"https://…\"",
+        ),
+        [_] => {}
+        _ => checker.mistake(&table.path, format!("has {}; keep one of them", given.join(" and "))),
+    }
+    for (key, needs, met) in
+        [("context", "kubeconfig", kubeconfig), ("ca_file", "server", server), ("token", "server", server)]
+    {
+        if table.has(key) && !met {
+            table.mistake(key, format!("belongs to {needs}, which is not given"));
+        }
+    }
+}
+
+fn check_server(table: &Table<'_>, server: &str, has_token: bool) {
+    match url(server) {
+        Err(problem) => table.mistake("server", problem),
+        Ok(uri) if has_token && uri.scheme_str() == Some("http") && !is_loopback(&uri) => {
+            table.mistake("server", "would send the token unencrypted; write https://");
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Reads `clusters = { label = "value" }` or `clusters = ["name"]`, and checks that it selects a cluster.
+pub(super) fn selector(table: &mut Table<'_>, clusters: &[ClusterConfig]) -> ClusterSelector {
+    let checker = table.checker;
+    let path = table.path.key("clusters");
+    let selector = match table.take("clusters") {
+        None => return ClusterSelector::All,
+        Some(Value::Array(_, names)) if names.is_empty() => {
+            checker.mistake(&path, "selects no cluster; remove the key for all clusters");
+            return ClusterSelector::All;
+        }
+        Some(Value::Dict(_, labels)) if labels.is_empty() => {
+            checker.mistake(&path, "selects by no label; remove the key for all clusters");
+            return ClusterSelector::All;
+        }
+        Some(value @ Value::Array(..)) => return by_name(checker, &path, &value, clusters),
+        Some(value @ Value::Dict(..)) => ClusterSelector::Labels(labels(checker, &path, value)),
+        Some(_) => {
+            checker.mistake(&path, "expected labels such as { tier = \"prod\" } or names such as [\"prod-eu\"]");
+            return ClusterSelector::All;
+        }
+    };
+    let any = clusters.iter().any(|cluster| selector.matches(&cluster.name, &cluster.labels));
+    if !any && !clusters.is_empty() && checker.is_clean(&path) {
+        checker.mistake(&path, format!("matches no cluster; {}", label_hint(&selector, clusters)));
+    }
+    selector
+}
+
+fn by_name(checker: &Checker<'_>, path: &KeyPath, value: &Value, clusters: &[ClusterConfig]) -> ClusterSelector {
+    let known = || clusters.iter().map(|cluster| cluster.name.as_str());
+    let mut names = Vec::new();
+    for (path, name) in texts(checker, path, value).unwrap_or_default() {
+        match clusters.iter().find(|cluster| cluster.name.as_str() == name) {
+            Some(cluster) => names.push(cluster.name.clone()),
+            None => checker.mistake(&path, format!("there is no cluster {name:?}{}", suggestion(&name, known()))),
+        }
+    }
+    ClusterSelector::Names(names)
+}
+
+/// What would match: the values that some cluster has for the labels that were asked for.
+fn label_hint(selector: &ClusterSelector, clusters: &[ClusterConfig]) -> String {
+    let ClusterSelector::Labels(wanted) = selector else { return String::new() };
+    let all = || clusters.iter().flat_map(|cluster| &cluster.labels);
+    for (key, value) in wanted {
+        let mut values: Vec<_> = all().filter(|(k, _)| *k == key).map(|(_, v)| v.as_str()).collect();
+        values.sort_unstable();
+        values.dedup();
+        if values.is_empty() {
+            let mut keys: Vec<_> = all().map(|(k, _)| k.as_str()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            return format!("no cluster has a label {key:?}{}", suggestion(key, keys));
+        }
+        if !values.contains(&value.as_str()) {
+            return format!("the label {key:?} is {} on the clusters that have it", values.join(" or "));
+        }
+    }
+    "no cluster has all of these labels".to_owned()
+}
+
+/// Whether two selectors have a cluster in common.
+pub(super) fn meet(one: &ClusterSelector, other: &ClusterSelector, clusters: &[ClusterConfig]) -> Option<ClusterName> {
+    let in_both = |name: &ClusterName, labels: &ClusterLabels| one.matches(name, labels) && other.matches(name, labels);
+    clusters.iter().find(|cluster| in_both(&cluster.name, &cluster.labels)).map(|cluster| cluster.name.clone())
+}

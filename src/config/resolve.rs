@@ -1,0 +1,140 @@
+//! From text and environment to a checked [`Config`]: reads the tables in the order of their dependence and gathers
+//! what each finds wrong.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::error::{ConfigErrors, Mistake};
+use super::raw::{self, Environment, Raw, Syntax};
+use super::spans::KeyPath;
+use super::table::{Checker, Table};
+use super::{Config, HubConfig, clusters, resources, sinks};
+
+const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+
+const NO_CLUSTER: &str =
+    "there is no cluster; write for example\n    [clusters.local]\n    kubeconfig = \"~/.kube/config\"";
+const NO_RESOURCE: &str =
+    "there is nothing to watch; write for example\n    [resources.pods]\n    indexes = { by-node = \"spec.nodeName\" }";
+
+/// A configuration's text and what surrounds it.
+pub(super) struct Source<'s> {
+    /// The file it came from.
+    pub(super) file: Option<&'s Path>,
+    /// The text.
+    pub(super) text: &'s str,
+    /// The environment; `None`: neither overrides nor secrets are looked up in one.
+    pub(super) environment: Option<&'s Environment>,
+}
+
+/// Checks everything.
+pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
+    let none = Environment::new();
+    let raw = match raw::merge(source.text, source.environment.unwrap_or(&none)) {
+        Ok(raw) => raw,
+        Err(syntax) => return Err(ConfigErrors::of(not_toml(source.file, &syntax))),
+    };
+    let folder = source.file.and_then(Path::parent).unwrap_or(Path::new(""));
+    let checker = Checker {
+        file: source.file,
+        folder,
+        home: home(source.environment),
+        environment: source.environment,
+        raw: &raw,
+        mistakes: RefCell::default(),
+    };
+    let config = tables(&checker, &raw);
+    let strays = raw.strays.iter().map(|(variable, problem)| stray(variable, problem));
+    let mistakes = checker.mistakes.into_inner().into_iter().map(|(_, mistake)| mistake).chain(strays).collect();
+    ConfigErrors::new(mistakes).map_or(Ok(config), Err)
+}
+
+/// The error of a file that cannot be read.
+pub(super) fn unreadable(file: &Path, problem: &std::io::Error) -> ConfigErrors {
+    ConfigErrors::of(Mistake { problem: format!("cannot read the file: {problem}"), ..nowhere(Some(file)) })
+}
+
+fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
+    let mut root = Table::new(checker, KeyPath::default(), raw.values.clone().into());
+    let hub = root.table("hub").map(hub).unwrap_or_default();
+    let clusters_table = root.table("clusters");
+    let resources_table = root.table("resources");
+    let sinks_table = root.table("sinks");
+    root.finish();
+    let misspelt =
+        |name: &str| checker.mistakes.borrow().iter().any(|(_, m)| m.problem.contains(&format!("mean {name:?}")));
+    let clusters_missing = clusters_table.as_ref().is_none_or(Table::is_empty) && !misspelt("clusters");
+    let resources_missing = resources_table.as_ref().is_none_or(Table::is_empty) && !misspelt("resources");
+
+    let clusters = clusters_table.map(clusters::clusters).unwrap_or_default();
+    let names = resources_table.as_ref().map(Table::names).unwrap_or_default();
+    let resources = resources_table.map(|table| resources::resources(table, &clusters)).unwrap_or_default();
+    let sinks = sinks_table.map(|table| sinks::sinks(table, &clusters, &resources, &names)).unwrap_or_default();
+    for (missing, key, problem) in
+        [(clusters_missing, "clusters", NO_CLUSTER), (resources_missing, "resources", NO_RESOURCE)]
+    {
+        let path = KeyPath::default().key(key);
+        if missing && checker.is_clean(&path) {
+            checker.mistake(&path, problem);
+        }
+    }
+    Config { hub, clusters, resources, sinks }
+}
+
+fn hub(mut table: Table<'_>) -> HubConfig {
+    let default = HubConfig::default();
+    let text = table.text("listen");
+    let listen = text.as_deref().and_then(|text| text.parse().ok());
+    if let (Some(text), None) = (text, listen) {
+        let example = "write e.g. \"127.0.0.1:7080\" or \"[::]:7080\"";
+        table.mistake("listen", format!("{text:?} is not an IP address and a port; {example}"));
+    }
+    let shutdown_deadline = table.duration("shutdown_deadline", SHUTDOWN);
+    for (key, instead) in [
+        ("state_dir", "undelivered events are kept in memory only, and are lost when the process ends"),
+        ("memory_limit", "bound the memory from outside, e.g. with the container's limit"),
+    ] {
+        if table.take(key).is_some() {
+            table.mistake(key, format!("not available in this version: remove the key; {instead}"));
+        }
+    }
+    table.finish();
+    HubConfig {
+        listen: listen.unwrap_or(default.listen),
+        shutdown_deadline: shutdown_deadline.unwrap_or(default.shutdown_deadline),
+    }
+}
+
+fn home(environment: Option<&Environment>) -> Option<PathBuf> {
+    match environment {
+        Some(environment) => environment.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
+        None => std::env::home_dir(),
+    }
+}
+
+fn nowhere(file: Option<&Path>) -> Mistake {
+    Mistake {
+        file: file.map(Path::to_owned),
+        line: None,
+        column: None,
+        variable: None,
+        key: String::new(),
+        problem: String::new(),
+    }
+}
+
+fn not_toml(file: Option<&Path>, syntax: &Syntax) -> Mistake {
+    let column = syntax.position.map(|p| format!(" at column {}", p.column)).unwrap_or_default();
+    Mistake {
+        line: syntax.position.map(|p| p.line),
+        column: syntax.position.map(|p| p.column),
+        problem: format!("not TOML{column}: {}", syntax.message),
+        ..nowhere(file)
+    }
+}
+
+fn stray(variable: &str, problem: &str) -> Mistake {
+    Mistake { variable: Some(variable.to_owned()), problem: problem.to_owned(), ..nowhere(None) }
+}

@@ -1,0 +1,188 @@
+//! `[resources.<name>]`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::clusters::{meet, selector};
+use super::rules::{field_selector, in_metadata, is_identity, is_namespace};
+use super::spans::KeyPath;
+use super::table::{Checker, Table, text};
+use super::{ClusterConfig, Projection, ResourceConfig};
+use crate::types::{FieldPath, ResourceRef};
+
+/// client-go's shortest resync, and ours.
+const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
+/// Longest resync; beyond it the wish is most likely "none".
+const LONGEST_RESYNC: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Reads every resource, by name.
+pub(super) fn resources(table: Table<'_>, clusters: &[ClusterConfig]) -> Vec<ResourceConfig> {
+    let checker = table.checker;
+    let mut found: Vec<ResourceConfig> = Vec::new();
+    for (name, path, value) in table.entries() {
+        let resource = one(name, Table::new(checker, path.clone(), value), clusters);
+        if let Some(resource) = resource {
+            check_overlap(checker, &path, &resource, &found, clusters);
+            found.push(resource);
+        }
+    }
+    found
+}
+
+fn one(name: String, mut table: Table<'_>, clusters: &[ClusterConfig]) -> Option<ResourceConfig> {
+    let resource = reference(&name, &mut table);
+    let clusters = selector(&mut table, clusters);
+    let namespaces = namespaces(&mut table);
+    let label_selector = table.parsed("label_selector");
+    let field_selector = field(&mut table);
+    let resync = table.duration("resync", SHORTEST_RESYNC..=LONGEST_RESYNC);
+    let metadata_only = table.truth("metadata_only").unwrap_or(false);
+    let projection = projection(&mut table, metadata_only);
+    let indexes = indexes(&mut table, metadata_only);
+    table.finish();
+    Some(ResourceConfig {
+        name,
+        resource: resource?,
+        clusters,
+        namespaces,
+        label_selector,
+        field_selector,
+        resync,
+        metadata_only,
+        projection,
+        indexes,
+    })
+}
+
+/// `resource`, or else the table's key.
+fn reference(name: &str, table: &mut Table<'_>) -> Option<ResourceRef> {
+    if table.has("resource") {
+        return table.parsed("resource");
+    }
+    table.take("resource");
+    let wrong = |e| table.checker.mistake(&table.path, format!("{e}; or keep the name and add resource = \"…\""));
+    name.parse().map_err(wrong).ok()
+}
+
+fn namespaces(table: &mut Table<'_>) -> Vec<String> {
+    let Some(texts) = table.texts("namespaces") else { return Vec::new() };
+    let checker = table.checker;
+    let path = table.path.key("namespaces");
+    if texts.is_empty() && checker.is_clean(&path) {
+        checker.mistake(&path, "is empty; remove the key for all namespaces");
+    }
+    let mut found = Vec::new();
+    for (path, namespace) in texts {
+        if !is_namespace(&namespace) {
+            checker.mistake(
+                &path,
+                format!("{namespace:?} is not a namespace: at most 63 of a-z 0-9 -, a letter or digit at both ends"),
+            );
+        } else if found.contains(&namespace) {
+            checker.mistake(&path, format!("{namespace:?} is in the list twice"));
+        } else {
+            found.push(namespace);
+        }
+    }
+    found
+}
+
+fn field(table: &mut Table<'_>) -> Option<String> {
+    let text = table.text("field_selector")?;
+    field_selector(&text).map_err(|problem| table.mistake("field_selector", problem)).ok()?;
+    Some(text)
+}
+
+/// `drop` or `keep`, not both.
+fn projection(table: &mut Table<'_>, metadata_only: bool) -> Projection {
+    let both = table.has("drop") && table.has("keep");
+    if both {
+        table.mistake("keep", "keep and drop are opposites; keep one of them");
+    }
+    let dropped = table.parsed_list::<FieldPath>("drop");
+    let kept = table.parsed_list::<FieldPath>("keep");
+    let checker = table.checker;
+    for (at, path) in dropped.iter().flatten().filter(|(_, path)| is_identity(path)) {
+        checker.mistake(at, format!("{path} is part of what identifies an object and cannot be dropped"));
+    }
+    for (at, path) in kept.iter().flatten().filter(|(_, path)| metadata_only && !in_metadata(path)) {
+        checker.mistake(at, format!("{path} is not in metadata, and metadata_only asks for nothing else"));
+    }
+    let paths = |list: Vec<(KeyPath, FieldPath)>| list.into_iter().map(|(_, path)| path).collect();
+    match (dropped, kept) {
+        (_, Some(kept)) => Projection::Keep(paths(kept)),
+        (Some(dropped), None) => Projection::Drop(paths(dropped)),
+        (None, None) => Projection::Drop("metadata.managedFields".parse().into_iter().collect()),
+    }
+}
+
+fn indexes(table: &mut Table<'_>, metadata_only: bool) -> BTreeMap<String, FieldPath> {
+    let Some(indexes) = table.table("indexes") else { return BTreeMap::new() };
+    let checker = table.checker;
+    let mut found = BTreeMap::new();
+    for (name, path, value) in indexes.entries() {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || !name.chars().all(legal) {
+            checker.mistake(&path, "is not a name for an index; use A-Z a-z 0-9 - _ .");
+        }
+        let Some(text) = text(checker, &path, &value) else { continue };
+        match text.parse::<FieldPath>() {
+            Err(e) => checker.mistake(&path, e),
+            Ok(field) if metadata_only && !in_metadata(&field) => checker.mistake(
+                &path,
+                format!(
+                    "{text:?} is not in metadata, and metadata_only asks for nothing else; index a path in metadata"
+                ),
+            ),
+            Ok(field) => {
+                found.insert(name, field);
+            }
+        }
+    }
+    found
+}
+
+/// The cache has each object once, so two entries that watch it must keep the same parts of it.
+fn check_overlap(
+    checker: &Checker<'_>,
+    path: &KeyPath,
+    resource: &ResourceConfig,
+    earlier: &[ResourceConfig],
+    clusters: &[ClusterConfig],
+) {
+    for other in earlier {
+        let other_path = KeyPath::default().key("resources").key(&other.name);
+        let same = same_resource(&resource.resource, &other.resource) && overlap(resource, other);
+        let differs = resource.projection != other.projection || resource.metadata_only != other.metadata_only;
+        if !same || !differs || !checker.is_clean(path) || !checker.is_clean(&other_path) {
+            continue;
+        }
+        if let Some(cluster) = meet(&resource.clusters, &other.clusters, clusters) {
+            checker.mistake(
+                path,
+                format!(
+                    "watches objects that {other_path} watches too, in cluster {cluster}, and keeps other parts of them; \
+                     write the same drop, keep and metadata_only in both, or give them other clusters or namespaces",
+                ),
+            );
+        }
+    }
+}
+
+/// Whether two references name the same resource as far as can be told before discovery: no group is the core group
+/// here, and no version is any version.
+fn same_resource(one: &ResourceRef, other: &ResourceRef) -> bool {
+    let group = |r: &ResourceRef| r.group.clone().unwrap_or_default();
+    let versions = (one.version.as_ref(), other.version.as_ref());
+    let same_version = if let (Some(one), Some(other)) = versions { one == other } else { true };
+    one.resource == other.resource && group(one) == group(other) && same_version
+}
+
+/// Whether two entries certainly have objects in common: the same selectors, and a namespace. Whether two different
+/// selectors have only the apiserver could tell.
+fn overlap(one: &ResourceConfig, other: &ResourceConfig) -> bool {
+    let spaces = |r: &ResourceConfig| r.namespaces.iter().cloned().collect::<BTreeSet<_>>();
+    let (a, b) = (spaces(one), spaces(other));
+    let meets = a.is_empty() || b.is_empty() || !a.is_disjoint(&b);
+    meets && one.label_selector == other.label_selector && one.field_selector == other.field_selector
+}

@@ -1,0 +1,220 @@
+//! `[sinks.<name>]`.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::clusters::{meet, selector};
+use super::error::suggestion;
+use super::rules::url;
+use super::table::Table;
+use super::units::HumanDuration;
+use super::{
+    BatchConfig, ClusterConfig, EventType, Initial, ResourceConfig, RetryConfig, SinkConfig, SinkMatch,
+    TransportConfig, WebhookConfig,
+};
+
+const EVENTS_PER_BATCH: RangeInclusive<usize> = 1..=10_000;
+const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
+const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
+const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
+const CONCURRENCY: RangeInclusive<usize> = 1..=256;
+
+impl Default for SinkMatch {
+    fn default() -> Self {
+        Self {
+            resources: Vec::new(),
+            clusters: crate::types::ClusterSelector::All,
+            events: vec![EventType::Added, EventType::Updated, EventType::Deleted],
+        }
+    }
+}
+
+impl Default for BatchConfig {
+    fn default() -> Self {
+        Self { max_events: 100, max_bytes: 1 << 20, max_wait: Duration::from_millis(250) }
+    }
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(500),
+            max: Duration::from_secs(300),
+            give_up_after: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+impl FromStr for EventType {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "added" => Ok(Self::Added),
+            "updated" => Ok(Self::Updated),
+            "deleted" => Ok(Self::Deleted),
+            "synced" => Ok(Self::Synced),
+            _ => Err(unknown("event", text, &["added", "updated", "deleted", "synced"])),
+        }
+    }
+}
+
+impl FromStr for Initial {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "skip" => Ok(Self::Skip),
+            "replay" => Ok(Self::Replay),
+            _ => Err(unknown("choice", text, &["skip", "replay"])),
+        }
+    }
+}
+
+fn unknown(what: &str, text: &str, known: &[&'static str]) -> String {
+    format!("there is no {what} {text:?}{}", suggestion(text, known.iter().copied()))
+}
+
+/// Reads every sink, by name.
+pub(super) fn sinks(
+    table: Table<'_>,
+    clusters: &[ClusterConfig],
+    resources: &[ResourceConfig],
+    names: &[String],
+) -> Vec<SinkConfig> {
+    let checker = table.checker;
+    let mut found = Vec::new();
+    for (name, path, value) in table.entries() {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if name.is_empty() || name.len() > 63 || !name.chars().all(legal) {
+            checker.mistake(&path, "is not a name for a sink; use 1 to 63 of A-Z a-z 0-9 . _ -");
+        }
+        let mut table = Table::new(checker, path.clone(), value);
+        let transport = transport(&mut table);
+        let sink = SinkConfig {
+            select: select(&mut table, clusters, names),
+            filter: table.text("filter"),
+            changed: table.parsed_list("changed").into_iter().flatten().map(|(_, path)| path).collect(),
+            initial: table.parsed("initial").unwrap_or_default(),
+            batch: batch(&mut table),
+            retry: retry(&mut table),
+            transport,
+            name,
+        };
+        table.finish();
+        if !clusters.is_empty() && checker.is_clean(&path) && !reaches(&sink.select, clusters, resources) {
+            checker.mistake(&path.key("match"), "matches nothing: none of its resources is watched in its clusters");
+        }
+        found.push(sink);
+    }
+    found
+}
+
+fn transport(table: &mut Table<'_>) -> TransportConfig {
+    let lacks_url = table.lacks(&["url"]);
+    if table.lacks(&["type"]) {
+        table.checker.mistake(&table.path, "does not say what it is; write type = \"webhook\"");
+    }
+    if let Some(kind) = table.text("type").filter(|kind| kind != "webhook") {
+        table.mistake("type", unknown("type of sink", &kind, &["webhook"]));
+    }
+    if lacks_url {
+        table.checker.mistake(&table.path, "does not say where to; write url = \"https://…\"");
+    }
+    let address = table.text("url").unwrap_or_default();
+    if !address.is_empty()
+        && let Err(problem) = url(&address)
+    {
+        table.mistake("url", problem);
+    }
+    TransportConfig::Webhook(WebhookConfig {
+        url: address,
+        signing_secret: table.secret("signing_secret"),
+        timeout: table.duration("timeout", TIMEOUT).unwrap_or(Duration::from_secs(10)),
+        concurrency: table.number("concurrency", CONCURRENCY).unwrap_or(4),
+        ca_file: table.file("ca_file"),
+    })
+}
+
+fn select(table: &mut Table<'_>, clusters: &[ClusterConfig], names: &[String]) -> SinkMatch {
+    let mut select = SinkMatch::default();
+    let Some(mut table) = table.table("match") else { return select };
+    let checker = table.checker;
+    if let Some(resources) = table.texts("resources") {
+        if resources.is_empty() {
+            table.mistake("resources", "is empty; remove the key for all resources");
+        }
+        for (path, name) in resources {
+            if !names.contains(&name) {
+                let suggestion = suggestion(&name, names.iter().map(String::as_str));
+                checker.mistake(&path, format!("there is no [resources.{name}]{suggestion}"));
+            } else if select.resources.contains(&name) {
+                checker.mistake(&path, format!("{name:?} is in the list twice"));
+            } else {
+                select.resources.push(name);
+            }
+        }
+    }
+    select.clusters = selector(&mut table, clusters);
+    if let Some(events) = table.parsed_list::<EventType>("events") {
+        if events.is_empty() && checker.is_clean(&table.path.key("events")) {
+            table.mistake("events", "is empty; remove the key for added, updated and deleted");
+        }
+        select.events.clear();
+        for (path, event) in events {
+            if select.events.contains(&event) {
+                checker.mistake(&path, "is in the list twice");
+            } else {
+                select.events.push(event);
+            }
+        }
+    }
+    table.finish();
+    select
+}
+
+fn batch(table: &mut Table<'_>) -> BatchConfig {
+    let mut batch = BatchConfig::default();
+    let Some(mut table) = table.table("batch") else { return batch };
+    batch.max_events = table.number("max_events", EVENTS_PER_BATCH).unwrap_or(batch.max_events);
+    batch.max_bytes = table.size("max_bytes", BYTES_PER_BATCH).unwrap_or(batch.max_bytes);
+    batch.max_wait = table.duration("max_wait", BATCH_WAIT).unwrap_or(batch.max_wait);
+    table.finish();
+    batch
+}
+
+/// `retry`. A default gives way to what is written: `give_up_after = "1m"` alone also shortens the longest delay.
+fn retry(table: &mut Table<'_>) -> RetryConfig {
+    let default = RetryConfig::default();
+    let Some(mut table) = table.table("retry") else { return default };
+    let first = table.duration("first", RETRY_DELAY);
+    let max = table.duration("max", RETRY_DELAY);
+    let give_up_after = table.duration("give_up_after", GIVE_UP);
+    let too_long = |key: &str, one: Option<Duration>, than: &str, other: Option<Duration>| {
+        if let (Some(one), Some(other)) = (one, other)
+            && one > other
+        {
+            table.mistake(
+                key,
+                format!("{} is longer than {than}, which is {}", HumanDuration(one), HumanDuration(other)),
+            );
+        }
+    };
+    too_long("first", first, "max", max);
+    too_long("max", max, "give_up_after", give_up_after);
+    if max.is_none() {
+        too_long("first", first, "give_up_after", give_up_after);
+    }
+    table.finish();
+    let give_up_after = give_up_after.unwrap_or_else(|| default.give_up_after.max(max.or(first).unwrap_or_default()));
+    let max = max.unwrap_or_else(|| default.max.max(first.unwrap_or_default()).min(give_up_after));
+    RetryConfig { first: first.unwrap_or_else(|| default.first.min(max)), max, give_up_after }
+}
+
+/// Whether a sink can get anything at all.
+fn reaches(select: &SinkMatch, clusters: &[ClusterConfig], resources: &[ResourceConfig]) -> bool {
+    let wanted = |resource: &&ResourceConfig| select.resources.is_empty() || select.resources.contains(&resource.name);
+    let mut wanted = resources.iter().filter(wanted).peekable();
+    wanted.peek().is_none() || wanted.any(|resource| meet(&select.clusters, &resource.clusters, clusters).is_some())
+}

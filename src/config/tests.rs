@@ -1,0 +1,497 @@
+//! Whole configurations: the sample loads, every rule has a text that breaks it, and a file full of mistakes is
+//! reported in one go.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+
+/// A configuration that is right, to which tests add.
+const BASE: &str =
+    "[clusters.one]\nserver = \"https://one.example.com\"\nlabels = { tier = \"prod\" }\n[resources.pods]\n";
+
+const SINK: &str = "[sinks.audit]\ntype = \"webhook\"\nurl = \"https://audit.example.com\"\n";
+
+fn problems(text: &str) -> Vec<String> {
+    match Config::from_toml(text) {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.mistakes().iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Asserts that `text` has exactly one mistake, at this line (0: none), with these words.
+#[track_caller]
+fn only(text: &str, line: usize, words: &str) {
+    let errors = Config::from_toml(text).map(|_| text.to_owned()).expect_err("must be refused");
+    let [mistake] = errors.mistakes() else { panic!("more than one mistake:\n{errors}") };
+    assert_eq!(mistake.line.unwrap_or(0), line, "{mistake}");
+    assert!(mistake.to_string().contains(words), "{mistake}\nwanted: {words}");
+}
+
+/// As [`only`], for lines after [`BASE`], the first of which is 1.
+#[track_caller]
+fn only_in_resource(lines: &str, line: usize, words: &str) {
+    only(&format!("{BASE}{lines}"), line + 4, words);
+}
+
+/// As [`only`], for lines within a sink, the first of which is 1.
+#[track_caller]
+fn only_in_sink(lines: &str, line: usize, words: &str) {
+    only(&format!("{BASE}{SINK}{lines}"), line + 7, words);
+}
+
+/// As [`only`], for the lines of a cluster, the first of which is 1; its header is 0.
+#[track_caller]
+fn only_in_cluster(lines: &str, line: usize, words: &str) {
+    only(&format!("[resources.pods]\n[clusters.one]\n{lines}"), line + 2, words);
+}
+
+fn load(folder: &Path, text: &str, environment: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+    let file = folder.join("hub.toml");
+    fs::write(&file, text).unwrap();
+    Config::from_file_with_env(file, environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+}
+
+#[test]
+fn a_small_configuration_has_the_defaults() {
+    let config = Config::from_toml(&format!("{BASE}{SINK}")).unwrap();
+    assert_eq!(config.hub, HubConfig::default());
+    let pods = &config.resources[0];
+    assert_eq!((pods.name.as_str(), pods.resource.to_string().as_str()), ("pods", "pods"));
+    assert_eq!(pods.clusters, ClusterSelector::All);
+    assert!(pods.namespaces.is_empty() && pods.resync.is_none() && !pods.metadata_only);
+    assert_eq!(pods.projection, Projection::Drop(vec!["metadata.managedFields".parse().unwrap()]));
+    let sink = &config.sinks[0];
+    assert_eq!(sink.select.events, [EventType::Added, EventType::Updated, EventType::Deleted]);
+    assert_eq!((sink.batch.max_events, sink.batch.max_bytes), (100, 1 << 20));
+    assert_eq!(sink.retry.give_up_after, Duration::from_secs(24 * 3600));
+    let TransportConfig::Webhook(webhook) = &sink.transport;
+    assert_eq!((webhook.timeout, webhook.concurrency), (Duration::from_secs(10), 4));
+    assert!(config.clusters[0].compression);
+}
+
+#[test]
+fn the_sample_of_the_documentation_loads() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join(".kube")).unwrap();
+    fs::write(folder.path().join(".kube/config"), "").unwrap();
+    let text = r#"
+[hub]
+listen = "127.0.0.1:7080"
+[clusters.prod-eu]
+kubeconfig = "~/.kube/config"
+context = "prod-eu"
+labels = { region = "eu", tier = "prod" }
+[clusters.dev]
+in_cluster = true
+labels = { tier = "dev" }
+[resources.pods]
+clusters = { tier = "prod" }
+namespaces = ["shop", "pay"]
+label_selector = "app"
+field_selector = "status.phase=Running"
+resync = "10m"
+metadata_only = false
+drop = ["metadata.managedFields"]
+indexes = { by-node = "spec.nodeName", by-image = "spec.containers[*].image" }
+[resources.dev-pods]
+resource = "pods"
+clusters = { tier = "dev" }
+[sinks.audit]
+type = "webhook"
+url = "https://audit.example.com/k8s"
+signing_secret = { env = "AUDIT_SECRET" }
+match = { resources = ["pods"], clusters = { tier = "prod" }, events = ["added", "updated", "deleted"] }
+filter = "object.status.phase == 'Failed'"
+changed = ["spec", "status.phase"]
+initial = "skip"
+batch = { max_events = 100, max_wait = "250ms" }
+retry = { first = "500ms", max = "5m", give_up_after = "24h" }
+"#;
+    let home = folder.path().to_str().unwrap();
+    let config = load(folder.path(), text, &[("HOME", home), ("AUDIT_SECRET", "whsec_x")]).unwrap();
+    let access = &config.clusters[1].access;
+    let path = folder.path().join(".kube/config");
+    assert_eq!(*access, ClusterAccess::Kubeconfig { path, context: Some("prod-eu".into()) });
+    assert_eq!(config.resources[0].resource, "pods".parse().unwrap());
+    assert_eq!(config.resources[1].resync, Some(Duration::from_secs(600)));
+    assert_eq!(config.resources[1].indexes.len(), 2);
+    assert_eq!(config.sinks[0].select.resources, ["pods"]);
+    assert_eq!(config.sinks[0].changed.len(), 2);
+}
+
+#[test]
+fn a_file_full_of_mistakes_is_reported_in_one_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"[hub]
+listen = "localhost:7080"
+state_dir = "/var/lib/hub"
+memory_limit = "2GiB"
+
+[clusters.prod]
+kubeconfig = "missing.yaml"
+in_cluster = true
+labels = { tier = "prod", weight = 3 }
+
+[resources.pods]
+namespace = ["shop"]
+namespaces = ["shop", "Pay_1"]
+clusters = { tier = "prd" }
+label_selector = "app in (a"
+resync = "100ms"
+
+[resources.nodes]
+metadata_only = true
+drop = []
+keep = ["metadata.labels"]
+indexes = { by-zone = "spec.zone" }
+
+[sinks.audit]
+type = "webhok"
+url = "audit.example.com"
+signing_secret = "hunter2"
+match = { resources = ["pod"], events = ["aded"] }
+retry = { first = "10m", max = "5m" }
+batch = { max_events = 0, max_bytes = "1XB" }
+
+[sink.other]
+"#;
+    let environment = [
+        ("INFORMER_HUB_HUB__SHUTDOWN_DEADLINE", "soon"),
+        ("INFORMER_HUB_SINKS__AUDIT__TIMEOUT", "1h"),
+        ("INFORMER_HUB_SINKS____URL", "x"),
+    ];
+    let errors = load(folder.path(), text, &environment).unwrap_err();
+    let shown = errors.to_string().replace(folder.path().to_str().unwrap(), "DIR");
+    assert_eq!(shown, include_str!("golden_mistakes.txt").trim_end());
+    assert!(!format!("{errors:?}").contains("hunter2"));
+    assert!(!serde_json::to_string(&errors).unwrap().contains("hunter2"));
+}
+
+#[test]
+fn a_text_that_is_not_toml_has_one_mistake_with_its_place() {
+    only("[hub]\nlisten = \n", 2, "not TOML at column 10: ");
+    only("[hub]\n[hub]\n", 2, "duplicate key");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_said_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let errors = Config::from_file(folder.path().join("no.toml")).unwrap_err();
+    assert!(errors.to_string().contains("no.toml: cannot read the file: "), "{errors}");
+}
+
+#[test]
+fn without_clusters_or_resources_an_example_says_what_to_write() {
+    let found = problems("");
+    assert_eq!(found.len(), 2);
+    assert!(found[0].contains("clusters: there is no cluster; write for example\n    [clusters.local]\n"), "{found:?}");
+    assert!(found[1].contains("resources: there is nothing to watch; write for example\n"), "{found:?}");
+    // A misspelt table is one mistake, not two.
+    only("[cluster.a]\nin_cluster = true\n[resources.pods]\n", 1, "cluster: unknown key; did you mean \"clusters\"?");
+}
+
+#[test]
+fn tables_must_be_tables() {
+    only(&format!("hub = 3\n{BASE}"), 1, "hub: expected a table, found a number");
+    only("[resources.pods]\n[clusters]\none = 3\n", 3, "clusters.one: expected a table, found a number");
+    only(&format!("{BASE}[sinks]\naudit = 3\n"), 6, "sinks.audit: expected a table, found a number");
+    only("clusters = []\n[resources.pods]\n", 1, "clusters: expected a table, found a list");
+}
+
+#[test]
+fn hub_keys_are_checked() {
+    let hub = |line: &str, words: &str| only(&format!("[hub]\n{line}\n{BASE}"), 2, words);
+    hub("listen = 7080", "hub.listen: expected a text in quotes, found a number");
+    hub("listen = \":7080\"", "is not an IP address and a port; write e.g. \"127.0.0.1:7080\"");
+    hub("listn = \"a\"", "hub.listn: unknown key; did you mean \"listen\"?");
+    hub("shutdown_deadline = \"0s\"", "0s is out of range: from 1s to 1h");
+    hub("shutdown_deadline = 20", "expected a duration such as \"10m\", found 20");
+    hub("state_dir = \"x\"", "hub.state_dir: not available in this version: remove the key; ");
+    hub("memory_limit = \"1GiB\"", "hub.memory_limit: not available in this version: remove the key; ");
+}
+
+#[test]
+fn a_cluster_is_reached_in_exactly_one_way() {
+    only_in_cluster("", 0, "clusters.one: does not say how to reach the cluster; write kubeconfig = ");
+    only_in_cluster("in_cluster = false\n", 0, "does not say how to reach the cluster");
+    only_in_cluster("in_cluster = true\nserver = \"https://x\"\n", 0, "has in_cluster and server; keep one of them");
+    only_in_cluster("in_clutser = true\n", 1, "unknown key; did you mean \"in_cluster\"?");
+    only_in_cluster("in_cluster = 1\n", 1, "expected true or false, found a number");
+    only_in_cluster("in_cluster = true\ncontext = \"a\"\n", 2, "context: belongs to kubeconfig, which is not given");
+    only_in_cluster("in_cluster = true\ntoken = { env = \"A\" }\n", 2, "token: belongs to server, which is not given");
+}
+
+#[test]
+fn cluster_values_are_checked() {
+    only_in_cluster("server = \"one\"\n", 1, "not an address of http or https");
+    only_in_cluster("server = \"http://x\"\ntoken = { env = \"A\" }\n", 1, "would send the token unencrypted");
+    only_in_cluster("server = \"https://x\"\ncompression = \"no\"\n", 2, "expected true or false, found a text");
+    only_in_cluster("server = \"https://x\"\nlabels = { a = 1 }\n", 2, "clusters.one.labels.a: expected a text");
+    only_in_cluster("server = \"https://x\"\ncontxt = 1\n", 2, "unknown key; did you mean \"context\"?");
+    only("[clusters.\"a b\"]\nin_cluster = true\n[resources.pods]\n", 1, "cluster name \"a b\" is not valid: 1 to 63");
+    let loopback = "server = \"http://127.0.0.1:1\"\ntoken = { env = \"A\" }\nlabels = { empty = \"\" }\n";
+    assert_eq!(problems(&format!("[resources.pods]\n[clusters.one]\n{loopback}")), Vec::<String>::new());
+}
+
+#[test]
+fn resource_names_are_checked() {
+    only(&BASE.replace("pods", "Pods"), 4, "resources.Pods: \"Pods\" is not a resource: write it as kubectl does");
+    only_in_resource("resource = \"a b\"\n", 1, "resources.pods.resource: \"a b\" is not a resource");
+    let named = BASE.replace("[resources.pods]", "[resources.\"My Pods\"]\nresource = \"pods\"");
+    assert_eq!(problems(&named), Vec::<String>::new());
+}
+
+#[test]
+fn cluster_selectors_must_select_something() {
+    only_in_resource("clusters = { tier = \"dev\" }\n", 1, "matches no cluster; the label \"tier\" is prod");
+    only_in_resource("clusters = { teir = \"prod\" }\n", 1, "no cluster has a label \"teir\"; did you mean \"tier\"?");
+    only_in_resource("clusters = [\"on\"]\n", 1, "clusters[0]: there is no cluster \"on\"; did you mean \"one\"?");
+    only_in_resource("clusters = []\n", 1, "selects no cluster; remove the key");
+    only_in_resource("clusters = {}\n", 1, "selects by no label; remove the key");
+    only_in_resource("clusters = \"one\"\n", 1, "expected labels such as");
+    let named = Config::from_toml(&format!("{BASE}clusters = [\"one\"]\n")).unwrap();
+    assert_eq!(named.resources[0].clusters, ClusterSelector::Names(vec![ClusterName::new("one").unwrap()]));
+}
+
+#[test]
+fn resource_scopes_are_checked() {
+    only_in_resource("namespaces = []\n", 1, "is empty; remove the key for all namespaces");
+    only_in_resource("namespaces = [\"a\", \"b\", \"a\"]\n", 1, "namespaces[2]: \"a\" is in the list twice");
+    only_in_resource("namespaces = [\n\"a\",\n\"B\"]\n", 3, "namespaces[1]: \"B\" is not a namespace");
+    only_in_resource("namespaces = \"a\"\n", 1, "expected a list such as [\"a\", \"b\"], found a text");
+    only_in_resource("namespaces = [1]\n", 1, "namespaces[0]: expected a text in quotes, found a number");
+    only_in_resource("label_selector = \"a=b c\"\n", 1, "expected a comma or the end, found \"c\" at position 4");
+    only_in_resource("label_selector = \"\"\n", 1, "is empty; write a value or remove the key");
+    only_in_resource("field_selector = \"status.phase\"\n", 1, "has no operator; write path=value");
+}
+
+#[test]
+fn resource_values_are_checked() {
+    only_in_resource("resync = \"999ms\"\n", 1, "999ms is out of range: from 1s to 7d");
+    only_in_resource("resync = \"10\"\n", 1, "\"10\" is not a duration: write a whole number and a unit");
+    only_in_resource("drop = [\"spec\"]\nkeep = [\"spec\"]\n", 2, "keep and drop are opposites");
+    only_in_resource("drop = [\"metadata.uid\"]\n", 1, "is part of what identifies an object");
+    only_in_resource("metadata_only = true\nindexes = { a = \"spec.b\" }\n", 2, "indexes.a: ");
+    only_in_resource("metadata_only = true\nkeep = [\"spec\"]\n", 2, "is not in metadata, and metadata_only");
+    only_in_resource("indexes = { \"a b\" = \"spec.b\" }\n", 1, "indexes.\"a b\": is not a name for an index");
+    only_in_resource("indexes = { a = 1 }\n", 1, "indexes.a: expected a text in quotes, found a number");
+    only_in_resource("namespace = \"a\"\n", 1, "unknown key; did you mean \"namespaces\"?");
+}
+
+#[test]
+fn two_entries_may_not_keep_the_same_objects_in_two_ways() {
+    let second = |lines: &str| format!("{BASE}[resources.again]\nresource = \"pods\"\n{lines}");
+    // `again` is read first, by name; the mistake is at the later one and names both.
+    only(&second("drop = []\n"), 4, "resources.pods: watches objects that resources.again watches too, in cluster one");
+    only(&second("metadata_only = true\n"), 4, "watches objects that resources.again watches too");
+    only(&second("drop = []\nnamespaces = [\"a\"]\n"), 4, "watches objects that resources.again watches too");
+    for fine in ["", "resync = \"10m\"\n", "drop = []\nlabel_selector = \"a\"\n"] {
+        assert_eq!(problems(&second(fine)), Vec::<String>::new(), "{fine}");
+    }
+    let apart = "[clusters.two]\nserver = \"https://two\"\nlabels = { tier = \"dev\" }\n";
+    let text = second("drop = []\nclusters = { tier = \"dev\" }\n")
+        .replace("[resources.pods]", "[resources.pods]\nclusters = { tier = \"prod\" }");
+    assert_eq!(problems(&format!("{apart}{text}")), Vec::<String>::new());
+}
+
+#[test]
+fn sinks_are_checked() {
+    let bare = format!("{BASE}[sinks.audit]\n");
+    let found = problems(&bare);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("write type = \"webhook\"") && found[1].contains("write url = "), "{found:?}");
+    only(
+        &format!("{BASE}{}", SINK.replace("webhook", "kafka")),
+        6,
+        "there is no type of sink \"kafka\"; there is webhook",
+    );
+    only(&format!("{BASE}{}", SINK.replace("https://", "https://u:hunter2@")), 7, "does not belong in the address");
+    only(&format!("{BASE}{}", SINK.replace("url", "uri")), 7, "uri: unknown key; did you mean \"url\"?");
+    only_in_sink("initial = \"skipp\"\n", 1, "there is no choice \"skipp\"; did you mean \"skip\"?");
+    only_in_sink("timeout = \"1ms\"\n", 1, "1ms is out of range: from 100ms to 5m");
+    only_in_sink("concurrency = 0\n", 1, "expected a whole number from 1 to 256, found 0");
+    only_in_sink("concurrency = 1.5\n", 1, "expected a whole number from 1 to 256, found 1.5");
+    only_in_sink("filter = \" \"\n", 1, "is empty");
+    only_in_sink("batches = {}\n", 1, "unknown key; did you mean \"batch\"?");
+    only(&format!("{BASE}{}", SINK.replace("sinks.audit", "sinks.\"a b\"")), 5, "is not a name for a sink");
+}
+
+#[test]
+fn batches_and_retries_have_bounds() {
+    only_in_sink("batch = { max_events = 10001 }\n", 1, "batch.max_events: expected a whole number from 1 to 10000");
+    only_in_sink("batch = { max_bytes = 10 }\n", 1, "10B is out of range: from 1KiB to 64MiB");
+    only_in_sink("batch = { max_bytes = true }\n", 1, "expected a size such as \"64MiB\", found true or false");
+    only_in_sink("batch = { max_wait = \"2m\" }\n", 1, "2m is out of range: from 0s to 1m");
+    only_in_sink("retry = { first = \"1ms\" }\n", 1, "1ms is out of range: from 10ms to 1d");
+    only_in_sink("retry = { first = \"2s\", max = \"1s\" }\n", 1, "retry.first: 2s is longer than max, which is 1s");
+    only_in_sink(
+        "retry = { max = \"2m\", give_up_after = \"1m\" }\n",
+        1,
+        "2m is longer than give_up_after, which is 1m",
+    );
+    only_in_sink("retry = { first = \"2m\", give_up_after = \"1m\" }\n", 1, "2m is longer than give_up_after");
+}
+
+#[test]
+fn a_default_of_retries_gives_way_to_what_is_written() {
+    let retry = |text: &str| {
+        let config = Config::from_toml(&format!("{BASE}{SINK}retry = {{ {text} }}\n")).unwrap();
+        let retry = &config.sinks[0].retry;
+        [retry.first, retry.max, retry.give_up_after].map(|d| HumanDuration(d).to_string()).join(" ")
+    };
+    assert_eq!(retry("give_up_after = \"1m\""), "500ms 1m 1m");
+    assert_eq!(retry("max = \"100ms\""), "100ms 100ms 1d");
+    assert_eq!(retry("first = \"10m\""), "10m 10m 1d");
+}
+
+#[test]
+fn what_a_sink_matches_must_be_there() {
+    only_in_sink("match = { resources = [\"pod\"] }\n", 1, "there is no [resources.pod]; did you mean \"pods\"?");
+    only_in_sink("match = { resources = [\"pods\", \"pods\"] }\n", 1, "\"pods\" is in the list twice");
+    only_in_sink("match = { resources = [] }\n", 1, "is empty; remove the key for all resources");
+    only_in_sink(
+        "match = { events = [\"adedd\"] }\n",
+        1,
+        "events[0]: there is no event \"adedd\"; did you mean \"added\"?",
+    );
+    only_in_sink("match = { events = [] }\n", 1, "is empty; remove the key");
+    only_in_sink("match = { clusters = { tier = \"dev\" } }\n", 1, "sinks.audit.match.clusters: matches no cluster");
+    let elsewhere = "[clusters.two]\nserver = \"https://two\"\n[resources.nodes]\nclusters = [\"two\"]\n";
+    let text = format!("{BASE}{elsewhere}{SINK}match = {{ resources = [\"nodes\"], clusters = [\"one\"] }}\n");
+    only(&text, 12, "sinks.audit.match: matches nothing: none of its resources is watched in its clusters");
+}
+
+#[test]
+fn a_secret_is_only_referred_to_and_never_printed() {
+    only_in_sink("signing_secret = \"hunter2\"\n", 1, "a secret does not belong in the configuration; write { env");
+    only_in_sink("signing_secret = {}\n", 1, "names no secret; write { env");
+    only_in_sink("signing_secret = { env = 1 }\n", 1, "expected a text in quotes");
+    let both = "signing_secret = { env = \"A\", file = \"Cargo.toml\" }\n";
+    only_in_sink(both, 1, "has both env and file; keep one of them");
+    let found = problems(&format!("{BASE}{SINK}signing_secret = {{ value = \"hunter2\" }}\n")).concat();
+    assert!(found.contains("value: unknown key; there is env, file") && !found.contains("hunter2"), "{found}");
+}
+
+#[test]
+fn secrets_and_files_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::write(folder.path().join("secret"), "s\n").unwrap();
+    let check = |line: &str, environment: &[(&str, &str)]| match load(
+        folder.path(),
+        &format!("{BASE}{SINK}{line}\n"),
+        environment,
+    ) {
+        Ok(config) => format!("{:?}", config.sinks[0].transport),
+        Err(errors) => errors.to_string(),
+    };
+    let env = "signing_secret = { env = \"SECRET\" }";
+    assert!(check(env, &[]).contains(":8: sinks.audit.signing_secret.env: environment variable \"SECRET\" is not set"));
+    assert!(check(env, &[("SECRET", "")]).contains("environment variable \"SECRET\" is empty"));
+    assert!(check(env, &[("SECRET", "hunter2")]).contains("Env(\"SECRET\")"));
+    assert!(check("ca_file = \"folder\"", &[]).contains("folder: it is a directory"));
+    assert!(check("ca_file = \"nowhere\"", &[]).contains("nowhere: there is no such file"));
+    let found = check("signing_secret = { file = \"secret\" }", &[]);
+    assert!(found.contains(&format!("{:?}", folder.path().join("secret"))), "{found}");
+}
+
+#[test]
+fn a_secret_is_read_without_its_line_break() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    for (text, wanted) in
+        [("s", Some("s")), ("s\n", Some("s")), ("s\r\n", Some("s")), ("s\n\n", Some("s\n")), ("\n", None)]
+    {
+        fs::write(&file, text).unwrap();
+        assert_eq!(Secret::File(file.clone()).read().ok().as_deref(), wanted, "{text:?}");
+    }
+    assert!(Secret::Env("INFORMER_HUB_TEST_OF_A_VARIABLE_THAT_IS_NOT_SET".into()).read().is_err());
+}
+
+#[test]
+fn the_environment_overrides_the_file_and_adds_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let environment = [
+        ("INFORMER_HUB_HUB__LISTEN", "0.0.0.0:8080"),
+        ("INFORMER_HUB_CLUSTERS__ONE__LABELS", "{tier = \"prod\", cost-centre = \"12\"}"),
+        ("INFORMER_HUB_CLUSTERS__ONE__LABELS__ZONE", "7"),
+        ("INFORMER_HUB_CLUSTERS__TWO__SERVER", "https://two.example.com"),
+        ("INFORMER_HUB_RESOURCES__PODS__NAMESPACES", "[\"a\", \"b\"]"),
+        ("INFORMER_HUB_RESOURCES__PODS__RESYNC", "5m"),
+        ("INFORMER_HUB_RESOURCES__PODS__LABEL_SELECTOR", "app in (a,b),!c"),
+        ("INFORMER_HUB_SINKS__AUDIT__FILTER", "['a', 'b'].exists(x, x == object.spec['y'])"),
+        ("INFORMER_HUB_SINKS__AUDIT__BATCH", "{max_wait = \"1s\"}"),
+        ("INFORMER_HUB_RESOURCES__PODS__METADATA_ONLY", "true"),
+        ("INFORMER_HUB_SINKS__AUDIT__URL", "http://127.0.0.1:9"),
+        ("INFORMER_HUB_SINKS__AUDIT__SIGNING_SECRET__ENV", "S"),
+        ("INFORMER_HUB_SINKS__AUDIT__BATCH__MAX_BYTES", "65536"),
+        ("INFORMER_HUB_SINKS__AUDIT__CONCURRENCY", "2"),
+        ("S", "x"),
+    ];
+    let config = load(folder.path(), &format!("{BASE}{SINK}"), &environment).unwrap();
+    assert_eq!(config.hub.listen.to_string(), "0.0.0.0:8080");
+    let labels: Vec<_> = config.clusters[0].labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert_eq!(labels, ["cost-centre=12", "tier=prod", "zone=7"]);
+    assert_eq!(config.clusters[1].name.as_str(), "two");
+    assert_eq!(config.resources[0].namespaces, ["a", "b"]);
+    assert!(config.resources[0].metadata_only);
+    let TransportConfig::Webhook(webhook) = &config.sinks[0].transport;
+    assert_eq!((webhook.url.as_str(), webhook.concurrency), ("http://127.0.0.1:9", 2));
+    assert_eq!(webhook.signing_secret, Some(Secret::Env("S".into())));
+    assert_eq!((config.sinks[0].batch.max_bytes, config.sinks[0].batch.max_wait), (65536, Duration::from_secs(1)));
+    assert_eq!(config.sinks[0].filter.as_deref(), Some("['a', 'b'].exists(x, x == object.spec['y'])"));
+    assert_eq!(config.resources[0].label_selector, Some("app in (a,b),!c".parse().unwrap()));
+}
+
+#[test]
+fn a_mistake_in_the_environment_names_its_variable() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = |name: &str, value: &str| {
+        load(folder.path(), &format!("{BASE}{SINK}"), &[(name, value)]).unwrap_err().to_string()
+    };
+    for (name, value, wanted) in [
+        ("INFORMER_HUB_HUB__LISTEN", "x", "hub.listen: \"x\" is not an IP address"),
+        ("INFORMER_HUB_HUBB__LISTEN", "x", "hubb: unknown key; did you mean \"hub\"?"),
+        ("INFORMER_HUB_CLUSTERS__NEW__COMPRESSION", "true", "clusters.new: does not say how to reach the cluster"),
+        ("INFORMER_HUB_RESOURCES__PODS__NAMESPACES", "[\"A\"]", "resources.pods.namespaces[0]: \"A\" is not"),
+        (
+            "INFORMER_HUB_CLUSTERS__ONE__LABELS",
+            "{tier = \"prod\", zone = 7}",
+            "clusters.one.labels.zone: expected a text",
+        ),
+        ("INFORMER_HUB_SINKS__AUDIT__SIGNING_SECRET", "hunter2", "sinks.audit.signing_secret: a secret does not"),
+        ("INFORMER_HUB_SINKS__AUDIT__MATCH__CLUSTERS", "{tier = \"dev\"}", "sinks.audit.match.clusters: matches no"),
+    ] {
+        let found = shown(name, value);
+        assert!(found.starts_with(&format!("environment {name}: {wanted}")), "{found}\nwanted: {wanted}");
+        assert!(found.ends_with("\n1 mistake in the configuration"), "{found}");
+        assert!(!found.contains("hunter2"));
+    }
+}
+
+proptest::proptest! {
+    /// Some lines of a right configuration, in order, some with a value that does not belong there.
+    #[test]
+    fn no_text_makes_the_reader_panic(
+        picks in proptest::collection::btree_map(0..60_usize, 0..16_usize, 0..60),
+        noise in "[\\[\\]{}=\"'.,a-z0-9 \n-]{0,40}",
+    ) {
+        let sample = include_str!("../../config/hub.toml");
+        let lines: Vec<_> = sample.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+        let values = ["1", "\"\"", "[]", "{}", "true", "[[1]]", "\"1h\"", "{ a = { b = [1] } }"];
+        let mut text = String::new();
+        for (at, value) in picks {
+            let Some(line) = lines.get(at) else { continue };
+            match (line.split_once(" = "), values.get(value)) {
+                (Some((key, _)), Some(value)) => text.extend([key, " = ", value, "\n"]),
+                _ => text.extend([line, "\n"]),
+            }
+        }
+        for text in [text.clone(), text + &noise] {
+            let errors = Config::from_toml(&text).expect_err("no text here has everything and every file");
+            proptest::prop_assert!(!errors.mistakes().is_empty());
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Bodies of simulated pods: as large and as varied as real ones, or short for tests that want to be quick.
+//!
+//! Everything comes from the generator that is passed in, so equal seeds make equal bytes.
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+
+const APPS: [&str; 12] =
+    ["web", "api", "cart", "search", "auth", "mail", "billing", "gateway", "worker", "cache", "ingest", "report"];
+const TIERS: [&str; 3] = ["frontend", "backend", "data"];
+const TEAMS: [&str; 5] = ["payments", "storefront", "platform", "growth", "identity"];
+
+/// The namespaces that simulated pods live in.
+pub const NAMESPACES: [&str; 5] = ["shop", "pay", "infra", "default", "team-a"];
+
+/// The phases that churn moves a pod through.
+pub const PHASES: [&str; 4] = ["Running", "Pending", "Succeeded", "Failed"];
+
+/// `count` characters of lower-case hexadecimal.
+pub(super) fn hex(rng: &mut StdRng, count: usize) -> String {
+    (0..count).map(|_| char::from_digit(rng.random_range(0..16), 16).unwrap_or('0')).collect()
+}
+
+/// A random UUID (version 4), lower case.
+pub(super) fn uuid(rng: &mut StdRng) -> String {
+    let variant = ['8', '9', 'a', 'b'][rng.random_range(0..4)];
+    format!("{}-{}-4{}-{variant}{}-{}", hex(rng, 8), hex(rng, 4), hex(rng, 3), hex(rng, 3), hex(rng, 12))
+}
+
+/// A suffix as controllers append it to the names that they generate.
+pub(super) fn suffix(rng: &mut StdRng, count: usize) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    (0..count).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect()
+}
+
+/// What the parts of one pod have in common.
+#[derive(Debug)]
+struct Draft {
+    app: &'static str,
+    set: String,
+    set_uid: String,
+    node: String,
+    image: String,
+    ip: String,
+    host_ip: String,
+    time: String,
+}
+
+/// A name and a body (labels, owner, spec, status) for a new pod. `time` is its creation time, RFC 3339.
+pub(super) fn pod(rng: &mut StdRng, nodes: usize, time: &str, small: bool) -> (String, Value) {
+    let app = APPS[rng.random_range(0..APPS.len())];
+    let node = rng.random_range(0..nodes.max(1));
+    let draft = Draft {
+        app,
+        set: format!("{app}-{}", suffix(rng, 9)),
+        set_uid: uuid(rng),
+        node: format!("node-{node}"),
+        image: format!("registry.example.com/{app}/server:1.{}.{}", rng.random_range(0..30), rng.random_range(0..10)),
+        ip: format!("10.{}.{}.{}", 64 + node % 64, rng.random_range(0..255), rng.random_range(1..255)),
+        host_ip: format!("192.168.{}.{}", node / 250, 1 + node % 250),
+        time: time.to_owned(),
+    };
+    let name = format!("{}-{}", draft.set, suffix(rng, 5));
+    let body = if small { small_pod(rng, &draft) } else { real_pod(rng, &draft) };
+    (name, body)
+}
+
+fn labels(rng: &mut StdRng, draft: &Draft) -> Value {
+    json!({
+        "app": draft.app,
+        "pod-template-hash": draft.set.rsplit('-').next().unwrap_or_default(),
+        "tier": TIERS[rng.random_range(0..TIERS.len())],
+        "team": TEAMS[rng.random_range(0..TEAMS.len())],
+    })
+}
+
+fn small_pod(rng: &mut StdRng, draft: &Draft) -> Value {
+    json!({
+        "metadata": { "labels": labels(rng, draft) },
+        "spec": {
+            "nodeName": draft.node,
+            "containers": [{ "name": draft.app, "image": draft.image }],
+        },
+        "status": { "phase": "Running", "podIP": draft.ip, "startTime": draft.time },
+    })
+}
+
+fn real_pod(rng: &mut StdRng, draft: &Draft) -> Value {
+    let mut labels = labels(rng, draft);
+    labels["app.kubernetes.io/name"] = json!(draft.app);
+    labels["app.kubernetes.io/instance"] = json!(format!("{}-prod", draft.app));
+    labels["app.kubernetes.io/version"] = json!(draft.image.rsplit(':').next());
+    labels["app.kubernetes.io/managed-by"] = json!("Helm");
+    json!({
+        "metadata": {
+            "generateName": format!("{}-", draft.set),
+            "labels": labels,
+            "annotations": {
+                "checksum/config": hex(rng, 64),
+                "checksum/secret": hex(rng, 64),
+                "kubectl.kubernetes.io/restartedAt": draft.time,
+                "prometheus.io/path": "/metrics",
+                "prometheus.io/port": "9090",
+                "prometheus.io/scrape": "true",
+                "cni.example.com/podIP": format!("{}/32", draft.ip),
+                "cni.example.com/containerID": hex(rng, 64),
+            },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": draft.set, "uid": draft.set_uid,
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+            "managedFields": managed_fields(draft),
+        },
+        "spec": spec(rng, draft),
+        "status": status(rng, draft),
+    })
+}
+
+fn spec(rng: &mut StdRng, draft: &Draft) -> Value {
+    let token = format!("kube-api-access-{}", suffix(rng, 5));
+    let tolerations = ["not-ready", "unreachable"].map(|taint| {
+        let key = format!("node.kubernetes.io/{taint}");
+        json!({ "effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": 300 })
+    });
+    json!({
+        "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+            "weight": 100,
+            "podAffinityTerm": {
+                "labelSelector": { "matchLabels": { "app": draft.app } },
+                "topologyKey": "kubernetes.io/hostname",
+            },
+        }] } },
+        "containers": [main_container(rng, draft, &token), proxy_container(&token)],
+        "dnsPolicy": "ClusterFirst",
+        "enableServiceLinks": true,
+        "nodeName": draft.node,
+        "preemptionPolicy": "PreemptLowerPriority",
+        "priority": 0,
+        "restartPolicy": "Always",
+        "schedulerName": "default-scheduler",
+        "securityContext": { "fsGroup": 2000, "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
+        "serviceAccount": draft.app,
+        "serviceAccountName": draft.app,
+        "terminationGracePeriodSeconds": 30,
+        "tolerations": tolerations,
+        "volumes": [
+            { "name": "config", "configMap": { "name": format!("{}-config", draft.app), "defaultMode": 420 } },
+            { "name": "tmp", "emptyDir": {} },
+            { "name": token, "projected": { "defaultMode": 420, "sources": [
+                { "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } },
+                { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
+                { "downwardAPI": { "items": [{
+                    "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" },
+                }] } },
+            ] } },
+        ],
+    })
+}
+
+fn main_container(rng: &mut StdRng, draft: &Draft, token: &str) -> Value {
+    let mut env = vec![
+        json!({ "name": "LOG_LEVEL", "value": "info" }),
+        json!({ "name": "HTTP_PORT", "value": "8080" }),
+        json!({ "name": "FEATURES", "value": hex(rng, 24) }),
+        json!({ "name": "POD_NAME", "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } } }),
+    ];
+    for key in ["DATABASE_URL", "QUEUE_URL", "API_TOKEN", "SIGNING_KEY"] {
+        let secret = json!({ "key": key.to_lowercase(), "name": format!("{}-secrets", draft.app) });
+        env.push(json!({ "name": key, "valueFrom": { "secretKeyRef": secret } }));
+    }
+    let probe = |path: &str, period: u32| {
+        json!({
+            "failureThreshold": 3, "initialDelaySeconds": 5, "periodSeconds": period, "successThreshold": 1,
+            "timeoutSeconds": 2, "httpGet": { "path": path, "port": "http", "scheme": "HTTP" },
+        })
+    };
+    let cpu = rng.random_range(1..16) * 50;
+    json!({
+        "name": draft.app,
+        "image": draft.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["--config=/etc/app/config.yaml", "--listen=:8080", "--metrics=:9090"],
+        "env": env,
+        "livenessProbe": probe("/healthz", 10),
+        "readinessProbe": probe("/readyz", 5),
+        "ports": [
+            { "containerPort": 8080, "name": "http", "protocol": "TCP" },
+            { "containerPort": 9090, "name": "metrics", "protocol": "TCP" },
+        ],
+        "resources": {
+            "limits": { "memory": format!("{}Mi", cpu * 4) },
+            "requests": { "cpu": format!("{cpu}m"), "memory": format!("{}Mi", cpu * 2) },
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] }, "readOnlyRootFilesystem": true,
+        },
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "volumeMounts": [
+            { "mountPath": "/etc/app", "name": "config", "readOnly": true },
+            { "mountPath": "/tmp", "name": "tmp" },
+            { "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": token, "readOnly": true },
+        ],
+    })
+}
+
+fn proxy_container(token: &str) -> Value {
+    json!({
+        "name": "proxy",
+        "image": "registry.example.com/mesh/proxy:2.14.1",
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["sidecar", "--log-level=warning", "--concurrency=2"],
+        "ports": [{ "containerPort": 15090, "name": "proxy-metrics", "protocol": "TCP" }],
+        "resources": { "requests": { "cpu": "10m", "memory": "40Mi" } },
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "volumeMounts": [
+            { "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": token, "readOnly": true },
+        ],
+    })
+}
+
+fn status(rng: &mut StdRng, draft: &Draft) -> Value {
+    let time = &draft.time;
+    let conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
+        .map(|kind| json!({ "lastProbeTime": null, "lastTransitionTime": time, "status": "True", "type": kind }));
+    let mut container = |name: &str, image: &str| {
+        json!({
+            "containerID": format!("containerd://{}", hex(rng, 64)),
+            "image": image,
+            "imageID": format!("{}@sha256:{}", image.split(':').next().unwrap_or_default(), hex(rng, 64)),
+            "lastState": {}, "name": name, "ready": true, "restartCount": 0, "started": true,
+            "state": { "running": { "startedAt": time } },
+        })
+    };
+    json!({
+        "conditions": conditions,
+        "containerStatuses": [
+            container(draft.app, &draft.image),
+            container("proxy", "registry.example.com/mesh/proxy:2.14.1"),
+        ],
+        "hostIP": draft.host_ip,
+        "hostIPs": [{ "ip": draft.host_ip }],
+        "phase": "Running",
+        "podIP": draft.ip,
+        "podIPs": [{ "ip": draft.ip }],
+        "qosClass": "Burstable",
+        "startTime": time,
+    })
+}
+
+/// About 3 KB, as the controller manager and the kubelet leave it behind.
+fn managed_fields(draft: &Draft) -> Value {
+    let leaf = || json!({});
+    let probe = || {
+        json!({
+            ".": {}, "f:failureThreshold": {}, "f:initialDelaySeconds": {}, "f:periodSeconds": {},
+            "f:successThreshold": {}, "f:timeoutSeconds": {}, "f:httpGet": { ".": {}, "f:path": {}, "f:port": {}, "f:scheme": {} },
+        })
+    };
+    let mut env = json!({ ".": {} });
+    for name in ["LOG_LEVEL", "HTTP_PORT", "FEATURES"] {
+        env[format!("k:{{\"name\":\"{name}\"}}")] = json!({ ".": {}, "f:name": {}, "f:value": {} });
+    }
+    for name in ["DATABASE_URL", "QUEUE_URL", "API_TOKEN", "SIGNING_KEY"] {
+        env[format!("k:{{\"name\":\"{name}\"}}")] =
+            json!({ ".": {}, "f:name": {}, "f:valueFrom": { ".": {}, "f:secretKeyRef": {} } });
+    }
+    let mut containers = json!({});
+    containers[format!("k:{{\"name\":\"{}\"}}", draft.app)] = json!({
+        ".": {}, "f:args": {}, "f:env": env, "f:image": {}, "f:imagePullPolicy": {}, "f:livenessProbe": probe(),
+        "f:name": {}, "f:readinessProbe": probe(), "f:resources": { ".": {}, "f:limits": { ".": {}, "f:memory": {} },
+        "f:requests": { ".": {}, "f:cpu": {}, "f:memory": {} } }, "f:terminationMessagePath": {},
+        "f:terminationMessagePolicy": {},
+    });
+    containers["k:{\"name\":\"proxy\"}"] = json!({
+        ".": {}, "f:args": {}, "f:image": {}, "f:imagePullPolicy": {}, "f:name": {}, "f:resources": {},
+    });
+    let mut owner = json!({ ".": {} });
+    owner[format!("k:{{\"uid\":\"{}\"}}", draft.set_uid)] = leaf();
+    let mut conditions = json!({ ".": {} });
+    for kind in ["ContainersReady", "Initialized", "Ready", "PodReadyToStartContainers"] {
+        conditions[format!("k:{{\"type\":\"{kind}\"}}")] =
+            json!({ ".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {} });
+    }
+    let created = json!({
+        "f:metadata": {
+            "f:annotations": { ".": {}, "f:checksum/config": {}, "f:checksum/secret": {}, "f:prometheus.io/scrape": {} },
+            "f:generateName": {}, "f:labels": { ".": {}, "f:app": {}, "f:pod-template-hash": {}, "f:team": {}, "f:tier": {} },
+            "f:ownerReferences": owner,
+        },
+        "f:spec": { "f:affinity": {}, "f:containers": containers, "f:dnsPolicy": {}, "f:enableServiceLinks": {},
+            "f:restartPolicy": {}, "f:schedulerName": {}, "f:securityContext": { ".": {}, "f:fsGroup": {} },
+            "f:serviceAccount": {}, "f:serviceAccountName": {}, "f:terminationGracePeriodSeconds": {}, "f:volumes": {} },
+    });
+    let running = json!({ "f:status": {
+        "f:conditions": conditions, "f:containerStatuses": {}, "f:hostIP": {}, "f:hostIPs": {}, "f:phase": {},
+        "f:podIP": {}, "f:podIPs": { ".": {} }, "f:startTime": {},
+    } });
+    json!([
+        { "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": created, "manager": "kube-controller-manager",
+          "operation": "Update", "time": draft.time },
+        { "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": running, "manager": "kubelet",
+          "operation": "Update", "subresource": "status", "time": draft.time },
+    ])
+}
+
+/// A body for a new node: labels, capacity, conditions.
+pub(super) fn node(rng: &mut StdRng, time: &str) -> Value {
+    let zone = rng.random_range(0..3);
+    json!({
+        "metadata": { "labels": {
+            "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+            "topology.kubernetes.io/zone": format!("zone-{zone}"), "node.kubernetes.io/instance-type": "m.large",
+        } },
+        "spec": { "podCIDR": format!("10.{}.0.0/16", 64 + rng.random_range(0..64)) },
+        "status": {
+            "capacity": { "cpu": "8", "memory": "32Gi", "pods": "110" },
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": time }],
+            "nodeInfo": { "kubeletVersion": "v1.36.3", "machineID": hex(rng, 32) },
+        },
+    })
+}
+
+/// A body for a new custom resource.
+pub(super) fn widget(rng: &mut StdRng) -> Value {
+    let color = ["red", "green", "blue"][rng.random_range(0..3)];
+    json!({
+        "metadata": { "labels": { "color": color } },
+        "spec": { "size": rng.random_range(1..100), "owner": TEAMS[rng.random_range(0..TEAMS.len())] },
+        "status": { "ready": rng.random_bool(0.8) },
+    })
+}

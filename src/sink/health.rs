@@ -1,0 +1,176 @@
+//! What a sink shows of itself: written by its actor as it goes, read by anyone at any time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::dead_letter::{DeadLetter, DeadLetters};
+use crate::types::clock;
+
+/// Counters and states of one sink. The counters are lock-free; none orders anything else.
+#[derive(Debug, Default)]
+pub struct SinkHealth {
+    /// Notifications that came in.
+    pub received: AtomicU64,
+    /// Of these, not for this sink by its selection.
+    pub filtered: AtomicU64,
+    /// Of these, taken although the filter could not be evaluated.
+    pub filter_errors: AtomicU64,
+    /// Of these, lost because no event could be made of them (damaged object, panic).
+    pub unreadable: AtomicU64,
+    /// Of these, thrown away because the sink is disabled.
+    pub discarded: AtomicU64,
+    /// Events in the queue, those in flight included.
+    pub pending_events: AtomicU64,
+    /// Bytes in the queue, those in flight included.
+    pub pending_bytes: AtomicU64,
+    /// Notifications that wait for room in the queue, their senders with them.
+    pub held: AtomicU64,
+    /// Events that the receiver acknowledged.
+    pub delivered: AtomicU64,
+    /// Batches that the receiver acknowledged.
+    pub batches: AtomicU64,
+    /// Attempts that were repetitions.
+    pub retries: AtomicU64,
+    /// Attempts that were not acknowledged.
+    pub failed_attempts: AtomicU64,
+    /// Events given up.
+    pub dead_lettered: AtomicU64,
+    disabled: AtomicBool,
+    circuit_open: AtomicBool,
+    last_delivery: AtomicI64,
+    last_error: ArcSwapOption<String>,
+    dead_letters: Mutex<DeadLetters>,
+}
+
+/// A sink's counters and states at one moment, for the status page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "named and documented as in SinkHealth")]
+pub struct SinkStatus {
+    pub received: u64,
+    pub filtered: u64,
+    pub filter_errors: u64,
+    pub unreadable: u64,
+    pub discarded: u64,
+    pub pending_events: u64,
+    pub pending_bytes: u64,
+    pub held: u64,
+    pub delivered: u64,
+    pub batches: u64,
+    pub retries: u64,
+    pub failed_attempts: u64,
+    pub dead_lettered: u64,
+    pub disabled: bool,
+    pub circuit_open: bool,
+    pub last_delivery: Option<jiff::Timestamp>,
+    pub last_error: Option<Arc<String>>,
+}
+
+impl SinkHealth {
+    /// A fresh one.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Whether the receiver has said that it wants no more.
+    #[must_use]
+    pub fn is_disabled(&self) -> bool {
+        self.disabled.load(Relaxed)
+    }
+
+    /// Notes that the receiver wants no more. Holds until the process ends.
+    pub fn set_disabled(&self) {
+        self.disabled.store(true, Relaxed);
+    }
+
+    /// Notes whether deliveries are suspended but for one lane that probes.
+    pub fn set_circuit_open(&self, open: bool) {
+        self.circuit_open.store(open, Relaxed);
+    }
+
+    /// Notes an acknowledged batch. It clears the last error.
+    pub fn note_delivery(&self, events: u64) {
+        self.delivered.fetch_add(events, Relaxed);
+        self.batches.fetch_add(1, Relaxed);
+        self.last_delivery.store(clock::wall_millis(), Relaxed);
+        self.last_error.store(None);
+    }
+
+    /// Notes what went wrong last, without secrets.
+    pub fn set_error(&self, error: String) {
+        self.last_error.store(Some(Arc::new(error)));
+    }
+
+    /// What went wrong last and has not been mended by a delivery since.
+    #[must_use]
+    pub fn error(&self) -> Option<Arc<String>> {
+        self.last_error.load_full()
+    }
+
+    /// When a batch was last acknowledged.
+    #[must_use]
+    pub fn last_delivery(&self) -> Option<jiff::Timestamp> {
+        match self.last_delivery.load(Relaxed) {
+            0 => None,
+            millis => jiff::Timestamp::from_millisecond(millis).ok(),
+        }
+    }
+
+    /// Remembers an event that was given up.
+    pub fn note_dead_letter(&self, letter: DeadLetter) {
+        self.dead_lettered.fetch_add(1, Relaxed);
+        self.dead_letters.lock().push(letter);
+    }
+
+    /// A copy of the remembered dead letters, oldest first.
+    #[must_use]
+    pub fn dead_letters(&self) -> Vec<DeadLetter> {
+        self.dead_letters.lock().iter().cloned().collect()
+    }
+
+    /// All of it at about this moment; the counters are read one after the other.
+    #[must_use]
+    pub fn status(&self) -> SinkStatus {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        SinkStatus {
+            received: read(&self.received),
+            filtered: read(&self.filtered),
+            filter_errors: read(&self.filter_errors),
+            unreadable: read(&self.unreadable),
+            discarded: read(&self.discarded),
+            pending_events: read(&self.pending_events),
+            pending_bytes: read(&self.pending_bytes),
+            held: read(&self.held),
+            delivered: read(&self.delivered),
+            batches: read(&self.batches),
+            retries: read(&self.retries),
+            failed_attempts: read(&self.failed_attempts),
+            dead_lettered: read(&self.dead_lettered),
+            disabled: self.is_disabled(),
+            circuit_open: self.circuit_open.load(Relaxed),
+            last_delivery: self.last_delivery(),
+            last_error: self.error(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_clears_the_last_error() {
+        let health = SinkHealth::default();
+        health.set_error("connection refused".to_owned());
+        assert!(health.status().last_error.is_some() && health.last_delivery().is_none());
+        health.note_delivery(3);
+        assert!(health.status().last_error.is_none() && health.last_delivery().is_some());
+        assert_eq!((health.status().delivered, health.status().batches), (3, 1));
+        assert!(serde_json::to_string(&health.status()).unwrap().contains("\"deadLettered\":0"));
+    }
+}

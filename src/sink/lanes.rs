@@ -1,0 +1,301 @@
+//! The queue of a sink: events in lanes, batches in order, bounds that hold.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::event::Event;
+use crate::types::clock::Instant;
+
+/// How events are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchParams {
+    /// Events per batch at most. Default 100.
+    pub max_events: usize,
+    /// Bytes per batch at most (a larger single event goes alone). Default 1 MiB.
+    pub max_bytes: usize,
+    /// How long the first event of a batch waits for more. Default 250 ms.
+    pub max_wait: Duration,
+}
+
+impl Default for BatchParams {
+    fn default() -> Self {
+        Self { max_events: 100, max_bytes: 1024 * 1024, max_wait: Duration::from_millis(250) }
+    }
+}
+
+/// What the queue of one sink may hold, events in flight included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Events. Default 10,000.
+    pub events: usize,
+    /// Bytes; exceeded by at most one event. Default 64 MiB.
+    pub bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { events: 10_000, bytes: 64 * 1024 * 1024 }
+    }
+}
+
+/// One of a sink's lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneId(usize);
+
+impl LaneId {
+    /// The lane with this number.
+    #[cfg(test)]
+    pub(super) fn new(number: usize) -> Self {
+        Self(number)
+    }
+}
+
+/// Which lanes may start an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// All of them.
+    All,
+    /// This one.
+    Only(LaneId),
+    /// None before then.
+    Until(Instant),
+}
+
+impl Gate {
+    fn admits(self, lane: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(LaneId(only)) => only == lane,
+            Self::Until(_) => false,
+        }
+    }
+}
+
+/// A batch that has been attempted at least once (or is being attempted for the first time).
+#[derive(Debug)]
+struct Batch {
+    events: Arc<[Event]>,
+    /// `None` while an attempt is in flight.
+    due: Option<Instant>,
+    failures: u32,
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    queue: VecDeque<(Event, Instant)>,
+    queue_bytes: usize,
+    batch: Option<Batch>,
+}
+
+/// Events of one sink that are not delivered yet, by lane.
+///
+/// Invariants: an event is in exactly one lane, the one that its object's hash names, from [`Self::push`] until
+/// [`Self::acked`] or [`Self::give_up`]; a lane has at most one batch, which holds its oldest events; batches are
+/// re-attempted as they are (or in halves), so events of one object leave in the order in which they came.
+///
+/// # Examples
+/// ```
+/// # use informer_hub::sink::{BatchParams, Bounds, Gate, Lanes};
+/// # use informer_hub::types::clock;
+/// let four = std::num::NonZeroUsize::new(4).unwrap();
+/// let mut lanes = Lanes::new(four, BatchParams::default(), Bounds::default());
+/// assert!(lanes.take_ready(clock::now(), Gate::All).is_none());
+/// assert!(lanes.is_empty() && !lanes.is_full());
+/// ```
+#[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "they are the lanes")]
+pub struct Lanes {
+    lanes: Box<[Lane]>,
+    batch: BatchParams,
+    bounds: Bounds,
+    events: usize,
+    bytes: usize,
+    /// Where the search for a ready lane starts, so that none is favoured.
+    next: usize,
+    flushing: bool,
+}
+
+impl Lanes {
+    /// Empty lanes. As many attempts as there are lanes may be in flight at once.
+    #[must_use]
+    pub fn new(lanes: NonZeroUsize, batch: BatchParams, bounds: Bounds) -> Self {
+        let lanes = (0..lanes.get()).map(|_| Lane::default()).collect();
+        Self { lanes, batch, bounds, events: 0, bytes: 0, next: 0, flushing: false }
+    }
+
+    /// Takes an event in.
+    ///
+    /// # Errors
+    /// The event itself when the queue is full.
+    pub fn push(&mut self, event: Event, now: Instant) -> Result<(), Event> {
+        if self.is_full() {
+            return Err(event);
+        }
+        self.events += 1;
+        self.bytes += event.size();
+        let lane = self.lane_of(&event);
+        let lane = &mut self.lanes[lane];
+        lane.queue_bytes += event.size();
+        lane.queue.push_back((event, now));
+        Ok(())
+    }
+
+    /// A batch that may be attempted now, and its lane, which is busy until [`Self::acked`], [`Self::retry_at`] or
+    /// [`Self::give_up`].
+    pub fn take_ready(&mut self, now: Instant, gate: Gate) -> Option<(LaneId, Arc<[Event]>)> {
+        let count = self.lanes.len();
+        let ready = |at: &usize| gate.admits(*at) && self.due(*at).is_some_and(|due| due <= now);
+        let at = (0..count).map(|i| (self.next + i) % count).find(ready)?;
+        self.next = (at + 1) % count;
+        let (lane, params) = (&mut self.lanes[at], self.batch);
+        let batch = lane.batch.get_or_insert_with(|| {
+            let events = cut(&mut lane.queue, &mut lane.queue_bytes, params);
+            Batch { events, due: None, failures: 0, since: now }
+        });
+        batch.due = None;
+        Some((LaneId(at), Arc::clone(&batch.events)))
+    }
+
+    /// The batch in flight is delivered. Returns its events.
+    pub fn acked(&mut self, lane: LaneId) -> Arc<[Event]> {
+        self.remove(lane)
+    }
+
+    /// The batch in flight is given up. Returns its events.
+    pub fn give_up(&mut self, lane: LaneId) -> Arc<[Event]> {
+        self.remove(lane)
+    }
+
+    /// Notes that the attempt in flight failed: how often the batch has failed now, and since when it is tried.
+    pub fn failed(&mut self, lane: LaneId, now: Instant) -> (u32, Instant) {
+        let Some(batch) = &mut self.lanes[lane.0].batch else { return (0, now) };
+        batch.failures = batch.failures.saturating_add(1);
+        (batch.failures, batch.since)
+    }
+
+    /// How often the lane's batch has failed so far.
+    #[must_use]
+    pub fn failures(&self, lane: LaneId) -> u32 {
+        self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
+    }
+
+    /// The batch in flight is to be tried again then.
+    pub fn retry_at(&mut self, lane: LaneId, when: Instant) {
+        if let Some(batch) = &mut self.lanes[lane.0].batch {
+            batch.due = Some(when);
+        }
+    }
+
+    /// Puts the second half of the lane's batch back in front of its queue; the first half starts over with short
+    /// delays. Nothing happens to a batch of one.
+    pub fn halve(&mut self, lane: LaneId, now: Instant) {
+        let lane = &mut self.lanes[lane.0];
+        let Some(batch) = lane.batch.as_mut().filter(|batch| batch.events.len() > 1) else { return };
+        let (first, second) = batch.events.split_at(batch.events.len().div_ceil(2));
+        for event in second.iter().rev() {
+            lane.queue_bytes += event.size();
+            lane.queue.push_front((event.clone(), now));
+        }
+        batch.events = first.into();
+        batch.failures = batch.failures.min(1);
+    }
+
+    /// Takes everything out that is not in flight: the events of all lanes, those of one object in order.
+    pub fn clear(&mut self) -> Vec<Event> {
+        let mut out = Vec::new();
+        for lane in &mut self.lanes {
+            if let Some(batch) = lane.batch.take_if(|batch| batch.due.is_some()) {
+                out.extend(batch.events.iter().cloned());
+            }
+            out.extend(lane.queue.drain(..).map(|(event, _)| event));
+            lane.queue_bytes = 0;
+        }
+        self.events -= out.len();
+        self.bytes -= out.iter().map(Event::size).sum::<usize>();
+        out
+    }
+
+    /// From now on no batch waits for more events; batches that wait for their next attempt are due at once.
+    pub fn flush(&mut self, now: Instant) {
+        self.flushing = true;
+        let waiting = self.lanes.iter_mut().filter_map(|lane| lane.batch.as_mut()?.due.as_mut());
+        waiting.for_each(|due| *due = now.min(*due));
+    }
+
+    /// When [`Self::take_ready`] will have something next, as far as that is known; `None` while every lane that
+    /// the gate admits is busy or empty.
+    #[must_use]
+    pub fn next_wake(&self, gate: Gate) -> Option<Instant> {
+        let lanes = 0..self.lanes.len();
+        match gate {
+            Gate::Until(until) => lanes.filter_map(|at| self.due(at)).min().map(|due| due.max(until)),
+            _ => lanes.filter(|at| gate.admits(*at)).filter_map(|at| self.due(at)).min(),
+        }
+    }
+
+    /// Whether [`Self::push`] refuses.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
+    }
+
+    /// Whether nothing is queued or in flight.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events == 0
+    }
+
+    /// Events queued or in flight.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.events
+    }
+
+    /// Bytes queued or in flight.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn lane_of(&self, event: &Event) -> usize {
+        let lanes = self.lanes.len() as u64;
+        usize::try_from(event.lane_hash() % lanes).expect("less than the number of lanes, which is a usize")
+    }
+
+    /// When a lane has a batch to attempt; `None` while it is busy or empty.
+    fn due(&self, lane: usize) -> Option<Instant> {
+        let lane = &self.lanes[lane];
+        if let Some(batch) = &lane.batch {
+            return batch.due;
+        }
+        let (_, oldest) = lane.queue.front()?;
+        let complete = lane.queue.len() >= self.batch.max_events || lane.queue_bytes >= self.batch.max_bytes;
+        Some(if complete || self.flushing { *oldest } else { *oldest + self.batch.max_wait })
+    }
+
+    fn remove(&mut self, lane: LaneId) -> Arc<[Event]> {
+        let Some(batch) = self.lanes[lane.0].batch.take() else { return Arc::new([]) };
+        self.events -= batch.events.len();
+        self.bytes -= batch.events.iter().map(Event::size).sum::<usize>();
+        batch.events
+    }
+}
+
+/// Takes the next batch off a queue: at least one event, and no more than the limits allow.
+fn cut(queue: &mut VecDeque<(Event, Instant)>, queue_bytes: &mut usize, params: BatchParams) -> Arc<[Event]> {
+    let (mut count, mut bytes) = (0, 0);
+    for (event, _) in queue.iter().take(params.max_events.max(1)) {
+        if count > 0 && bytes + event.size() > params.max_bytes {
+            break;
+        }
+        (count, bytes) = (count + 1, bytes + event.size());
+    }
+    *queue_bytes -= bytes;
+    queue.drain(..count).map(|(event, _)| event).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Which notifications a sink takes.
+
+use super::event::EventType;
+use super::filter::Filter;
+use crate::types::{FieldPath, Notification, Object};
+
+/// What a sink does with objects that were there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Initial {
+    /// They are not delivered.
+    #[default]
+    Skip,
+    /// They are delivered as `added`, with `initial` set.
+    Replay,
+}
+
+/// What a sink takes of the notifications of the informers it listens to.
+#[derive(Debug)]
+pub struct Selection {
+    /// Types of event. Default added, updated, deleted.
+    pub events: Vec<EventType>,
+    /// Whether objects that were there before are taken.
+    pub initial: Initial,
+    /// Updates only if the values at one of these paths differ; empty: all updates. A resync repeats an object
+    /// unchanged, so with any path given none passes.
+    pub changed: Vec<FieldPath>,
+    /// Unset: everything passes.
+    pub filter: Option<Filter>,
+}
+
+/// What a [`Selection`] says about one notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is for this sink.
+    Take,
+    /// It is not.
+    Leave,
+    /// The filter could not be evaluated, for the reason given: taken, because an event too many can be thrown away
+    /// and one too few cannot be had back.
+    TakeUnfiltered(String),
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self {
+            events: vec![EventType::Added, EventType::Updated, EventType::Deleted],
+            initial: Initial::Skip,
+            changed: Vec::new(),
+            filter: None,
+        }
+    }
+}
+
+impl Selection {
+    /// Whether the sink takes this notification. The cheap tests come first; objects are decoded only for `changed`
+    /// and for what the filter reads.
+    #[must_use]
+    pub fn judge<K>(&self, notification: &Notification<K>) -> Verdict {
+        if !self.events.contains(&EventType::of(notification)) {
+            return Verdict::Leave;
+        }
+        match notification {
+            Notification::Added { initial: true, .. } if self.initial == Initial::Skip => return Verdict::Leave,
+            Notification::Updated { old, new, .. } if !self.has_changed(old, new) => return Verdict::Leave,
+            _ => {}
+        }
+        match self.filter.as_ref().map(|filter| filter.passes(notification)) {
+            None | Some(Ok(true)) => Verdict::Take,
+            Some(Ok(false)) => Verdict::Leave,
+            Some(Err(why)) => Verdict::TakeUnfiltered(why),
+        }
+    }
+
+    /// Whether the values at one of the paths differ. Objects that do not decode count as changed.
+    fn has_changed<K>(&self, old: &Object<K>, new: &Object<K>) -> bool {
+        if self.changed.is_empty() {
+            return true;
+        }
+        let (Ok(old), Ok(new)) = (old.typed::<serde_json::Value>(), new.typed()) else { return true };
+        self.changed.iter().any(|path| path.select(&old) != path.select(&new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::tests::{added, origin, pod, updated};
+    use super::*;
+
+    #[test]
+    fn the_default_takes_changes_and_neither_initial_objects_nor_synced() {
+        let selection = Selection::default();
+        assert_eq!(selection.judge(&added(pod("a", "1", "x"), false)), Verdict::Take);
+        assert_eq!(selection.judge(&added(pod("a", "1", "x"), true)), Verdict::Leave);
+        assert_eq!(selection.judge(&Notification::<()>::Synced(origin("", "pods", "Pod"))), Verdict::Leave);
+        let replay = Selection { initial: Initial::Replay, ..Selection::default() };
+        assert_eq!(replay.judge(&added(pod("a", "1", "x"), true)), Verdict::Take);
+    }
+
+    #[test]
+    fn only_the_types_asked_for_are_taken() {
+        let selection = Selection { events: vec![EventType::Deleted], ..Selection::default() };
+        assert_eq!(selection.judge(&added(pod("a", "1", "x"), false)), Verdict::Leave);
+        let gone = Notification::Deleted { object: pod("a", "1", "x"), tombstone: false };
+        assert_eq!(selection.judge(&gone), Verdict::Take);
+    }
+
+    #[test]
+    fn updates_count_only_where_a_watched_path_changed() {
+        let changed = vec!["status.phase".parse().unwrap(), "spec".parse().unwrap()];
+        let selection = Selection { changed, ..Selection::default() };
+        let update = |from, to| updated(pod("a", "1", from), pod("a", "2", to));
+        assert_eq!(selection.judge(&update("Pending", "Running")), Verdict::Take);
+        assert_eq!(selection.judge(&update("Running", "Running")), Verdict::Leave);
+        // Additions and deletions are no updates.
+        assert_eq!(selection.judge(&added(pod("a", "1", "x"), false)), Verdict::Take);
+    }
+
+    #[test]
+    fn a_filter_that_fails_lets_the_event_through_and_says_so() {
+        let filter = |text| Selection { filter: Some(Filter::compile(text).unwrap()), ..Selection::default() };
+        let add = added(pod("a", "1", "Failed"), false);
+        assert_eq!(filter("object.status.phase == 'Failed'").judge(&add), Verdict::Take);
+        assert_eq!(filter("object.status.phase == 'Running'").judge(&add), Verdict::Leave);
+        assert!(matches!(filter("object.nothing == 1").judge(&add), Verdict::TakeUnfiltered(_)));
+    }
+}

@@ -1,0 +1,290 @@
+//! The parser of label selectors: apimachinery's grammar and its rules for keys and values, with positions.
+
+use std::collections::BTreeSet;
+
+use smol_str::SmolStr;
+
+use super::selector::{Condition, InvalidSelector, LabelSelector, Requirement};
+
+/// Longest name part of a key, and longest value.
+const MAX_NAME: usize = 63;
+/// Longest prefix of a key.
+const MAX_PREFIX: usize = 253;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Token<'t> {
+    Word(&'t str),
+    Not,
+    Equals,
+    NotEquals,
+    Greater,
+    Less,
+    Open,
+    Close,
+    Comma,
+    End,
+}
+
+/// Where a mistake is and what it is.
+struct Wrong {
+    at: usize,
+    problem: String,
+}
+
+struct Parser<'t> {
+    tokens: Vec<(Token<'t>, usize)>,
+    next: usize,
+}
+
+/// Reads a whole selector.
+pub(super) fn parse(text: &str) -> Result<LabelSelector, InvalidSelector> {
+    let mut parser = Parser { tokens: tokens(text), next: 0 };
+    parser.selector().map_err(|wrong| InvalidSelector { text: text.to_owned(), at: wrong.at, problem: wrong.problem })
+}
+
+fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
+    let is_space = |b: u8| matches!(b, b' ' | b'\t' | b'\r' | b'\n');
+    let is_special = |b: u8| matches!(b, b'=' | b'!' | b'(' | b')' | b',' | b'>' | b'<');
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if is_space(byte) {
+            at += 1;
+            continue;
+        }
+        let (token, length) = match (byte, bytes.get(at + 1)) {
+            (b'=', Some(b'=')) => (Token::Equals, 2),
+            (b'!', Some(b'=')) => (Token::NotEquals, 2),
+            (b'=', _) => (Token::Equals, 1),
+            (b'!', _) => (Token::Not, 1),
+            (b'(', _) => (Token::Open, 1),
+            (b')', _) => (Token::Close, 1),
+            (b',', _) => (Token::Comma, 1),
+            (b'>', _) => (Token::Greater, 1),
+            (b'<', _) => (Token::Less, 1),
+            _ => {
+                // Ends are at ASCII bytes, so the slice is on character boundaries.
+                let rest = &bytes[at..];
+                let length = rest.iter().position(|&b| is_space(b) || is_special(b)).unwrap_or(rest.len());
+                (Token::Word(&text[at..at + length]), length)
+            }
+        };
+        found.push((token, at));
+        at += length;
+    }
+    found.push((Token::End, text.len()));
+    found
+}
+
+impl<'t> Parser<'t> {
+    fn peek(&self) -> (Token<'t>, usize) {
+        self.tokens[self.next]
+    }
+
+    /// Takes the next token; the end stays.
+    fn take(&mut self) -> (Token<'t>, usize) {
+        let token = self.peek();
+        self.next = (self.next + 1).min(self.tokens.len() - 1);
+        token
+    }
+
+    fn selector(&mut self) -> Result<LabelSelector, Wrong> {
+        let mut requirements = Vec::new();
+        if self.peek().0 == Token::End {
+            return Ok(LabelSelector::everything());
+        }
+        loop {
+            requirements.push(self.requirement()?);
+            match self.take() {
+                (Token::End, _) => return Ok(requirements.into_iter().collect()),
+                (Token::Comma, _) => {}
+                (found, at) => return Err(expected("a comma or the end", found, at)),
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, Wrong> {
+        let absent = self.peek().0 == Token::Not;
+        if absent {
+            self.take();
+        }
+        let key = match self.take() {
+            (Token::Word(key), at) => checked(key, at, label_key_problem)?,
+            (found, at) => return Err(expected("a label key", found, at)),
+        };
+        let condition = match self.peek().0 {
+            _ if absent => Condition::DoesNotExist,
+            Token::End | Token::Comma => Condition::Exists,
+            _ => self.condition()?,
+        };
+        Ok(Requirement { key, condition })
+    }
+
+    fn condition(&mut self) -> Result<Condition, Wrong> {
+        let (operator, at) = self.take();
+        Ok(match operator {
+            Token::Equals => Condition::Equals(self.value()?),
+            Token::NotEquals => Condition::NotEquals(self.value()?),
+            Token::Greater => Condition::GreaterThan(self.integer()?),
+            Token::Less => Condition::LessThan(self.integer()?),
+            Token::Word("in") => Condition::In(self.values()?),
+            Token::Word("notin") => Condition::NotIn(self.values()?),
+            found => return Err(expected("one of = == != in notin > <", found, at)),
+        })
+    }
+
+    /// One value; nothing before a comma or the end is the empty value.
+    fn value(&mut self) -> Result<SmolStr, Wrong> {
+        match self.peek() {
+            (Token::End | Token::Comma, _) => Ok(SmolStr::default()),
+            (Token::Word(value), at) => {
+                self.take();
+                checked(value, at, label_value_problem)
+            }
+            (found, at) => Err(expected("a value", found, at)),
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64, Wrong> {
+        let (_, at) = self.peek();
+        let value = self.value()?;
+        value.parse().map_err(|_| Wrong { at, problem: format!("{value:?} is not an integer") })
+    }
+
+    /// `(a,b)`; nothing between two marks is the empty value.
+    fn values(&mut self) -> Result<BTreeSet<SmolStr>, Wrong> {
+        match self.take() {
+            (Token::Open, _) => {}
+            (found, at) => return Err(expected("\"(\"", found, at)),
+        }
+        let mut values = BTreeSet::new();
+        loop {
+            let value = match self.peek() {
+                (Token::Word(value), at) => {
+                    self.take();
+                    checked(value, at, label_value_problem)?
+                }
+                _ => SmolStr::default(),
+            };
+            values.insert(value);
+            match self.take() {
+                (Token::Close, _) => return Ok(values),
+                (Token::Comma, _) => {}
+                (found, at) => return Err(expected("a comma or \")\"", found, at)),
+            }
+        }
+    }
+}
+
+fn expected(what: &str, found: Token<'_>, at: usize) -> Wrong {
+    let found = match found {
+        Token::Word(word) => format!("{word:?}"),
+        Token::Not => "\"!\"".into(),
+        Token::Equals => "\"=\"".into(),
+        Token::NotEquals => "\"!=\"".into(),
+        Token::Greater => "\">\"".into(),
+        Token::Less => "\"<\"".into(),
+        Token::Open => "\"(\"".into(),
+        Token::Close => "\")\"".into(),
+        Token::Comma => "a comma".into(),
+        Token::End => "the end".into(),
+    };
+    Wrong { at, problem: format!("expected {what}, found {found}") }
+}
+
+fn checked(text: &str, at: usize, problem: impl Fn(&str) -> Option<&'static str>) -> Result<SmolStr, Wrong> {
+    match problem(text) {
+        None => Ok(text.into()),
+        Some(problem) => Err(Wrong { at, problem: format!("{text:?} {problem}") }),
+    }
+}
+
+/// What is wrong with a label's key, if anything: `[prefix/]name`.
+pub(super) fn label_key_problem(key: &str) -> Option<&'static str> {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    if name.contains('/') {
+        return Some("is not a label key: it has more than one slash");
+    }
+    if !is_name(name) {
+        return Some("is not a label key: a name is 1 to 63 of A-Z a-z 0-9 - _ ., a letter or digit at both ends");
+    }
+    let is_prefix = |p: &str| p.len() <= MAX_PREFIX && p.split('.').all(is_dns_label);
+    if prefix.is_some_and(|p| !is_prefix(p)) {
+        return Some("is not a label key: before the slash goes a lower-case DNS name such as \"example.com\"");
+    }
+    None
+}
+
+/// What is wrong with a label's value, if anything.
+pub(super) fn label_value_problem(value: &str) -> Option<&'static str> {
+    let right = value.is_empty() || is_name(value);
+    (!right).then_some("is not a label value: at most 63 of A-Z a-z 0-9 - _ ., a letter or digit at both ends")
+}
+
+fn is_name(text: &str) -> bool {
+    let ends = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    text.len() <= MAX_NAME
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// One part of a lower-case DNS name, without its limit of length, as apimachinery checks a subdomain.
+fn is_dns_label(part: &str) -> bool {
+    let legal = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = part.as_bytes();
+    bytes.first().is_some_and(legal) && bytes.last().is_some_and(legal) && bytes.iter().all(|b| legal(b) || *b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_named_with_its_position() {
+        let long = "x".repeat(64);
+        for (text, at, problem) in [
+            (",", 0, "expected a label key, found a comma"),
+            ("a,", 2, "expected a label key, found the end"),
+            ("a,,b", 2, "expected a label key, found a comma"),
+            ("a b", 2, "expected one of = == != in notin > <, found \"b\""),
+            ("a=b c", 4, "expected a comma or the end, found \"c\""),
+            ("!a=b", 2, "expected a comma or the end, found \"=\""),
+            ("!!a", 1, "expected a label key, found \"!\""),
+            ("a=!b", 2, "expected a value, found \"!\""),
+            ("a=(b)", 2, "expected a value, found \"(\""),
+            ("a in b", 5, "expected \"(\", found \"b\""),
+            ("a in (b", 7, "expected a comma or \")\", found the end"),
+            ("a in (b c)", 8, "expected a comma or \")\", found \"c\""),
+            ("a in (b))", 8, "expected a comma or the end, found \")\""),
+            ("a>b", 2, "\"b\" is not an integer"),
+            ("a>", 2, "\"\" is not an integer"),
+            ("-a", 0, "\"-a\" is not a label key: a name is 1 to 63"),
+            ("x=y,a/b/c", 4, "\"a/b/c\" is not a label key: it has more than one slash"),
+            ("A.io/b", 0, "\"A.io/b\" is not a label key: before the slash"),
+            ("/b", 0, "\"/b\" is not a label key: before the slash"),
+            ("a/", 0, "\"a/\" is not a label key: a name is"),
+            ("a=é", 2, "\"é\" is not a label value"),
+            ("a=-b", 2, "\"-b\" is not a label value"),
+            (&format!("a={long}"), 2, "is not a label value: at most 63"),
+            (&long, 0, "is not a label key: a name is 1 to 63"),
+        ] {
+            let error = text.parse::<LabelSelector>().expect_err(text);
+            assert_eq!(error.at, at, "{error}");
+            assert!(error.problem.contains(problem), "{error}\nwanted: {problem}");
+        }
+    }
+
+    #[test]
+    fn the_longest_legal_names_are_accepted() {
+        let name = "x".repeat(63);
+        let prefix = format!("{}.io", "y".repeat(250));
+        assert!(format!("{prefix}/{name}={name}").parse::<LabelSelector>().is_ok());
+        assert!(format!("y{prefix}/{name}").parse::<LabelSelector>().is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! Every file in `config/` is one that loads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use informer_hub::config::{Config, TransportConfig};
+
+/// A folder with a copy of each example, and around it the files that the examples refer to.
+fn prepared() -> (tempfile::TempDir, Vec<PathBuf>) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    fs::create_dir(folder.path().join(".kube")).expect("a folder can be made");
+    for name in [".kube/config", "prod-us-ca.pem", "prod-us-token", "signing-key"] {
+        fs::write(folder.path().join(name), "content").expect("a file can be written");
+    }
+    let mut copies = Vec::new();
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("config")).expect("config/ is there") {
+        let file = entry.expect("config/ can be listed").path();
+        if file.extension().is_some_and(|extension| extension == "toml") {
+            let copy = folder.path().join(file.file_name().expect("has a name"));
+            fs::copy(&file, &copy).expect("an example can be copied");
+            copies.push(copy);
+        }
+    }
+    copies.sort();
+    (folder, copies)
+}
+
+fn load(folder: &Path, file: &Path) -> Config {
+    let mut environment = vec![
+        ("HOME".to_owned(), folder.to_str().expect("a UTF-8 path").to_owned()),
+        ("AUDIT_SECRET".to_owned(), "whsec_c2VjcmV0".to_owned()),
+    ];
+    if file.ends_with("in-cluster.toml") {
+        // The mounted secret of the example is a path that this machine does not have.
+        environment.push(("INFORMER_HUB_SINKS__CHAT_OPS__SIGNING_SECRET__FILE".to_owned(), "signing-key".to_owned()));
+    }
+    Config::from_file_with_env(file, environment).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+#[test]
+fn every_example_loads() {
+    let (folder, files) = prepared();
+    assert!(files.len() >= 4, "{files:?}");
+    for file in files {
+        let config = load(folder.path(), &file);
+        assert!(!config.clusters.is_empty() && !config.resources.is_empty(), "{}", file.display());
+    }
+}
+
+#[test]
+fn the_defaults_that_the_reference_shows_are_the_defaults() {
+    let (folder, _) = prepared();
+    let file = folder.path().join("hub.toml");
+    let shown = load(folder.path(), &file);
+    let shows_default = |line: &str| {
+        let assignment = line.strip_prefix("# ").filter(|rest| !rest.starts_with("ca_file"))?;
+        let (key, _) = assignment.split_once(" = ")?;
+        key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_').then(|| assignment.to_owned())
+    };
+    let text = fs::read_to_string(&file).unwrap();
+    let mut uncommented = 0;
+    let spelt_out = text.lines().map(|line| {
+        let default = shows_default(line);
+        uncommented += usize::from(default.is_some());
+        default.unwrap_or_else(|| line.to_owned()) + "\n"
+    });
+    fs::write(&file, spelt_out.collect::<String>()).unwrap();
+    let spelt_out = load(folder.path(), &file);
+    assert!(uncommented >= 9, "only {uncommented} defaults found in the reference");
+    assert_eq!(spelt_out.hub, shown.hub);
+    assert_eq!(spelt_out.clusters, shown.clusters);
+    assert_eq!(spelt_out.resources, shown.resources);
+    assert_eq!(spelt_out.sinks, shown.sinks);
+}
+
+#[test]
+fn the_reference_reads_as_its_comments_say() {
+    let (folder, _) = prepared();
+    let config = load(folder.path(), &folder.path().join("hub.toml"));
+    let names: Vec<_> = config.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+    assert_eq!(names, ["here", "prod-eu", "prod-us"]);
+    let resources: Vec<_> = config.resources.iter().map(|resource| resource.resource.to_string()).collect();
+    assert_eq!(resources, ["nodes", "deployments.apps", "pods"]);
+    let TransportConfig::Webhook(webhook) = &config.sinks[0].transport;
+    assert!(webhook.signing_secret.is_some() && webhook.ca_file.is_none());
+}

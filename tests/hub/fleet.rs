@@ -1,0 +1,165 @@
+//! A hub over simulated clusters, with a consumer that keeps a replica, for the tests of this folder.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use informer_hub::actors::{Subscribe, Subscriber, Tuning};
+use informer_hub::app::Hub;
+use informer_hub::cache::Query;
+use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, Projection, ResourceConfig, SinkConfig};
+use informer_hub::reflector::{ReflectorOptions, StallPolicy};
+use informer_hub::sim::oracle::{Oracle, Replica};
+use informer_hub::sim::{SimCluster, SimConfig, Truth, WorldConfig};
+use informer_hub::types::{ApiResource, ClusterName, ClusterSelector, Gvr, Notification};
+use parking_lot::Mutex;
+
+/// How long anything may take before the test fails. Generous: two cores may be shared with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn pods() -> ApiResource {
+    ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
+}
+
+pub fn widgets() -> ApiResource {
+    ApiResource { gvr: Gvr::new("example.com", "v1", "widgets"), kind: "Widget".into(), namespaced: true }
+}
+
+/// Small simulated pods.
+pub fn small(seed: u64, pods: usize) -> SimConfig {
+    SimConfig { world: WorldConfig { seed, pods, small: true, ..WorldConfig::default() }, ..SimConfig::default() }
+}
+
+pub fn cluster_config(name: &str, url: &str) -> ClusterConfig {
+    ClusterConfig {
+        name: ClusterName::new(name).unwrap(),
+        labels: BTreeMap::from([("name".to_owned(), name.to_owned())]),
+        access: ClusterAccess::Server { server: url.to_owned(), ca_file: None, token: None },
+        compression: false,
+    }
+}
+
+pub fn resource_config(resource: &str) -> ResourceConfig {
+    ResourceConfig {
+        name: resource.to_owned(),
+        resource: resource.parse().unwrap(),
+        clusters: ClusterSelector::All,
+        namespaces: Vec::new(),
+        label_selector: None,
+        field_selector: None,
+        resync: None,
+        metadata_only: false,
+        projection: Projection::Drop(vec!["metadata.managedFields".parse().unwrap()]),
+        indexes: BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]),
+    }
+}
+
+/// Delays short enough for tests; the rules are the same.
+pub fn quick() -> Tuning {
+    let stall = StallPolicy {
+        watch_head: Duration::from_secs(3),
+        list_head: Duration::from_secs(3),
+        list_chunk: Duration::from_secs(3),
+        watch_slack: Duration::from_secs(2),
+        initial_events: Duration::from_secs(3),
+    };
+    Tuning { reflector: ReflectorOptions { stall, ..ReflectorOptions::default() }, ..Tuning::default() }
+}
+
+/// Simulated clusters and a hub over them.
+pub struct Fleet {
+    pub clusters: BTreeMap<String, SimCluster>,
+    pub hub: Hub,
+    /// What a subscriber of all pods was told.
+    pub replica: Arc<Mutex<Replica>>,
+}
+
+impl Fleet {
+    pub async fn start(clusters: BTreeMap<String, SimCluster>, resources: &[&str], sinks: Vec<SinkConfig>) -> Self {
+        Self::start_with(clusters, resources, sinks, quick()).await
+    }
+
+    pub async fn start_with(
+        clusters: BTreeMap<String, SimCluster>,
+        resources: &[&str],
+        sinks: Vec<SinkConfig>,
+        tuning: Tuning,
+    ) -> Self {
+        let config = Config {
+            hub: HubConfig::default(),
+            clusters: clusters.iter().map(|(name, cluster)| cluster_config(name, &cluster.url())).collect(),
+            resources: resources.iter().map(|resource| resource_config(resource)).collect(),
+            sinks,
+        };
+        let hub = Hub::start_with(config, tuning).await.unwrap();
+        let replica = Arc::new(Mutex::new(Replica::new()));
+        let told = Arc::clone(&replica);
+        let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
+            told.lock().apply(notification);
+        });
+        let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("replica");
+        hub.registry().send(subscribe).await.unwrap();
+        Self { clusters, hub, replica }
+    }
+
+    pub async fn synced(&self) {
+        if let Err(error) = self.hub.wait_for_cache_sync(PATIENCE).await {
+            panic!("{error}\n{}", self.fault_logs());
+        }
+    }
+
+    /// What the cache holds of one cluster's pods.
+    pub async fn cached(&self, cluster: &str) -> Truth {
+        let only = ClusterSelector::Names(vec![ClusterName::new(cluster).unwrap()]);
+        let query = Query::list().in_clusters(only);
+        let answer = self.hub.cache_of(pods()).send(query).await.unwrap().unwrap();
+        answer
+            .items
+            .iter()
+            .map(|object| (object.key().clone(), (object.uid().clone(), object.resource_version().clone())))
+            .collect()
+    }
+
+    /// Waits until the cache and the replica of every cluster equal its truth, and checks the replica's invariants.
+    pub async fn converged(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        for (name, cluster) in &self.clusters {
+            loop {
+                let truth = cluster.truth(&pods().gvr);
+                let cached = Oracle::diff(&truth, &self.cached(name).await);
+                let told = Oracle::diff(&truth, &self.replica.lock().seen_of(name));
+                if cached.is_empty() && told.is_empty() {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    let report = serde_json::to_string_pretty(&self.hub.report().await.unwrap()).unwrap();
+                    panic!("{name}: cache {cached:?}\nreplica {told:?}\n{report}\n{}", self.fault_logs());
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        let violations = self.replica.lock().violations().to_vec();
+        assert!(violations.is_empty(), "{violations:#?}\n{}", self.fault_logs());
+    }
+
+    pub fn fault_logs(&self) -> String {
+        let log = |(name, cluster): (&String, &SimCluster)| format!("{name}: {:#?}", cluster.fault_log());
+        self.clusters.iter().map(log).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Ends the hub and checks that no actor is left.
+    pub async fn end(self) {
+        let report = self.hub.shutdown(Duration::from_secs(10)).await;
+        assert_eq!(report.actors_left, 0, "actors leaked");
+    }
+}
+
+/// Waits for a condition, event by event of nothing better than time, but never longer than [`PATIENCE`].
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,5 @@
+//! The whole hub over simulated clusters: real HTTP, real actors, faults by script.
+#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod basics;
+mod fleet;

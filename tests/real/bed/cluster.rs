@@ -1,0 +1,165 @@
+//! A real cluster: etcd and a kube-apiserver on loopback, in a directory of their own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use serde::Deserialize;
+use tempfile::TempDir;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::process::{Process, Ready};
+use crate::proxy::FaultProxy;
+
+/// How many clusters may run at once over all tests of the suite: each takes 300 MB and keeps a core busy at its start.
+const AT_ONCE: usize = 3;
+
+static SLOTS: Semaphore = Semaphore::const_new(AT_ONCE);
+
+/// How long a test waits for the others to give up their clusters.
+const SLOT_DEADLINE: Duration = Duration::from_secs(900);
+
+/// A real cluster. Dropping it kills its process and removes its directory.
+///
+/// It keeps its URL, CA, tokens and objects over [`Self::kill`] and [`Self::restart`].
+#[derive(Debug)]
+pub(crate) struct RealCluster {
+    name: String,
+    flags: Vec<String>,
+    ready: Ready,
+    // Order of drops: the process ends before its directory goes and its slot is free again.
+    process: Option<Process>,
+    dir: TempDir,
+    _slot: SemaphorePermit<'static>,
+}
+
+impl RealCluster {
+    /// Starts one cluster.
+    pub(crate) async fn start(name: &str) -> Self {
+        Self::start_with(name, &[]).await
+    }
+
+    /// Starts one cluster with flags for its kube-apiserver.
+    pub(crate) async fn start_with(name: &str, flags: &[&str]) -> Self {
+        let slot = slots(1).await;
+        Self::start_in(name, flags, slot).await
+    }
+
+    /// Starts several clusters at once. A test that needs several takes them here, and all of them:
+    /// two tests that each held one and waited for another would wait for ever.
+    pub(crate) async fn start_all<const N: usize>(names: [&str; N]) -> [Self; N] {
+        const { assert!(N <= AT_ONCE, "more clusters than may run at once") };
+        let mut slots = slots(N).await;
+        let started = names.map(|name| {
+            let slot = slots.split(1).expect("as many slots as names");
+            Self::start_in(name, &[], slot)
+        });
+        let started = futures::future::join_all(started).await;
+        started.try_into().expect("as many clusters as names")
+    }
+
+    async fn start_in(name: &str, flags: &[&str], slot: SemaphorePermit<'static>) -> Self {
+        let dir = TempDir::with_prefix_in("testbed-", env!("CARGO_TARGET_TMPDIR"))
+            .expect("cargo's directory for tests is writable");
+        let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let (process, ready) = Process::start(name, dir.path(), &flags).await;
+        Self { name: name.to_owned(), flags, ready, process: Some(process), dir, _slot: slot }
+    }
+
+    /// The name it was started with: the context of its kubeconfig.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its apiserver is, e.g. `https://127.0.0.1:23456`.
+    pub(crate) fn url(&self) -> &str {
+        &self.ready.url
+    }
+
+    /// The CA of its serving certificate, as PEM.
+    pub(crate) fn ca(&self) -> &Path {
+        &self.ready.ca
+    }
+
+    /// A kubeconfig with one context: this cluster, as admin.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.ready.kubeconfig
+    }
+
+    /// As [`Self::kubeconfig`], but for the user `limited`, who may do what RBAC objects grant and nothing else.
+    pub(crate) fn limited_kubeconfig(&self) -> &Path {
+        &self.ready.limited_kubeconfig
+    }
+
+    /// As [`Self::kubeconfig`], but the way leads through `proxy`.
+    pub(crate) fn kubeconfig_via(&self, proxy: &FaultProxy) -> PathBuf {
+        let text = std::fs::read_to_string(self.kubeconfig()).expect("the test bed wrote its kubeconfig");
+        let path = self.dir.path().join(format!("kubeconfig-via-{}", proxy.address().port()));
+        let text = text.replace(self.url(), &format!("https://{}", proxy.address()));
+        std::fs::write(&path, text).expect("the cluster's directory is writable");
+        path
+    }
+
+    /// The bearer token of `admin` or `limited`.
+    pub(crate) fn token(&self, user: &str) -> &str {
+        self.ready.tokens.get(user).unwrap_or_else(|| panic!("no user {user:?}; there are \"admin\" and \"limited\""))
+    }
+
+    /// A new client with its own connections, as admin.
+    pub(crate) async fn client(&self) -> Client {
+        client(self.kubeconfig()).await
+    }
+
+    /// A new client for the user `limited`.
+    pub(crate) async fn limited_client(&self) -> Client {
+        client(self.limited_kubeconfig()).await
+    }
+
+    /// A new admin client whose connections go through `proxy`.
+    pub(crate) async fn client_via(&self, proxy: &FaultProxy) -> Client {
+        client(&self.kubeconfig_via(proxy)).await
+    }
+
+    /// Kills the process with SIGKILL. Connections break; until [`Self::restart`] new ones are refused.
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts it again (killing it first where it still runs): same address, CA, tokens and objects. The apiserver's
+    /// memory of past events is gone, so that every watch from before answers 410.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        let (process, ready) = Process::start(&self.name, self.dir.path(), &self.flags).await;
+        assert_eq!(ready.url, self.ready.url, "a restarted cluster moved");
+        self.process = Some(process);
+    }
+
+    /// Compacts etcd to its current revision, which stays readable, and returns it. Watches that the apiserver serves from its watch cache
+    /// do not notice before a [`Self::restart`]; `--watch-cache-sizes=pods#0` has pods served from etcd.
+    pub(crate) async fn compact(&mut self) -> u64 {
+        #[derive(Deserialize)]
+        struct Answer {
+            compacted: u64,
+        }
+        let process = self.process.as_mut().expect("a killed cluster is restarted before it is compacted");
+        process.command::<Answer>("compact").await.compacted
+    }
+}
+
+async fn slots(count: usize) -> SemaphorePermit<'static> {
+    let count = u32::try_from(count).expect("a handful");
+    tokio::time::timeout(SLOT_DEADLINE, SLOTS.acquire_many(count))
+        .await
+        .expect("other tests hold their clusters for too long")
+        .expect("the semaphore is never closed")
+}
+
+async fn client(kubeconfig: &Path) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the test bed wrote a valid kubeconfig");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.expect("its CA and token are readable");
+    // A client that tries again by itself would hide the very answers that tests are about, and wait a second for each.
+    config.default_retry = false;
+    Client::try_from(config).expect("a client of plain parts")
+}

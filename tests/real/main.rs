@@ -1,0 +1,12 @@
+//! The suite against real apiservers: each test starts clusters of its own on loopback (`tests/testbed`).
+//!
+//! Run by `cargo test --features real-tests --test real`. It needs Go, and builds the test bed when that is out of date.
+//!
+//! # Layout
+//! - [`bed`]: clusters, the objects in them, random changes, and what is true by a fresh list.
+//! - [`proxy`]: a TCP proxy between a client and an apiserver that misbehaves when told to.
+//! - `testbed`: tests of the above, without which no other result here would mean anything.
+
+mod bed;
+mod proxy;
+mod testbed;

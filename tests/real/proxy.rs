@@ -1,0 +1,211 @@
+//! A TCP proxy in front of one server, which passes, stalls, resets or refuses as it is told.
+//!
+//! It works below TLS: a client sees the server's own certificate, which is valid for 127.0.0.1 whatever the port.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use rand::Rng;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// How long the proxy may take to do as it is told.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What the proxy does from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// Nothing bad: accept and carry.
+    Pass,
+    /// Accept, keep every connection open and carry nothing: a network that swallows packets.
+    Stall,
+    /// Reset what is open and refuse what comes: a server that is down.
+    Refuse,
+}
+
+/// The proxy. Dropping it closes everything.
+#[derive(Debug)]
+pub(crate) struct FaultProxy {
+    address: SocketAddr,
+    orders: mpsc::Sender<Order>,
+    server: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Set(Fault, oneshot::Sender<()>),
+    Reset(oneshot::Sender<usize>),
+}
+
+/// What every connection looks at.
+#[derive(Clone, Copy, Debug)]
+struct Control {
+    stalled: bool,
+    /// A connection ends when this moves on.
+    epoch: u64,
+}
+
+impl FaultProxy {
+    /// Starts a proxy to `url`, e.g. `https://127.0.0.1:23456`, that passes everything.
+    pub(crate) async fn start(url: &str) -> Self {
+        let upstream = url.rsplit('/').next().and_then(|host| host.parse().ok());
+        let upstream = upstream.unwrap_or_else(|| panic!("{url:?} does not end in an address and a port"));
+        let listener = listen_somewhere().await;
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let (orders, received) = mpsc::channel(8);
+        let server = tokio::spawn(Server::new(address, upstream).run(listener, received));
+        Self { address, orders, server }
+    }
+
+    /// Where clients connect to.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Behaves so from now on; returns when it does.
+    pub(crate) async fn set(&self, fault: Fault) {
+        let (done, doing) = oneshot::channel();
+        self.order(Order::Set(fault, done), doing).await;
+    }
+
+    /// Resets (RST, not FIN) every open connection and returns how many there were. New ones are treated as before.
+    pub(crate) async fn reset_all(&self) -> usize {
+        let (done, doing) = oneshot::channel();
+        self.order(Order::Reset(done), doing).await
+    }
+
+    async fn order<T>(&self, order: Order, doing: oneshot::Receiver<T>) -> T {
+        self.orders.send(order).await.expect("the proxy runs until it is dropped");
+        let done = tokio::time::timeout(DEADLINE, doing).await.expect("the proxy obeys in time");
+        done.expect("the proxy runs until it is dropped")
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// The proxy's own task.
+struct Server {
+    address: SocketAddr,
+    upstream: SocketAddr,
+    control: watch::Sender<Control>,
+    connections: JoinSet<()>,
+}
+
+impl Server {
+    fn new(address: SocketAddr, upstream: SocketAddr) -> Self {
+        let control = watch::Sender::new(Control { stalled: false, epoch: 0 });
+        Self { address, upstream, control, connections: JoinSet::new() }
+    }
+
+    async fn run(mut self, listener: TcpListener, mut orders: mpsc::Receiver<Order>) {
+        let mut listener = Some(listener);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    None => return,
+                    Some(Order::Reset(done)) => drop(done.send(self.reset().await)),
+                    Some(Order::Set(fault, done)) => {
+                        self.set(fault, &mut listener).await;
+                        let _ = done.send(());
+                    }
+                },
+                accepted = accept(listener.as_ref()) => {
+                    if let Ok((client, _)) = accepted {
+                        self.connections.spawn(carry(client, self.upstream, self.control.subscribe()));
+                    }
+                }
+                Some(_) = self.connections.join_next() => {}
+            }
+        }
+    }
+
+    async fn set(&mut self, fault: Fault, listener: &mut Option<TcpListener>) {
+        if fault == Fault::Refuse {
+            *listener = None;
+            self.reset().await;
+            return;
+        }
+        if listener.is_none() {
+            *listener = Some(TcpListener::bind(self.address).await.expect("the port stays free while refused"));
+        }
+        self.control.send_modify(|control| control.stalled = fault == Fault::Stall);
+    }
+
+    async fn reset(&mut self) -> usize {
+        // Those that ended by themselves do not count.
+        while self.connections.try_join_next().is_some() {}
+        let count = self.connections.len();
+        self.control.send_modify(|control| control.epoch += 1);
+        while self.connections.join_next().await.is_some() {}
+        count
+    }
+}
+
+/// The next connection; never, while there is no listener.
+async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Carries one connection until an end closes it or the epoch moves on.
+async fn carry(mut client: TcpStream, upstream: SocketAddr, mut control: watch::Receiver<Control>) {
+    let epoch = control.borrow_and_update().epoch;
+    // What ends badly in any way ends with a reset on both sides; an orderly end undoes this.
+    let _ = client.set_zero_linger();
+    let Ok(mut server) = TcpStream::connect(upstream).await else { return };
+    let _ = server.set_zero_linger();
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (up_control, down_control) = (control.clone(), control.clone());
+    let (client_read, client_write) = client.split();
+    let (server_read, server_write) = server.split();
+    let both = async {
+        tokio::try_join!(pump(client_read, server_write, up_control), pump(server_read, client_write, down_control))
+    };
+    let orderly = tokio::select! {
+        ended = both => ended.is_ok(),
+        _ = control.wait_for(|now| now.epoch != epoch) => false,
+    };
+    if orderly {
+        #[expect(deprecated, reason = "unset, it never blocks")]
+        let _ = (client.set_linger(None), server.set_linger(None));
+    }
+}
+
+/// Copies one direction to its end, pausing while stalled.
+async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut control: watch::Receiver<Control>) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        control.wait_for(|now| !now.stalled).await.map_err(io::Error::other)?;
+        tokio::select! {
+            biased;
+            // Looks again at whether it is stalled.
+            _ = control.changed() => {}
+            read = from.read(&mut buffer) => match read? {
+                0 => return to.shutdown().await,
+                count => to.write_all(&buffer[..count]).await?,
+            },
+        }
+    }
+}
+
+/// Listens below the range that the kernel gives to outgoing connections: a port out of that range could be taken while
+/// the proxy refuses, even by a client that tries to reach the proxy (it would connect to itself).
+async fn listen_somewhere() -> TcpListener {
+    for _ in 0..200 {
+        let port = rand::rng().random_range(20_000..32_000);
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
+            return listener;
+        }
+    }
+    panic!("no free port between 20000 and 32000");
+}
