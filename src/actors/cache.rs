@@ -125,6 +125,12 @@ fn newcomer(applied: &Applied) -> Option<&Arc<StoredObject>> {
     }
 }
 
+impl fmt::Debug for CacheActor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheActor").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
 impl Actor for CacheActor {
     type Context = Context<Self>;
 

@@ -176,7 +176,7 @@ impl ClusterActor {
         if let Some(known) = self.informers.get(&informer_key) {
             want.health = Arc::clone(&known.parts.health);
         } else {
-            self.set_up(key, &resource, informer_key, ctx);
+            self.set_up(key, &resource, &informer_key, ctx);
         }
         let resolved = Resolved { cluster: self.parts.name.clone(), wanted: key.0.clone(), resource };
         ctx.spawn(self.parts.registry.send(resolved).into_actor(self).map(|_, _, _| ()));
@@ -184,7 +184,7 @@ impl ClusterActor {
         self.show();
     }
 
-    fn set_up(&mut self, key: &WantKey, resource: &ApiResource, informer_key: InformerKey, ctx: &mut Context<Self>) {
+    fn set_up(&mut self, key: &WantKey, resource: &ApiResource, informer_key: &InformerKey, ctx: &mut Context<Self>) {
         let (Some(connection), Some(want)) = (&self.connection, self.wants.get(key)) else { return };
         let origin = Origin {
             cluster: self.parts.name.clone(),
@@ -200,7 +200,7 @@ impl ClusterActor {
         };
         let informer = Informer { address: None, parts, number: 0 };
         self.informers.insert(informer_key.clone(), informer);
-        self.launch(&informer_key, ctx);
+        self.launch(informer_key, ctx);
     }
 
     /// Starts an informer's actor, with the listeners that are attached to it.

@@ -110,9 +110,10 @@ impl InformerActor {
             health: Arc::clone(&self.parts.health),
             indexes: self.parts.indexes.clone(),
         };
-        let opening = self.cache.send(open).into_actor(self).map(|opened, act, ctx| match opened {
-            Ok(opened) => act.start_children(opened, ctx),
-            Err(_) => {
+        let opening = self.cache.send(open).into_actor(self).map(|opened, act, ctx| {
+            if let Ok(opened) = opened {
+                act.start_children(&opened, ctx);
+            } else {
                 let generation = act.supervision.begin(0);
                 act.on_failure(ChildExited { child: 0, generation, status: ExitStatus::Orphaned }, ctx);
             }
@@ -120,7 +121,7 @@ impl InformerActor {
         ctx.wait(opening);
     }
 
-    fn start_children(&mut self, opened: OpenedPartition, ctx: &mut Context<Self>) {
+    fn start_children(&mut self, opened: &OpenedPartition, ctx: &mut Context<Self>) {
         self.partition = Some(opened.id);
         let cache = CachePort {
             apply: self.cache.clone().recipient(),
@@ -129,7 +130,7 @@ impl InformerActor {
         };
         let guard = self.guard_for(0, ctx);
         let health = Arc::clone(&self.parts.health);
-        let processor = ProcessorActor::new(self.env.clone(), cache, health, opened.outbox, guard);
+        let processor = ProcessorActor::new(self.env.clone(), cache, health, opened.outbox.clone(), guard);
         let processor = self.start_child(processor);
         let joins: Vec<_> = self.listeners.values().map(|child| processor.send(join_of(child))).collect();
         self.pipeline.processor = Some(processor);

@@ -18,11 +18,11 @@ use crate::cache::ListenerQueue;
 use crate::types::Origin;
 
 /// A listener's queue, empty until it has joined its processor. It outlives a restart of either.
-pub type SharedQueue = Arc<Mutex<Option<ListenerQueue>>>;
+pub(super) type SharedQueue = Arc<Mutex<Option<ListenerQueue>>>;
 
 /// What a listener shows of itself.
 #[derive(Debug, Default)]
-pub struct ListenerHealth {
+pub(super) struct ListenerHealth {
     /// Notifications that wait: how far behind the subscriber is.
     pub pending: AtomicU64,
     /// Notifications handed over.

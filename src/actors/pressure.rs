@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// Held by whoever does the work that lags; dropping it (or [`Self::release`]) lets the waiting go on.
 #[derive(Debug)]
-pub struct PressureSource(watch::Sender<bool>);
+pub(super) struct PressureSource(watch::Sender<bool>);
 
 /// Waits for a [`PressureSource`].
 #[derive(Clone, Debug)]
@@ -13,13 +13,13 @@ pub struct Pressure(watch::Receiver<bool>);
 impl PressureSource {
     /// A new pressure.
     #[must_use]
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(watch::Sender::new(false))
     }
 
     /// Something to wait with.
     #[must_use]
-    pub fn pressure(&self) -> Pressure {
+    pub(super) fn pressure(&self) -> Pressure {
         Pressure(self.0.subscribe())
     }
 }

@@ -104,7 +104,7 @@ impl ProcessorActor {
             ctx.cancel_future(timer);
         }
         if let Some(period) = period {
-            let timer = ctx.run_interval(period, |act, ctx| act.resync(ctx));
+            let timer = ctx.run_interval(period, ProcessorActor::resync);
             self.resync = Some((period, timer));
         }
     }
@@ -157,17 +157,14 @@ impl Handler<Process> for ProcessorActor {
             applying.await
         };
         let work = work.into_actor(self).then(|applied, act, ctx| {
-            let (telling, pressure) = match applied {
-                Ok(Some(AppliedBatch { outbox, objects, pressure })) => {
-                    act.health.objects.store(objects, Relaxed);
-                    (Some(act.tell(outbox)), pressure)
-                }
+            let (telling, pressure) = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
+                act.health.objects.store(objects, Relaxed);
+                (Some(act.tell(outbox)), pressure)
+            } else {
                 // The partition or the cache is gone: this informer's supervisor sets it up again.
-                Ok(None) | Err(_) => {
-                    act.guard.set(ExitStatus::Orphaned);
-                    ctx.stop();
-                    (None, None)
-                }
+                act.guard.set(ExitStatus::Orphaned);
+                ctx.stop();
+                (None, None)
             };
             async move {
                 let gone = match telling {

@@ -107,7 +107,7 @@ struct Driver {
 
 impl Driver {
     fn new(parts: ReflectorParts, relist: Arc<Notify>) -> Self {
-        let mut machine = Reflector::new(parts.options.clone(), || rand::random::<f64>());
+        let mut machine = Reflector::new(parts.options.clone(), rand::random::<f64>);
         // What the store has must not go back in time because a reflector was restarted.
         if let Some(version) = parts.health.version() {
             machine.resume(version.as_ref().clone());
@@ -151,7 +151,10 @@ impl Driver {
         let opening = within(stall.list_head, "list: no answer", self.parts.source.list(request));
         let mut stream = match opening.await {
             Ok(stream) => stream,
-            Err(error) => return self.list_failed(&error),
+            Err(error) => {
+                self.list_failed(&error);
+                return Ok(());
+            }
         };
         loop {
             let chunk = tokio::select! {
@@ -180,7 +183,10 @@ impl Driver {
                     }
                     return Ok(self.hand_over().await?);
                 }
-                Err(error) => return self.list_failed(&error),
+                Err(error) => {
+                    self.list_failed(&error);
+                    return Ok(());
+                }
             }
         }
     }
@@ -205,10 +211,9 @@ impl Driver {
         tracing::debug!(%cluster, resource = %resource.gvr, objects = health.list_items.load(Relaxed), "listed");
     }
 
-    fn list_failed(&mut self, error: &SourceError) -> Result<(), Cut> {
+    fn list_failed(&mut self, error: &SourceError) {
         self.show_failure(error);
         self.machine.on_list_error(error, clock::now());
-        Ok(())
     }
 
     // === watch ===
@@ -233,7 +238,7 @@ impl Driver {
             self.show_failure(error);
         }
         let lasted = opened.map_or(Duration::ZERO, |opened| now.duration_since(opened));
-        self.machine.on_watch_end(end.as_ref().map(|()| ()), events, lasted, now);
+        self.machine.on_watch_end(end.as_ref().copied(), events, lasted, now);
         Ok(())
     }
 

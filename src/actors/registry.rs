@@ -213,7 +213,6 @@ struct Cluster {
     labels: ClusterLabels,
     connector: Arc<dyn Connector>,
     address: Addr<ClusterActor>,
-    view: SharedView,
     number: usize,
 }
 
@@ -276,8 +275,8 @@ impl RegistryActor {
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let env = self.env.clone();
         let address = ClusterActor::start_in_arbiter(self.env.arbiter(), move |_| ClusterActor::new(env, parts, guard));
-        self.views.write().insert(name.clone(), (labels.clone(), Arc::clone(&view)));
-        self.clusters.insert(name.clone(), Cluster { labels, connector, address, view, number });
+        self.views.write().insert(name.clone(), (labels.clone(), view));
+        self.clusters.insert(name.clone(), Cluster { labels, connector, address, number });
         if self.started {
             self.equip(name);
         }
@@ -350,6 +349,12 @@ impl RegistryActor {
 /// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
 fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
     actix::spawn(request.map(|_| ()));
+}
+
+impl fmt::Debug for RegistryActor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegistryActor").field("clusters", &self.clusters.keys()).finish_non_exhaustive()
+    }
 }
 
 impl Actor for RegistryActor {

@@ -45,7 +45,7 @@ impl fmt::Display for ExitStatus {
 
 /// How many restarts within how long are borne before a supervisor gives up. Smaller higher up the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RestartIntensity {
+pub(super) struct RestartIntensity {
     /// Restarts that are borne.
     pub restarts: usize,
     /// Within this long.
@@ -54,14 +54,14 @@ pub struct RestartIntensity {
 
 /// One child of a `rest_for_one` supervisor, as data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ChildSpec {
+pub(super) struct ChildSpec {
     /// What the child is, in logs.
     pub name: &'static str,
 }
 
 /// What a supervisor does about a death.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
+pub(super) enum Decision {
     /// Nothing: the child stopped as it was told, or an older generation of it died.
     Ignore,
     /// Restart the child with this index and every later one (`rest_for_one`).
@@ -72,7 +72,7 @@ pub enum Decision {
 
 /// Keeps the books of one supervisor.
 #[derive(Debug)]
-pub struct Supervision {
+pub(super) struct Supervision {
     specs: &'static [ChildSpec],
     intensity: RestartIntensity,
     deaths: VecDeque<Instant>,
@@ -83,12 +83,12 @@ pub struct Supervision {
 impl Supervision {
     /// A supervisor of children that start in the order of `specs` and stop in reverse.
     #[must_use]
-    pub fn new(specs: &'static [ChildSpec], intensity: RestartIntensity) -> Self {
+    pub(super) fn new(specs: &'static [ChildSpec], intensity: RestartIntensity) -> Self {
         Self { specs, intensity, deaths: VecDeque::new(), generations: vec![0; specs.len()] }
     }
 
     /// Begins a new incarnation of a child; the earlier one's death does not matter any more.
-    pub fn begin(&mut self, child: usize) -> u64 {
+    pub(super) fn begin(&mut self, child: usize) -> u64 {
         let Some(generation) = self.generations.get_mut(child) else { return 0 };
         *generation += 1;
         *generation
@@ -96,12 +96,12 @@ impl Supervision {
 
     /// The name of a child.
     #[must_use]
-    pub fn name(&self, child: usize) -> &'static str {
+    pub(super) fn name(&self, child: usize) -> &'static str {
         self.specs.get(child).map_or("child", |spec| spec.name)
     }
 
     /// Decides about a death.
-    pub fn on_exit(&mut self, exited: ChildExited, now: Instant) -> Decision {
+    pub(super) fn on_exit(&mut self, exited: ChildExited, now: Instant) -> Decision {
         if !exited.status.is_failure() || self.generations.get(exited.child) != Some(&exited.generation) {
             return Decision::Ignore;
         }
@@ -109,17 +109,12 @@ impl Supervision {
     }
 
     /// Counts a death; `false` when it is one too many.
-    pub fn note_death(&mut self, now: Instant) -> bool {
+    pub(super) fn note_death(&mut self, now: Instant) -> bool {
         while self.deaths.front().is_some_and(|death| now.duration_since(*death) > self.intensity.within) {
             self.deaths.pop_front();
         }
         self.deaths.push_back(now);
         self.deaths.len() <= self.intensity.restarts
-    }
-
-    /// Forgets earlier deaths, after a rest.
-    pub fn forgive(&mut self) {
-        self.deaths.clear();
     }
 }
 
@@ -159,7 +154,7 @@ where
 /// Owned by an actor; when the actor goes, however it goes, its supervisor hears of it.
 ///
 /// actix drops an actor that panicked while the panic unwinds, which is how a panic is told from a stop.
-pub struct ExitGuard {
+pub(super) struct ExitGuard {
     exited: ChildExited,
     supervisor: Option<Recipient<ChildExited>>,
     census: Census,
@@ -169,14 +164,19 @@ impl ExitGuard {
     /// A guard for one child. `supervisor` is cloned for this guard alone: a fresh clone always has a mailbox slot
     /// of its own, so the one message that the guard will ever send cannot find the mailbox full.
     #[must_use]
-    pub fn new(child: usize, generation: u64, supervisor: Option<&Recipient<ChildExited>>, census: &Census) -> Self {
+    pub(super) fn new(
+        child: usize,
+        generation: u64,
+        supervisor: Option<&Recipient<ChildExited>>,
+        census: &Census,
+    ) -> Self {
         census.0.fetch_add(1, Ordering::AcqRel);
         let exited = ChildExited { child, generation, status: ExitStatus::Stopped };
         Self { exited, supervisor: supervisor.cloned(), census: census.clone() }
     }
 
     /// Says how the actor will have ended, before it stops itself.
-    pub fn set(&mut self, status: ExitStatus) {
+    pub(super) fn set(&mut self, status: ExitStatus) {
         self.exited.status = status;
     }
 }

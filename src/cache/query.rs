@@ -201,7 +201,7 @@ impl Snapshot {
             if cluster.len() > 1 {
                 merge_overlap(&mut items, begin);
             }
-            let freshness = cluster.iter().map(|(_, partition)| self.trust(query, partition)).max_by_key(staleness);
+            let freshness = cluster.iter().map(|(_, partition)| trust(query, partition)).max_by_key(staleness);
             coverage.push(Coverage {
                 cluster: cluster[0].1.origin().cluster.clone(),
                 freshness: freshness.unwrap_or(Freshness::Missing),
@@ -215,13 +215,13 @@ impl Snapshot {
         coverage.sort_by(|a, b| a.cluster.cmp(&b.cluster));
         Ok(Answer { items, coverage, kind: PhantomData })
     }
+}
 
-    /// An informer that does not declare the index asked for has nothing to say about it.
-    fn trust(&self, query: &Query, partition: &Partition) -> Freshness {
-        match &query.index {
-            Some((index, _)) if !partition.declares(index) => Freshness::Missing,
-            _ => partition.freshness(),
-        }
+/// An informer that does not declare the index asked for has nothing to say about it.
+fn trust(query: &Query, partition: &Partition) -> Freshness {
+    match &query.index {
+        Some((index, _)) if !partition.declares(index) => Freshness::Missing,
+        _ => partition.freshness(),
     }
 }
 

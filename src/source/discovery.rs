@@ -135,11 +135,12 @@ struct Search<'s> {
 /// See [`DiscoveryError`].
 pub async fn resolve(client: &Client, wanted: &ResourceRef) -> Result<ApiResource, DiscoveryError> {
     let search = Search { client, wanted, seen: Vec::new(), unavailable: None };
-    let found = tokio::time::timeout(DEADLINE, search.run()).await;
-    found.unwrap_or_else(|_| {
+    if let Ok(found) = tokio::time::timeout(DEADLINE, search.run()).await {
+        found
+    } else {
         let message = format!("discovery does not come to its end within {} s", DEADLINE.as_secs());
         Err(stalled(&message).into())
-    })
+    }
 }
 
 impl Search<'_> {

@@ -117,12 +117,15 @@ impl fmt::Debug for Uid {
 
 /// An object's labels, sorted by key; one allocation per distinct set when interned.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Labels(Option<Arc<[(Arc<str>, Arc<str>)]>>);
+pub struct Labels(Option<Arc<[Label]>>);
+
+/// Key and value.
+type Label = (Arc<str>, Arc<str>);
 
 impl Labels {
     /// Sorts `pairs` by key and takes them over; of a repeated key the last one counts.
     #[must_use]
-    pub fn new(mut pairs: Vec<(Arc<str>, Arc<str>)>) -> Self {
+    pub fn new(mut pairs: Vec<Label>) -> Self {
         if pairs.is_empty() {
             return Self(None);
         }

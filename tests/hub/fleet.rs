@@ -1,7 +1,6 @@
 //! A hub over simulated clusters, with a consumer that keeps a replica, for the tests of this folder.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,22 +15,18 @@ use informer_hub::types::{ApiResource, ClusterName, ClusterSelector, Gvr, Notifi
 use parking_lot::Mutex;
 
 /// How long anything may take before the test fails. Generous: two cores may be shared with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub fn pods() -> ApiResource {
+pub(crate) fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
 }
 
-pub fn widgets() -> ApiResource {
-    ApiResource { gvr: Gvr::new("example.com", "v1", "widgets"), kind: "Widget".into(), namespaced: true }
-}
-
 /// Small simulated pods.
-pub fn small(seed: u64, pods: usize) -> SimConfig {
+pub(crate) fn small(seed: u64, pods: usize) -> SimConfig {
     SimConfig { world: WorldConfig { seed, pods, small: true, ..WorldConfig::default() }, ..SimConfig::default() }
 }
 
-pub fn cluster_config(name: &str, url: &str) -> ClusterConfig {
+pub(crate) fn cluster_config(name: &str, url: &str) -> ClusterConfig {
     ClusterConfig {
         name: ClusterName::new(name).unwrap(),
         labels: BTreeMap::from([("name".to_owned(), name.to_owned())]),
@@ -40,7 +35,7 @@ pub fn cluster_config(name: &str, url: &str) -> ClusterConfig {
     }
 }
 
-pub fn resource_config(resource: &str) -> ResourceConfig {
+pub(crate) fn resource_config(resource: &str) -> ResourceConfig {
     ResourceConfig {
         name: resource.to_owned(),
         resource: resource.parse().unwrap(),
@@ -56,7 +51,7 @@ pub fn resource_config(resource: &str) -> ResourceConfig {
 }
 
 /// Delays short enough for tests; the rules are the same.
-pub fn quick() -> Tuning {
+pub(crate) fn quick() -> Tuning {
     let stall = StallPolicy {
         watch_head: Duration::from_secs(3),
         list_head: Duration::from_secs(3),
@@ -68,7 +63,7 @@ pub fn quick() -> Tuning {
 }
 
 /// Simulated clusters and a hub over them.
-pub struct Fleet {
+pub(crate) struct Fleet {
     pub clusters: BTreeMap<String, SimCluster>,
     pub hub: Hub,
     /// What a subscriber of all pods was told.
@@ -76,11 +71,15 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    pub async fn start(clusters: BTreeMap<String, SimCluster>, resources: &[&str], sinks: Vec<SinkConfig>) -> Self {
+    pub(crate) async fn start(
+        clusters: BTreeMap<String, SimCluster>,
+        resources: &[&str],
+        sinks: Vec<SinkConfig>,
+    ) -> Self {
         Self::start_with(clusters, resources, sinks, quick()).await
     }
 
-    pub async fn start_with(
+    pub(crate) async fn start_with(
         clusters: BTreeMap<String, SimCluster>,
         resources: &[&str],
         sinks: Vec<SinkConfig>,
@@ -103,14 +102,14 @@ impl Fleet {
         Self { clusters, hub, replica }
     }
 
-    pub async fn synced(&self) {
+    pub(crate) async fn synced(&self) {
         if let Err(error) = self.hub.wait_for_cache_sync(PATIENCE).await {
             panic!("{error}\n{}", self.fault_logs());
         }
     }
 
     /// What the cache holds of one cluster's pods.
-    pub async fn cached(&self, cluster: &str) -> Truth {
+    pub(crate) async fn cached(&self, cluster: &str) -> Truth {
         let only = ClusterSelector::Names(vec![ClusterName::new(cluster).unwrap()]);
         let query = Query::list().in_clusters(only);
         let answer = self.hub.cache_of(pods()).send(query).await.unwrap().unwrap();
@@ -122,7 +121,7 @@ impl Fleet {
     }
 
     /// Waits until the cache and the replica of every cluster equal its truth, and checks the replica's invariants.
-    pub async fn converged(&self) {
+    pub(crate) async fn converged(&self) {
         let deadline = Instant::now() + PATIENCE;
         for (name, cluster) in &self.clusters {
             loop {
@@ -143,23 +142,19 @@ impl Fleet {
         assert!(violations.is_empty(), "{violations:#?}\n{}", self.fault_logs());
     }
 
-    pub fn fault_logs(&self) -> String {
+    /// The first cluster by name.
+    pub(crate) fn first(&mut self) -> &mut SimCluster {
+        self.clusters.values_mut().next().unwrap()
+    }
+
+    pub(crate) fn fault_logs(&self) -> String {
         let log = |(name, cluster): (&String, &SimCluster)| format!("{name}: {:#?}", cluster.fault_log());
         self.clusters.iter().map(log).collect::<Vec<_>>().join("\n")
     }
 
     /// Ends the hub and checks that no actor is left.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         let report = self.hub.shutdown(Duration::from_secs(10)).await;
         assert_eq!(report.actors_left, 0, "actors leaked");
-    }
-}
-
-/// Waits for a condition, event by event of nothing better than time, but never longer than [`PATIENCE`].
-pub async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "never came true: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
