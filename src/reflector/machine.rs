@@ -120,6 +120,7 @@ enum State {
     /// Nothing is known, or what is known is not enough: list, in whichever way.
     Relist,
     List(Listing),
+    /// A streaming list, until its initial events have ended; from then on it is a watch like any other.
     Stream(Watching),
     Watch(Watching),
 }
@@ -334,9 +335,9 @@ impl Reflector {
         let (State::Stream(watching) | State::Watch(watching)) = &mut self.state else { return ItemVerdict::Nothing };
         match item {
             WatchItem::Bookmark { version, initial_events_end: true } => {
-                watching.initial = false;
-                watching.ordered = true;
-                watching.deadline = now + watching.timeout + stall.watch_slack;
+                let deadline = now + watching.timeout + stall.watch_slack;
+                self.state =
+                    State::Watch(Watching { initial: false, ordered: true, deadline, timeout: watching.timeout });
                 self.synced(version.clone());
                 ItemVerdict::InitialEventsEnd(version.clone())
             }

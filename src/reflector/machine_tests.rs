@@ -470,7 +470,9 @@ fn a_streaming_list_is_complete_at_its_bookmark_and_goes_on_as_the_watch() {
     assert_eq!(rig.item(&WatchItem::Deleted(object("12"))), ItemVerdict::Initial);
     // client-go: TestWatchListResourceVersion: learnt from the bookmark alone.
     assert_eq!(rig.reflector.last_version(), None);
+    assert!(rig.reflector.is_listing());
     assert_eq!(rig.item(&bookmark("15", true)), ItemVerdict::InitialEventsEnd(version("15")));
+    assert!(!rig.reflector.is_listing());
     assert_eq!(rig.item(&added("16")), ItemVerdict::Apply);
     rig.watch_ends(5, 300 * SECOND);
     assert_eq!(rig.watch(), (since("16"), false));

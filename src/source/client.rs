@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tower::util::MapRequestLayer;
 
 use super::request::describe;
+use crate::reflector::bounded;
 use crate::types::clock::{self, Instant};
 
 /// How long a TCP (and TLS) connection may take.
@@ -77,13 +78,12 @@ pub enum Token {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be read, or is none.
-    #[error("kubeconfig {} cannot be used", path.display())]
+    #[error("kubeconfig {} cannot be used: {message}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// Why.
-        #[source]
-        source: KubeconfigError,
+        /// Why, without what stands in the file.
+        message: String,
     },
     /// The kubeconfig has no such context.
     #[error("kubeconfig {} has no context {context:?}; it has {known}", path.display())]
@@ -262,7 +262,7 @@ async fn load(access: Access) -> Result<Config, ClientError> {
 }
 
 async fn from_kubeconfig(path: PathBuf, context: Option<String>) -> Result<Config, ClientError> {
-    let unusable = |source| ClientError::Kubeconfig { path: path.clone(), source };
+    let unusable = |error| ClientError::Kubeconfig { path: path.clone(), message: kubeconfig_problem(&error) };
     let file = path.clone();
     let read = tokio::task::spawn_blocking(move || Kubeconfig::read_from(file)).await;
     let Ok(kubeconfig) = read else {
@@ -283,6 +283,18 @@ async fn from_kubeconfig(path: PathBuf, context: Option<String>) -> Result<Confi
     }
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)
+}
+
+/// What is wrong with a kubeconfig. The parser's own words quote the line, which may be the one with the token.
+fn kubeconfig_problem(error: &KubeconfigError) -> String {
+    let KubeconfigError::Parse(error) = error else { return bounded(&error.to_string()) };
+    let text = error.to_string();
+    let place = text.split_once("line ").and_then(|(_, rest)| {
+        let (line, rest) = rest.split_once(" column ")?;
+        let column = rest.split(|c: char| !c.is_ascii_digit()).next().filter(|digits| !digits.is_empty())?;
+        line.bytes().all(|b| b.is_ascii_digit()).then(|| format!(" at line {line} column {column}"))
+    });
+    format!("it is not a kubeconfig in YAML{}", place.unwrap_or_default())
 }
 
 fn from_parts(server: &str, ca_file: Option<PathBuf>, token: Option<Token>) -> Result<Config, ClientError> {
@@ -333,8 +345,8 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
 
     async fn fail(access: Access) -> String {
         let error = connect(access, true, &Handle::current()).await.err().unwrap();
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        format!("{error}{cause}")
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
     }
 
     #[tokio::test]
@@ -356,6 +368,10 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         let file = kubeconfig("users: [hunter2");
         let error = fail(Access::Kubeconfig { path: file.path().to_owned(), context: None }).await;
         assert!(error.contains(&file.path().display().to_string()), "{error}");
+        assert!(!error.contains("hunter2") && error.contains("line 1 column 8"), "{error}");
+        let file = kubeconfig("apiVersion: v1\nusers: hunter2\n");
+        let error = fail(Access::Kubeconfig { path: file.path().to_owned(), context: None }).await;
+        assert!(!error.contains("hunter2"), "{error}");
         let missing = PathBuf::from("/does/not/exist");
         let error = fail(Access::Kubeconfig { path: missing.clone(), context: None }).await;
         assert!(error.contains("/does/not/exist"), "{error}");
