@@ -82,7 +82,13 @@ fn waiting(report: &HubReport) -> Vec<String> {
         }
         for informer in cluster.informers.iter().filter(|informer| !informer.synced) {
             let why = informer.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-            lines.push(format!("{}/{} ({}) is {}{why}", cluster.name, informer.resource, informer.scope, informer.state.as_str()));
+            lines.push(format!(
+                "{}/{} ({}) is {}{why}",
+                cluster.name,
+                informer.resource,
+                informer.scope,
+                informer.state.as_str()
+            ));
         }
     }
     lines

@@ -46,9 +46,5 @@ const WRONG_INPUT: u8 = 2;
 /// A runtime for the command itself; the hub brings its own threads.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     use anyhow::Context;
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start a runtime")
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
 }
