@@ -8,6 +8,7 @@ use anyhow::Context;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use super::view::{DOWN_TEXT, FRESH, SYNCING};
 use crate::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
 use crate::types::{ApiResource, ClusterName, Gvr, clock};
 
@@ -66,18 +67,28 @@ pub(super) struct Member {
     pub(super) down: bool,
     churn: Churn,
     falls: bool,
+    /// Faults up to the last time that it was seen well.
+    weathered: usize,
 }
 
 impl Member {
-    /// What the demo is doing to it, for people.
-    pub(super) fn plight(&self) -> String {
-        if self.down {
-            return "down".to_owned();
-        }
-        match self.cluster.fault_log().len() {
-            0 => String::new(),
-            1 => "watch expired once".to_owned(),
-            times => format!("watches expired {times} times"),
+    /// What is the matter with it, for people.
+    pub(super) fn plight(&self, state: &str) -> String {
+        let expired = self.cluster.fault_log().len() > self.weathered;
+        let text = match state {
+            _ if self.down => DOWN_TEXT,
+            FRESH => "",
+            SYNCING => "first lists",
+            _ if expired => "a watch expired, lists again",
+            _ => "reconnecting",
+        };
+        text.to_owned()
+    }
+
+    /// Notes how it was seen.
+    pub(super) fn note(&mut self, state: &str) {
+        if state == FRESH {
+            self.weathered = self.cluster.fault_log().len();
         }
     }
 }
@@ -105,6 +116,7 @@ impl Fleet {
                 cluster,
                 times: Arc::default(),
                 down: false,
+                weathered: 0,
                 churn: Churn::new(seed),
                 falls: (count - 1 - at).is_multiple_of(DOWN_EVERY),
             })

@@ -8,13 +8,13 @@ use super::receiver::Receiver;
 use super::secret::SecretFile;
 use super::setup;
 use super::summary::{ClusterSummary, Summary, Totals};
-use super::view::{Row, Scene, Screen};
+use super::view::{FRESH, Row, SYNCING, Scene, Screen};
 use crate::actors::{ClusterStatus, Tuning};
 use crate::app::Hub;
 use crate::cache::Query;
 use crate::sim::Truth;
 use crate::sim::oracle::Oracle;
-use crate::types::{ApiResource, ClusterName, ClusterSelector, Freshness};
+use crate::types::{ApiResource, ClusterName, ClusterSelector, Freshness, clock};
 
 /// Differences that are kept per cluster and copy.
 const SHOWN: usize = 20;
@@ -27,7 +27,7 @@ pub(super) struct Stage {
     receiver: Receiver,
     screen: Screen,
     seed: u64,
-    _secret: SecretFile,
+    began: clock::Instant,
 }
 
 impl Stage {
@@ -37,7 +37,9 @@ impl Stage {
         let receiver = Receiver::start(secret.keys.clone(), &fleet).await?;
         let config = setup::config(&fleet, receiver.url.clone(), secret.path())?;
         let hub = Hub::start_with(config, Tuning::default()).await?;
-        Ok(Self { fleet, hub, receiver, screen, seed: args.seed, _secret: secret })
+        // The hub has read it; the earlier it is gone, the less can be left behind.
+        drop(secret);
+        Ok(Self { fleet, hub, receiver, screen, seed: args.seed, began: clock::now() })
     }
 
     pub(super) async fn heal(&mut self) {
@@ -53,14 +55,18 @@ impl Stage {
         }
     }
 
-    pub(super) async fn draw(&mut self, elapsed: Duration, stage: &str) -> anyhow::Result<()> {
+    pub(super) async fn draw(&mut self, stage: &str) -> anyhow::Result<()> {
         if self.screen.is_silent() {
             return Ok(());
         }
         let report = self.hub.report().await?;
         let status = |member: &Member| report.hub.clusters.iter().find(|cluster| cluster.name == member.name);
-        let rows = self.fleet.members.iter().map(|member| self.row(member, status(member))).collect();
+        let rows: Vec<_> = self.fleet.members.iter().map(|member| self.row(member, status(member))).collect();
+        for (member, row) in self.fleet.members.iter_mut().zip(&rows) {
+            member.note(&row.state);
+        }
         let sink = report.sinks.into_iter().next().map(|sink| sink.status);
+        let elapsed = self.began.elapsed();
         let scene = Scene { elapsed, stage: stage.to_owned(), operations: self.fleet.operations, rows, sink };
         Ok(self.screen.show(&scene)?)
     }
@@ -70,15 +76,16 @@ impl Stage {
         let received = self.receiver.received.lock();
         let receiver = resources().iter().map(|resource| received.replica.count(&origin(&member.name, resource))).sum();
         let informers = status.map_or(&[][..], |status| &status.informers);
+        let state = state(status);
         Row {
+            plight: member.plight(&state),
             name: member.name.to_string(),
-            state: state(status),
+            state,
             truth: counts.iter().sum(),
             cache: informers.iter().map(|informer| informer.objects).sum(),
             receiver,
             events: informers.iter().map(|informer| informer.events).sum(),
             relists: relists(status),
-            plight: member.plight(),
         }
     }
 
@@ -96,6 +103,7 @@ impl Stage {
             operations: self.fleet.operations,
             faults: self.fleet.faults() as u64,
             relists: clusters.iter().map(|cluster| cluster.relists).sum(),
+            pending: sink.map_or(0, |sink| sink.pending_events + sink.held),
             delivered: sink.map_or(0, |sink| sink.delivered),
             batches: sink.map_or(0, |sink| sink.batches),
             retries: sink.map_or(0, |sink| sink.retries),
@@ -115,6 +123,7 @@ impl Stage {
     async fn compare(&self, member: &Member, status: Option<&ClusterStatus>) -> anyhow::Result<ClusterSummary> {
         let mut summary = ClusterSummary { name: member.name.to_string(), ..ClusterSummary::default() };
         summary.relists = relists(status);
+        summary.state = state(status);
         summary.events = status.iter().flat_map(|status| &status.informers).map(|informer| informer.events).sum();
         for resource in resources() {
             let truth = member.cluster.truth(&resource.gvr);
@@ -158,16 +167,16 @@ fn relists(status: Option<&ClusterStatus>) -> u64 {
 fn state(status: Option<&ClusterStatus>) -> String {
     let informers = status.map_or(&[][..], |status| &status.informers);
     if informers.is_empty() || informers.iter().any(|informer| informer.freshness == Freshness::Missing) {
-        return "syncing".to_owned();
+        return SYNCING.to_owned();
     }
     let stale = informers.iter().filter_map(|informer| match informer.freshness {
         Freshness::StaleSince { since } => Some(since),
         _ => None,
     });
     match stale.min() {
-        None => "fresh".to_owned(),
+        None => FRESH.to_owned(),
         Some(since) => {
-            let age = crate::types::clock::since_wall_millis(since.as_millisecond());
+            let age = clock::since_wall_millis(since.as_millisecond());
             format!("stale {:.1} s", age.as_secs_f64())
         }
     }

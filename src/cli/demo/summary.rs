@@ -6,6 +6,8 @@ use std::time::Duration;
 use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 use serde::Serialize;
 
+use super::view::FRESH;
+
 /// The end of a demo; also the JSON that `-o json` writes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -39,6 +41,8 @@ pub(super) struct ClusterSummary {
     pub(super) shown: Vec<String>,
     pub(super) events: u64,
     pub(super) relists: u64,
+    /// How far the cache can be trusted.
+    pub(super) state: String,
 }
 
 /// Sums over all clusters.
@@ -49,6 +53,8 @@ pub(super) struct Totals {
     /// Faults that the clusters' scripts struck with, besides clusters that went down.
     pub(super) faults: u64,
     pub(super) relists: u64,
+    /// Events that wait to be delivered.
+    pub(super) pending: u64,
     /// Events acknowledged.
     pub(super) delivered: u64,
     /// Batches acknowledged.
@@ -90,9 +96,11 @@ impl Summary {
         Self { ok, verdict, seed, interrupted, settled_after_millis, clusters, totals, violations }
     }
 
-    /// Whether both copies of every cluster are equal to it; nothing to wait for any more.
-    pub(super) fn is_equal(&self) -> bool {
-        self.clusters.iter().all(|cluster| cluster.differences == 0)
+    /// Whether there is nothing to wait for: both copies of every cluster are equal to it, the hub knows so, and
+    /// nothing is on its way.
+    pub(super) fn is_settled(&self) -> bool {
+        let settled = |cluster: &ClusterSummary| cluster.differences == 0 && cluster.state == FRESH;
+        self.totals.pending == 0 && self.clusters.iter().all(settled)
     }
 }
 
@@ -111,7 +119,7 @@ fn problems(clusters: &[ClusterSummary], totals: &Totals) -> Vec<String> {
 /// The summary for people.
 pub(super) fn render(summary: &Summary, colours: bool) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
     table.set_header(["cluster", "in truth", "cache", "receiver", "differences", "events", "relists"]);
     for cluster in &summary.clusters {
         let number = |number: u64| Cell::new(number).set_alignment(CellAlignment::Right);
@@ -179,6 +187,7 @@ mod tests {
             receiver: 10,
             differences,
             shown,
+            state: FRESH.into(),
             ..ClusterSummary::default()
         };
         Summary::new(1, Duration::ZERO, false, vec![cluster], totals, Vec::new())
@@ -187,13 +196,14 @@ mod tests {
     #[test]
     fn the_verdict_is_good_only_when_nothing_is_wrong() {
         let good = summary(0, Totals { retries: 5, repeats: 3, ..Totals::default() });
-        assert!(good.ok && good.is_equal());
+        assert!(good.ok && good.is_settled());
         assert!(good.verdict.contains("exactly the 10 objects of the 1 simulated clusters"), "{}", good.verdict);
         let unsigned = summary(0, Totals { signature_failures: 1, ..Totals::default() });
-        assert!(!unsigned.ok && unsigned.is_equal());
+        assert!(!unsigned.ok && unsigned.is_settled());
         assert!(!summary(0, Totals { violations: 1, ..Totals::default() }).ok);
         assert!(!summary(0, Totals { unreadable: 1, ..Totals::default() }).ok);
         assert!(!summary(2, Totals::default()).ok);
+        assert!(!summary(0, Totals { pending: 1, ..Totals::default() }).is_settled());
     }
 
     #[test]

@@ -7,6 +7,15 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 
 use crate::sink::SinkStatus;
 
+/// The state of a cluster whose watches are all open.
+pub(super) const FRESH: &str = "fresh";
+/// The state of a cluster that has never been listed to the end.
+pub(super) const SYNCING: &str = "syncing";
+/// What is going on with a cluster that the demo has taken down.
+pub(super) const DOWN_TEXT: &str = "down";
+/// Rows that are shown at a time: as many as an old terminal has room for.
+const ROWS: usize = 15;
+
 /// One cluster at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
@@ -79,10 +88,12 @@ impl Screen {
                     // Up to the first line of the last drawing; what follows is cleared line by line.
                     write!(out, "\x1b[{height}A\r")?;
                 }
+                // Lines are cut, not wrapped: a wrapped one would take two of the lines to go up.
+                write!(out, "\x1b[?7l")?;
                 for line in text.lines() {
                     writeln!(out, "{line}\x1b[K")?;
                 }
-                write!(out, "\x1b[J")?;
+                write!(out, "\x1b[J\x1b[?7h")?;
                 *height = text.lines().count();
                 out.flush()
             }
@@ -92,12 +103,12 @@ impl Screen {
 
 /// The scene in one line.
 pub(super) fn line(scene: &Scene) -> String {
-    let fresh = scene.rows.iter().filter(|row| row.state == "fresh").count();
+    let fresh = scene.rows.iter().filter(|row| row.state == FRESH).count();
     let truth: usize = scene.rows.iter().map(|row| row.truth).sum();
     let cache: u64 = scene.rows.iter().map(|row| row.cache).sum();
     let receiver: usize = scene.rows.iter().map(|row| row.receiver).sum();
     let relists: u64 = scene.rows.iter().map(|row| row.relists).sum();
-    let down: Vec<_> = scene.rows.iter().filter(|row| row.plight == "down").map(|row| row.name.as_str()).collect();
+    let down: Vec<_> = scene.rows.iter().filter(|row| row.plight == DOWN_TEXT).map(|row| row.name.as_str()).collect();
     let mut text = format!(
         "{:5.1} s  {fresh}/{} fresh, objects {truth} (cache {cache}, receiver {receiver}), {} operations, {relists} relists",
         scene.elapsed.as_secs_f64(),
@@ -126,10 +137,10 @@ fn sink_text(sink: &SinkStatus) -> String {
 /// The scene as a table.
 pub(super) fn table(scene: &Scene, colours: bool) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
     let header = ["cluster", "state", "in truth", "cache", "receiver", "events", "relists", "what is going on"];
     table.set_header(header);
-    for row in &scene.rows {
+    for row in shown(&scene.rows) {
         let numbers = [row.truth as u64, row.cache, row.receiver as u64, row.events, row.relists];
         let mut cells = vec![Cell::new(&row.name), painted(&row.state, colours)];
         cells.extend(numbers.map(|number| Cell::new(number).set_alignment(CellAlignment::Right)));
@@ -144,15 +155,28 @@ pub(super) fn table(scene: &Scene, colours: bool) -> String {
     let stage = if scene.stage.is_empty() { "running" } else { &scene.stage };
     let sink = scene.sink.as_ref().map(sink_text).unwrap_or_default();
     let elapsed = scene.elapsed.as_secs_f64();
-    format!("{table}\n {stage} {elapsed:.1} s, {} operations; sink: {sink}", scene.operations)
+    let more = match scene.rows.len().saturating_sub(ROWS) {
+        0 => String::new(),
+        more => format!("\n … and {more} more clusters"),
+    };
+    format!("{table}{more}\n {stage}, {elapsed:.1} s, {} operations\n sink: {sink}", scene.operations)
+}
+
+/// The rows that there is room for, in their order: those in trouble before the others.
+fn shown(rows: &[Row]) -> Vec<&Row> {
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    places.sort_by_key(|&at| rows.get(at).is_some_and(|row| row.plight.is_empty()));
+    places.truncate(ROWS);
+    places.sort_unstable();
+    places.into_iter().filter_map(|at| rows.get(at)).collect()
 }
 
 fn painted(text: &str, colours: bool) -> Cell {
     let cell = Cell::new(text);
     match text {
         _ if !colours => cell,
-        "fresh" => cell.fg(Color::Green),
-        "down" => cell.fg(Color::Red).add_attribute(Attribute::Bold),
+        FRESH => cell.fg(Color::Green),
+        DOWN_TEXT => cell.fg(Color::Red).add_attribute(Attribute::Bold),
         _ => cell.fg(Color::Yellow),
     }
 }
@@ -184,6 +208,22 @@ mod tests {
         }
         assert!(!text.contains('\x1b'), "{text:?}");
         assert!(table(&scene(), true).contains('\x1b'));
+    }
+
+    #[test]
+    fn a_large_fleet_shows_its_troubled_clusters_first() {
+        let row = |at: usize| Row {
+            name: format!("cluster-{at:03}"),
+            plight: if at == 90 { "down".into() } else { String::new() },
+            ..Row::default()
+        };
+        let text = table(&Scene { rows: (0..100).map(row).collect(), ..Scene::default() }, false);
+        assert!(
+            text.contains("cluster-090") && text.contains("cluster-013") && !text.contains("cluster-014"),
+            "{text}"
+        );
+        assert!(text.contains("and 85 more"), "{text}");
+        assert!(text.lines().count() < 24);
     }
 
     #[test]
