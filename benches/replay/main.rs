@@ -3,6 +3,7 @@
 //! The server runs in a process of its own where memory or CPU is measured, and in this one for latency, whose clock
 //! it shares. `BENCH_PODS` and `BENCH_EVENTS` change the sizes.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -189,14 +190,14 @@ async fn sync_and_flood(pods: u64, events: u64) -> Figures {
     let (rss, cpu, began) = (rss(), cpu(), Instant::now());
     let (hub, _listener) = hub(&server.url, listener).await;
     until("every pod has been told", || told.load(Relaxed) >= pods).await;
-    let (sync, sync_cpu) = (began.elapsed(), self::cpu() - cpu);
+    let (sync, sync_cpu) = (began.elapsed(), self::cpu().checked_sub(cpu).unwrap());
     let peak = peak_rss().saturating_sub(rss);
     tokio::time::sleep(Duration::from_secs(6)).await;
     let settled = self::rss().saturating_sub(rss);
     let (before, cpu, began) = (told.load(Relaxed), self::cpu(), Instant::now());
     let last = server.flood(events);
     until("the last event has been told", || version.load(Relaxed) >= last).await;
-    let (flood, flood_cpu) = (began.elapsed(), self::cpu() - cpu);
+    let (flood, flood_cpu) = (began.elapsed(), self::cpu().checked_sub(cpu).unwrap());
     let told = told.load(Relaxed) - before;
     let left = hub.shutdown(Duration::from_secs(5)).await.actors_left;
     assert_eq!(left, 0, "actors leaked");

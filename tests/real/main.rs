@@ -9,6 +9,9 @@
 //! - `hub`: tests of the hub.
 //! - `testbed`: tests of the above, without which no other result here would mean anything.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+#![allow(dead_code, reason = "the harness offers more than each test needs")]
+
 mod bed;
 mod fleet;
 mod hub;

@@ -116,13 +116,16 @@ pub(super) fn line(scene: &Scene) -> String {
         scene.operations,
     );
     if let Some(sink) = &scene.sink {
-        text += &format!("; sink: {}", sink_text(sink));
+        text.push_str("; sink: ");
+        text.push_str(&sink_text(sink));
     }
     if !down.is_empty() {
-        text += &format!("; down: {}", down.join(", "));
+        text.push_str("; down: ");
+        text.push_str(&down.join(", "));
     }
     if !scene.stage.is_empty() {
-        text += &format!("; {}", scene.stage);
+        text.push_str("; ");
+        text.push_str(&scene.stage);
     }
     text
 }
