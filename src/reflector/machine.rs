@@ -281,7 +281,7 @@ impl Reflector {
 
     /// By when the open watch must have brought its next item (or its end).
     ///
-    /// For a plain watch this is the silence that [`StallPolicy`] allows; while initial events are due it is much
+    /// For a plain watch this is the silence that `StallPolicy` allows; while initial events are due it is much
     /// nearer, and only they move it on.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {

@@ -1,6 +1,6 @@
 //! The list+watch engine: what to ask an apiserver next, and what its answers mean.
 //!
-//! [`Reflector`](machine::Reflector) is a pure state machine; [`decode`] turns bytes into stored objects in one pass;
+//! [`Reflector`] is a pure state machine; [`decode`] turns bytes into stored objects in one pass;
 //! [`split`] finds objects in a list body and lines in a watch as bytes arrive. [`ListerWatcher`] is the port through
 //! which a reflector reaches a cluster; its adapters live in `crate::source`.
 

@@ -149,7 +149,7 @@ impl Fleet {
         is: impl Fn(&InformerStatus) -> bool,
     ) {
         let check = async || is(&self.informer(cluster, resource).await);
-        assert!(comes_true(PATIENCE, check).await, "not within {PATIENCE:?}: {what}\n{}", self.report_text().await)
+        assert!(comes_true(PATIENCE, check).await, "not within {PATIENCE:?}: {what}\n{}", self.report_text().await);
     }
 
     /// Ends the hub and checks that nothing was lost and no actor is left.
