@@ -112,7 +112,7 @@ impl Fleet {
             let expiry = |more| Rule::new(When::Watch, Fault::ExpireWatch).resource("pods").after(pods + more);
             cluster.set_faults(FaultScript::none().with(expiry(40 + at % 7)).with(expiry(120)));
             anyhow::Ok(Member {
-                name: ClusterName::new(&format!("cluster-{:0width$}", at + 1, width = count.to_string().len()))?,
+                name: ClusterName::new(format!("cluster-{:0width$}", at + 1, width = count.to_string().len()))?,
                 cluster,
                 times: Arc::default(),
                 down: false,
@@ -135,9 +135,9 @@ impl Fleet {
         let down = (DOWN.0..DOWN.1).contains(&share);
         for member in self.members.iter_mut().filter(|member| member.falls && member.down != down) {
             if down {
-                member.cluster.stop().await
+                member.cluster.stop().await;
             } else {
-                member.cluster.restart().await
+                member.cluster.restart().await;
             }
             member.down = down;
         }

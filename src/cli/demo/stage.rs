@@ -73,8 +73,8 @@ impl Stage {
 
     fn row(&self, member: &Member, status: Option<&ClusterStatus>) -> Row {
         let counts = member.cluster.with_world(|world| resources().map(|resource| world.count(&resource.gvr)));
-        let received = self.receiver.received.lock();
-        let receiver = resources().iter().map(|resource| received.replica.count(&origin(&member.name, resource))).sum();
+        let told = self.receiver.received.lock();
+        let receiver = resources().iter().map(|resource| told.replica.count(&origin(&member.name, resource))).sum();
         let informers = status.map_or(&[][..], |status| &status.informers);
         let state = state(status);
         Row {

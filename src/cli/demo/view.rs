@@ -1,6 +1,7 @@
 //! What is shown while the demo runs: a table that is redrawn in place, or a line now and then.
 
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
@@ -116,13 +117,13 @@ pub(super) fn line(scene: &Scene) -> String {
         scene.operations,
     );
     if let Some(sink) = &scene.sink {
-        text += &format!("; sink: {}", sink_text(sink));
+        let _ = write!(text, "; sink: {}", sink_text(sink));
     }
     if !down.is_empty() {
-        text += &format!("; down: {}", down.join(", "));
+        let _ = write!(text, "; down: {}", down.join(", "));
     }
     if !scene.stage.is_empty() {
-        text += &format!("; {}", scene.stage);
+        let _ = write!(text, "; {}", scene.stage);
     }
     text
 }
@@ -138,7 +139,7 @@ fn sink_text(sink: &SinkStatus) -> String {
 pub(super) fn table(scene: &Scene, colours: bool) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
-    let header = ["cluster", "state", "in truth", "cache", "receiver", "events", "relists", "what is going on"];
+    let header = ["cluster", "state", "truth", "cache", "receiver", "events", "relists", "what is going on"];
     table.set_header(header);
     for row in shown(&scene.rows) {
         let numbers = [row.truth as u64, row.cache, row.receiver as u64, row.events, row.relists];
