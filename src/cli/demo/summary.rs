@@ -120,7 +120,7 @@ fn problems(clusters: &[ClusterSummary], totals: &Totals) -> Vec<String> {
 pub(super) fn render(summary: &Summary, colours: bool) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(["cluster", "in truth", "cache", "receiver", "differences", "events", "relists"]);
+    table.set_header(["cluster", "truth", "cache", "receiver", "differences", "events", "relists"]);
     for cluster in &summary.clusters {
         let number = |number: u64| Cell::new(number).set_alignment(CellAlignment::Right);
         let differences = number(cluster.differences as u64);
