@@ -1,11 +1,79 @@
 //! informer-hub: one process that watches many Kubernetes clusters so that nothing else has to.
+//!
+//! It keeps a compact, indexed copy of the objects people care about, answers questions across all clusters, and tells
+//! subscribers (actors, closures, webhooks) of every change. The machinery is client-go's: reflectors, delta fifos,
+//! processors, listeners, indexers, one shared informer per (cluster, resource, scope).
+//!
+//! ```text
+//!  apiserver ─► source ─► reflector ─► fifo ─► processor ─► store + indices ─► listener ─► actor, closure, sink
+//!               adapter   └──────────────── pure, synchronous core ─────────────────┘
+//! ```
+//!
+//! # Layout
+//! - [`types`]: names, keys, objects, notifications; nothing else's concern.
+//! - [`reflector`], [`cache`]: the pure core.
+//! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
+//! - [`actors`]: the thin shell around the core, and its supervision.
+//! - [`config`], [`telemetry`], [`api`], [`cli`], [`app`]: what makes a service of it.
+//! - [`sim`]: simulated clusters for the demo, tests and benches.
+//!
+//! # Examples
+//! Embedded in a program:
+//!
+//! ```no_run
+//! use actix::prelude::*;
+//! use informer_hub::{Clusters, Config, Hub, Notification, Notifications, Query, Subscribe};
+//! use k8s_openapi::api::core::v1::Pod;
+//!
+//! struct Watcher;
+//!
+//! impl Actor for Watcher {
+//!     type Context = Context<Self>;
+//! }
+//!
+//! impl Handler<Notifications<Pod>> for Watcher {
+//!     type Result = ();
+//!
+//!     fn handle(&mut self, batch: Notifications<Pod>, _: &mut Self::Context) {
+//!         for notification in batch.0 {
+//!             match notification {
+//!                 Notification::Added { object, initial } => println!("{object:?} (initial: {initial})"),
+//!                 Notification::Updated { old, new, .. } => println!("{old:?} is now {new:?}"),
+//!                 Notification::Deleted { object, tombstone } => println!("{object:?} is gone (unseen: {tombstone})"),
+//!                 Notification::Synced(origin) => println!("{} has synced", origin.cluster),
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! # #[actix::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let addr = Watcher.start();
+//! let hub = Hub::start(Config::from_file("hub.toml")?).await?;
+//! hub.registry().send(Subscribe::to::<Pod>(Clusters::all(), addr.recipient::<Notifications<Pod>>())).await?;
+//! let answer = hub.cache::<Pod>().send(Query::by_index("by-node", "n1").across_clusters()).await??;
+//! for pod in &answer.items {
+//!     println!("{} in {}: {:?}", pod.name(), pod.cluster(), pod.decode()?.status);
+//! }
+//! # Ok(()) }
+//! ```
 
 pub mod actors;
+pub mod api;
 pub mod app;
 pub mod cache;
+pub mod cli;
 pub mod config;
 pub mod reflector;
 pub mod sim;
 pub mod sink;
 pub mod source;
+pub mod telemetry;
 pub mod types;
+
+pub use actors::{Subscribe, Subscriber, SubscriptionId};
+pub use app::{CacheClient, Hub};
+pub use cache::{Answer, Query};
+pub use config::Config;
+pub use types::ClusterSelector as Clusters;
+pub use types::{Notification, Notifications, Object};

@@ -1,2 +1,14 @@
 //! The `informer-hub` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use informer_hub::cli::{self, Cli};
+
+/// Gives memory back after a burst, which the system's allocator does not.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    cli::main(Cli::parse())
+}

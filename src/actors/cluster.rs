@@ -17,8 +17,8 @@ use super::informer::{InformerActor, InformerParts};
 use super::messages::{
     AddListener, Attach, Detach, RemoveListener, Resolved, StopCluster, StopInformer, Unwant, User, Want, Wanted,
 };
-use super::registry::{Subscription, SubscriptionId};
 use super::status::{ClusterState, ClusterView, InformerView, SharedView};
+use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{ChildExited, ExitGuard, ExitStatus, RestartIntensity, Supervision};
 use crate::reflector::{Connection, Connector, InformerOptions, ResolveError, SourceError};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};

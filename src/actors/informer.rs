@@ -25,7 +25,7 @@ use super::messages::{
 };
 use super::processor::{CachePort, ProcessorActor, UseFifo};
 use super::reflector::{ReflectorActor, ReflectorParts};
-use super::registry::{Subscription, SubscriptionId};
+use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, ChildSpec, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };

@@ -8,8 +8,8 @@ use actix::Recipient;
 
 use super::listener::SharedQueue;
 use super::pressure::Pressure;
-use super::registry::{Subscription, SubscriptionId};
 use super::status::HubStatus;
+use super::subscription::{Subscription, SubscriptionId};
 use crate::cache::{Answer, Applied, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot};
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;

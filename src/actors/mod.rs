@@ -27,6 +27,7 @@ mod registry;
 pub mod sink;
 mod status;
 mod subscriber;
+mod subscription;
 mod supervision;
 mod system;
 
@@ -34,8 +35,9 @@ pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;
 pub use env::Env;
 pub use pressure::Pressure;
-pub use registry::{NotSynced, RegistryActor, RegistryError, Subscribe, Subscription, SubscriptionId};
+pub use registry::{NotSynced, RegistryActor, RegistryError};
 pub use status::{ClusterState, ClusterStatus, HubStatus, InformerStatus, ListenerStatus};
 pub use subscriber::Subscriber;
+pub use subscription::{Subscribe, Subscription, SubscriptionId};
 pub use supervision::Census;
 pub use system::{HubSystem, SystemError};

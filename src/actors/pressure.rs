@@ -6,7 +6,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(super) struct PressureSource(watch::Sender<bool>);
 
-/// Waits for a [`PressureSource`].
+/// Waits until work that lags is done.
 #[derive(Clone, Debug)]
 pub struct Pressure(watch::Receiver<bool>);
 

@@ -11,7 +11,7 @@ use actix::prelude::*;
 use super::capacity::MAILBOX;
 use super::env::Env;
 use super::messages::{AppliedBatch, Apply, Enqueue, Join, Leave, Offer, Process, Stop, TakeSnapshot};
-use super::registry::SubscriptionId;
+use super::subscription::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId};
 use crate::types::clock::{self, Instant};

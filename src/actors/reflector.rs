@@ -152,9 +152,9 @@ impl Driver {
         let mut stream = match opening.await {
             Ok(stream) => stream,
             Err(error) => {
-                    self.list_failed(&error);
-                    return Ok(());
-                }
+                self.list_failed(&error);
+                return Ok(());
+            }
         };
         loop {
             let chunk = tokio::select! {

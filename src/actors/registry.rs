@@ -11,22 +11,20 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use super::capacity::MAILBOX;
 use super::cluster::{ClusterActor, ClusterParts};
 use super::env::Env;
-use super::listener::ListenerHealth;
 use super::messages::{
     AddCluster, Attach, Detach, Expect, GetStatus, InformerFor, Release, RemoveCluster, Resolved, Shutdown, Start,
-    StopCluster, Unsubscribe, Unwant, User, WaitForCacheSync, Want, Wanted,
+    StopCluster, Unsubscribe, Unwant, WaitForCacheSync, Want, Wanted,
 };
 use super::status::{ClusterStatus, HubStatus, SharedView};
-use super::subscriber::{Deliver, Subscriber};
+use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
 use super::supervision::{ChildExited, ExitGuard, ExitStatus, RestartIntensity, Supervision};
-use crate::cache::{InitialObjects, ListenerOptions};
-use crate::reflector::{Connector, InformerOptions};
-use crate::types::{ClusterLabels, ClusterName, ClusterSelector, LabelSelector, Origin, Scope, clock};
+use crate::reflector::Connector;
+use crate::types::{ClusterLabels, ClusterName, clock};
 
 /// The smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
@@ -36,16 +34,6 @@ const REST: Duration = Duration::from_secs(60);
 
 /// How often a wait for sync looks at informers that will not signal (forbidden, absent).
 const SYNC_POLL: Duration = Duration::from_millis(100);
-
-/// A subscription's number, unique in its hub.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SubscriptionId(u64);
-
-impl fmt::Display for SubscriptionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "subscription-{}", self.0)
-    }
-}
 
 /// What a registry refuses; the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,147 +54,6 @@ pub struct NotSynced {
     pub waited: Duration,
     /// One line each: cluster, resource, state, last error.
     pub waiting: Vec<String>,
-}
-
-/// What a subscription is about.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Target {
-    /// A resource. Where informers of it are configured, these are shared; elsewhere one is started.
-    Resource(Wanted, Scope),
-    /// Exactly the informers of `[resources.<name>]`.
-    Configured(String),
-}
-
-/// Asks to be told of the objects of a resource in some clusters. Answered with the subscription's number.
-///
-/// Where the configuration (or an `InformerFor`) watches the resource in a cluster, the subscription shares those
-/// informers and sees what they see; where nothing does, an informer is started for it and stopped with it.
-#[derive(Debug, Message)]
-#[rtype(result = "SubscriptionId")]
-pub struct Subscribe {
-    name: Option<String>,
-    target: Target,
-    clusters: ClusterSelector,
-    options: ListenerOptions,
-    resync: Option<Duration>,
-    subscriber: Subscriber,
-}
-
-impl Subscribe {
-    /// Objects of a resource, told to `subscriber` as `K`.
-    pub fn to_wanted<K: 'static>(
-        wanted: Wanted,
-        clusters: ClusterSelector,
-        subscriber: impl Into<Subscriber<K>>,
-    ) -> Self {
-        Self::new(Target::Resource(wanted, Scope::all()), clusters, subscriber.into())
-    }
-
-    /// What `[resources.<name>]` watches.
-    pub fn to_configured<K: 'static>(
-        name: &str,
-        clusters: ClusterSelector,
-        subscriber: impl Into<Subscriber<K>>,
-    ) -> Self {
-        Self::new(Target::Configured(name.to_owned()), clusters, subscriber.into())
-    }
-
-    fn new<K: 'static>(target: Target, clusters: ClusterSelector, subscriber: Subscriber<K>) -> Self {
-        let options = ListenerOptions::default();
-        Self { name: None, target, clusters, options, resync: None, subscriber: subscriber.erase() }
-    }
-
-    /// The name in the status; else its number.
-    #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
-        self
-    }
-
-    /// Only objects of one namespace.
-    #[must_use]
-    pub fn in_namespace(mut self, namespace: &str) -> Self {
-        if let Target::Resource(_, scope) = &mut self.target {
-            scope.namespace = Some(namespace.into());
-        }
-        self.options.filter.namespace = Some(namespace.into());
-        self
-    }
-
-    /// Only objects whose labels match; one that begins or ceases to match is told as `Added` or `Deleted`.
-    #[must_use]
-    pub fn with_labels(mut self, labels: LabelSelector) -> Self {
-        self.options.filter.labels = Some(labels);
-        self
-    }
-
-    /// Without the objects that are there already: only what changes from now on.
-    #[must_use]
-    pub fn skip_initial(mut self) -> Self {
-        self.options.initial = InitialObjects::Skip;
-        self
-    }
-
-    /// Repeats every object each `period` (client-go's resync; at least a second).
-    #[must_use]
-    pub fn with_resync(mut self, period: Duration) -> Self {
-        self.resync = Some(period.max(Duration::from_secs(1)));
-        self
-    }
-}
-
-/// A subscription as the actors share it.
-pub struct Subscription {
-    pub(super) id: SubscriptionId,
-    pub(super) name: String,
-    target: Target,
-    clusters: ClusterSelector,
-    pub(super) options: ListenerOptions,
-    pub(super) resync: Option<Duration>,
-    pub(super) subscriber: Arc<dyn Deliver>,
-    health: Mutex<Vec<(Arc<Origin>, Arc<ListenerHealth>)>>,
-}
-
-impl Subscription {
-    /// What its listener at an informer shows of itself.
-    pub(super) fn health_at(&self, origin: &Arc<Origin>) -> Arc<ListenerHealth> {
-        let mut all = self.health.lock();
-        if let Some((_, known)) = all.iter().find(|(at, _)| at == origin) {
-            return Arc::clone(known);
-        }
-        let health = Arc::<ListenerHealth>::default();
-        all.push((Arc::clone(origin), Arc::clone(&health)));
-        health
-    }
-
-    /// Whether it is about an informer that is wanted as this.
-    pub(super) fn is_about(&self, wanted: &Wanted, scope: &Scope, users: &BTreeSet<User>) -> bool {
-        match &self.target {
-            Target::Configured(name) => users.contains(&User::Config(name.clone())),
-            Target::Resource(mine, asked) => {
-                let apart =
-                    asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
-                mine.may_be(wanted) && !apart
-            }
-        }
-    }
-
-    /// The informer that it needs where there is none to share.
-    pub(super) fn own_want(&self) -> Option<Want> {
-        let Target::Resource(wanted, scope) = &self.target else { return None };
-        Some(Want {
-            user: User::Subscription(self.id),
-            wanted: wanted.clone(),
-            scope: scope.clone(),
-            options: InformerOptions::default(),
-        })
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("name", &self.name).field("target", &self.target).finish_non_exhaustive()
-    }
 }
 
 struct Cluster {
@@ -477,16 +324,7 @@ impl Handler<Subscribe> for RegistryActor {
     fn handle(&mut self, subscribe: Subscribe, _ctx: &mut Self::Context) -> Self::Result {
         self.next_subscription += 1;
         let id = SubscriptionId(self.next_subscription);
-        let subscription = Arc::new(Subscription {
-            id,
-            name: subscribe.name.unwrap_or_else(|| id.to_string()),
-            target: subscribe.target,
-            clusters: subscribe.clusters,
-            options: subscribe.options,
-            resync: subscribe.resync,
-            subscriber: subscribe.subscriber.deliver,
-            health: Mutex::default(),
-        });
+        let subscription = Arc::new(Subscription::new(id, subscribe));
         if self.started {
             for (name, cluster) in &self.clusters {
                 self.attach_to(name, cluster, &subscription);

@@ -4,7 +4,9 @@
 
 mod convert;
 mod hub;
+mod run;
 mod typed;
 
 pub use hub::{Hub, HubReport, Reporter, ShutdownReport, SinkReport, StartError};
+pub use run::run;
 pub use typed::{CacheClient, api_resource};

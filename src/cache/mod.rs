@@ -32,6 +32,7 @@ mod store;
 mod young;
 
 #[cfg(test)]
+#[allow(dead_code)]
 mod testing;
 #[cfg(test)]
 mod tests;

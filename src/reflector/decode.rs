@@ -22,7 +22,8 @@ use crate::types::{
 };
 
 /// Turns bytes into objects of one resource. Keeps the shared strings of all that it has decoded, and its scratch
-/// buffers; costs about 7 µs for a pod of 10 KB.
+/// buffers. Costs about a fifth more than serde_json takes to skip over the same bytes, which is 10 µs for a pod of
+/// 10 KB.
 #[derive(Debug)]
 pub struct Decoder {
     resource: ApiResource,

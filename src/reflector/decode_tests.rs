@@ -347,7 +347,9 @@ proptest! {
         let mut expected = tree;
         expected["apiVersion"] = json!("v1");
         expected["kind"] = json!("Pod");
-        paths(&texts).iter().for_each(|path| without(&mut expected, path.segments()));
+        for path in paths(&texts) {
+            without(&mut expected, path.segments());
+        }
         prop_assert_eq!(found, expected);
     }
 

@@ -122,11 +122,11 @@ impl ListSplitter {
             let step = match &mut self.state {
                 State::Done => Some(ListStep::NeedMore),
                 State::Skim(skim, in_items) => {
-                    let in_items = *in_items;
+                    let back = if *in_items { State::Items } else { State::Members };
                     if let Some(used) = skim.advance(&self.buffer[self.at..]) {
                         self.at += used;
                         self.after_value = true;
-                        self.state = if in_items { State::Items } else { State::Members };
+                        self.state = back;
                         None
                     } else {
                         self.at = self.buffer.len();
@@ -276,8 +276,8 @@ impl ListSplitter {
         }
         let too_large = || format!("larger than the limit of {} bytes", self.limit);
         match decoder.decode_next(rest)? {
-            Next::Value(decoded, used) => {
-                let step = match decoded {
+            Next::Value(value, used) => {
+                let step = match value {
                     Decoded::Object(object) if used > self.limit => ListStep::Skipped(Skipped {
                         key: Some(object.key().clone()),
                         version: Some(object.resource_version().clone()),

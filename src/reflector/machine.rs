@@ -66,140 +66,22 @@ use std::fmt;
 use std::time::Duration;
 
 use super::backoff::{Backoff, jittered};
+use super::plan::{ItemVerdict, PageVerdict, ReflectorOptions, Step, WaitReason};
 use super::{ErrorClass, ListRequest, SourceError, VersionMatch, WatchItem, WatchRequest};
 use crate::types::ResourceVersion;
 use crate::types::clock::Instant;
 
+#[path = "machine_ends.rs"]
+mod ends;
+
 /// client-go's default page size.
 const PAGE_SIZE: u32 = 500;
-/// Watches that end at once, or fail, in a row before the reflector lists again.
-const MAX_BAD_WATCHES: u32 = 5;
 /// Failures of one page in a row before the list starts over.
 const MAX_PAGE_FAILURES: u32 = 3;
-/// Streams that end before their initial events do, in a row, before streaming counts as unsupported.
-const MAX_BROKEN_STREAMS: u32 = 2;
-/// A watch shorter than this did not really run. client-go's "very short watch".
-const SHORT: Duration = Duration::from_secs(1);
-/// A watch that ran this long makes up for the failures before it.
-const LONG: Duration = Duration::from_secs(60);
 /// How long a server's "come back later" is believed.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 /// Lower end of the slow retry; with jitter up to twice as long.
 const SLOW: Duration = Duration::from_secs(30);
-/// How long a server is remembered not to do streaming lists.
-const STREAMING_BAN: Duration = Duration::from_secs(3600);
-
-/// How long a source may be silent before it counts as broken.
-///
-/// Silence of a watch is no fault by itself: apiservers send a bookmark about once a minute, but aggregated ones may
-/// send none, and a quiet resource has no events. What is certain is that the server ends the watch after the time
-/// that was asked for; later than that, plus a little, the connection is dead. HTTP heads and lists have no such
-/// excuse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StallPolicy {
-    /// Until the head of a watch's answer. Default 30 s.
-    pub watch_head: Duration,
-    /// Until the head of a list's answer. Default 60 s, an apiserver's own limit on a request: older ones encode the
-    /// whole list before they send the first byte.
-    pub list_head: Duration,
-    /// Between two pieces of a list. Default 30 s.
-    pub list_chunk: Duration,
-    /// Added to a watch's own timeout. Default 10 s.
-    pub watch_slack: Duration,
-    /// Without any progress of a streaming list's initial events. Default 30 s.
-    pub initial_events: Duration,
-}
-
-impl Default for StallPolicy {
-    fn default() -> Self {
-        Self {
-            watch_head: Duration::from_secs(30),
-            list_head: Duration::from_secs(60),
-            list_chunk: Duration::from_secs(30),
-            watch_slack: Duration::from_secs(10),
-            initial_events: Duration::from_secs(30),
-        }
-    }
-}
-
-/// What can be set of a reflector.
-#[derive(Debug, Clone)]
-pub struct ReflectorOptions {
-    /// Whether streaming lists are tried first. Default true; servers that do not do them are found out.
-    pub streaming_list: bool,
-    /// Page size of every list; unset: 500 where the apiserver would go to etcd anyway, else everything at once.
-    pub page_size: Option<u32>,
-    /// Lower end of a watch's timeout, which is drawn from `[t, 2t)`. Default 5 min.
-    pub min_watch_timeout: Duration,
-    /// How long silence is borne.
-    pub stall: StallPolicy,
-}
-
-impl Default for ReflectorOptions {
-    fn default() -> Self {
-        Self {
-            streaming_list: true,
-            page_size: None,
-            min_watch_timeout: Duration::from_secs(300),
-            stall: StallPolicy::default(),
-        }
-    }
-}
-
-/// What to do next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Ask for a page of a list.
-    List {
-        /// The request.
-        request: ListRequest,
-        /// Whether a list begins with it, and whatever was listed before and not completed is void.
-        fresh: bool,
-    },
-    /// Open a watch. With `initial_events`, a list begins with it.
-    Watch {
-        /// The request.
-        request: WatchRequest,
-    },
-    /// Do nothing for now.
-    Wait {
-        /// Until then.
-        until: Instant,
-        /// What for.
-        reason: WaitReason,
-    },
-}
-
-/// Why a reflector waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitReason {
-    /// After a failure of this class.
-    Failure(ErrorClass),
-    /// The server ends watches as soon as they are open.
-    ShortWatch,
-}
-
-/// What the end of a page means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PageVerdict {
-    /// There are more pages.
-    NextPage,
-    /// The list is complete at this version.
-    ListComplete(ResourceVersion),
-}
-
-/// What to make of a watch item.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ItemVerdict {
-    /// Part of the initial state of a streaming list: an object of the list (or, DELETED, one that it had).
-    Initial,
-    /// The initial state is complete at this version; the same stream goes on as the watch.
-    InitialEventsEnd(ResourceVersion),
-    /// Something happened to an object.
-    Apply,
-    /// Nothing to hand on.
-    Nothing,
-}
 
 /// A list in progress.
 #[derive(Debug, Clone)]
@@ -238,6 +120,7 @@ enum State {
     /// Nothing is known, or what is known is not enough: list, in whichever way.
     Relist,
     List(Listing),
+    /// A streaming list, until its initial events have ended; from then on it is a watch like any other.
     Stream(Watching),
     Watch(Watching),
 }
@@ -398,7 +281,7 @@ impl Reflector {
 
     /// By when the open watch must have brought its next item (or its end).
     ///
-    /// For a plain watch this is the silence that [`StallPolicy`] allows; while initial events are due it is much
+    /// For a plain watch this is the silence that `StallPolicy` allows; while initial events are due it is much
     /// nearer, and only they move it on.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
@@ -452,9 +335,9 @@ impl Reflector {
         let (State::Stream(watching) | State::Watch(watching)) = &mut self.state else { return ItemVerdict::Nothing };
         match item {
             WatchItem::Bookmark { version, initial_events_end: true } => {
-                watching.initial = false;
-                watching.ordered = true;
-                watching.deadline = now + watching.timeout + stall.watch_slack;
+                let deadline = now + watching.timeout + stall.watch_slack;
+                self.state =
+                    State::Watch(Watching { initial: false, ordered: true, deadline, timeout: watching.timeout });
                 self.synced(version.clone());
                 ItemVerdict::InitialEventsEnd(version.clone())
             }
@@ -482,105 +365,6 @@ impl Reflector {
     /// Somebody wants the whole list again. The driver ends what is open before it calls this.
     pub fn relist(&mut self) {
         self.state = State::Relist;
-    }
-
-    /// A streaming list ended before its initial events did.
-    fn on_stream_broken(&mut self, class: Option<ErrorClass>, now: Instant) {
-        self.state = State::Relist;
-        match class {
-            Some(class @ (ErrorClass::Throttled(_) | ErrorClass::Refused)) => self.fail(class, now),
-            Some(class @ (ErrorClass::Expired | ErrorClass::TooLarge)) => self.on_version_unavailable(class, now),
-            Some(class @ (ErrorClass::Unauthorized | ErrorClass::NotFound)) => self.fail(class, now),
-            // Who may not watch may perhaps list, and then has something to show.
-            Some(ErrorClass::StreamingUnsupported | ErrorClass::Forbidden) => self.ban_streaming(now),
-            Some(class @ ErrorClass::Malformed) => {
-                self.ban_streaming(now);
-                self.fail(class, now);
-            }
-            Some(class @ (ErrorClass::Transient | ErrorClass::Stalled)) => {
-                self.count_broken_stream(now);
-                self.fail(class, now);
-            }
-            None => {
-                self.count_broken_stream(now);
-                self.pause(WaitReason::ShortWatch, now);
-            }
-        }
-    }
-
-    fn count_broken_stream(&mut self, now: Instant) {
-        self.broken_streams += 1;
-        if self.broken_streams >= MAX_BROKEN_STREAMS {
-            self.ban_streaming(now);
-        }
-    }
-
-    fn ban_streaming(&mut self, now: Instant) {
-        self.broken_streams = 0;
-        self.streaming_banned_until = Some(now + STREAMING_BAN);
-    }
-
-    /// A watch that was in step ended.
-    fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
-        self.state = State::Watch(self.watching(now, false));
-        if lasted >= LONG || events > 0 && lasted >= SHORT {
-            self.bad_watches = 0;
-            self.quick_ends = 0;
-        }
-        match class {
-            None if lasted >= SHORT => {}
-            None => self.on_short_watch(events, now),
-            Some(class @ (ErrorClass::Expired | ErrorClass::Malformed | ErrorClass::NotFound)) => {
-                // The list is asked for at the last version; only when that is refused too does it go to etcd.
-                self.state = State::Relist;
-                self.fail(class, now);
-            }
-            Some(class @ ErrorClass::TooLarge) => {
-                self.version_unavailable = true;
-                self.state = State::Relist;
-                self.fail(class, now);
-            }
-            Some(class @ (ErrorClass::Transient | ErrorClass::Stalled | ErrorClass::StreamingUnsupported)) => {
-                self.count_bad_watch();
-                self.fail(class, now);
-            }
-            Some(class) => self.fail(class, now),
-        }
-    }
-
-    /// The server ended a watch in good order, but at once.
-    fn on_short_watch(&mut self, events: u64, now: Instant) {
-        if events == 0 {
-            self.count_bad_watch();
-            return self.pause(WaitReason::ShortWatch, now);
-        }
-        // One that brought something is opened again at once, unless the server makes a habit of it.
-        self.quick_ends += 1;
-        if self.quick_ends > 2 {
-            self.pause(WaitReason::ShortWatch, now);
-        }
-    }
-
-    fn count_bad_watch(&mut self) {
-        self.bad_watches += 1;
-        if self.bad_watches > MAX_BAD_WATCHES {
-            self.bad_watches = 0;
-            self.state = State::Relist;
-        }
-    }
-
-    /// The server cannot serve the version asked for: the most recent one, at once; if it was that, after a while.
-    fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
-        let had_a_choice = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
-        self.state = State::Relist;
-        self.version_unavailable = true;
-        if !had_a_choice {
-            self.fail(class, now);
-        }
-    }
-
-    fn is_listing_any(&self) -> bool {
-        matches!(&self.state, State::List(list) if list.version == VersionMatch::Any)
     }
 
     fn synced(&mut self, version: ResourceVersion) {

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
+use super::ends::{MAX_BAD_WATCHES, MAX_BROKEN_STREAMS, STREAMING_BAN};
 use super::*;
 use crate::reflector::Skipped;
+use crate::reflector::VersionMatch::MostRecent;
 use crate::types::{Labels, ObjectKey, StoredObject, StoredObjectParts, Uid, clock};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -94,6 +96,11 @@ impl Rig {
         self.reflector.on_list_error(&error(class), self.now);
     }
 
+    fn list_fails_after_asking(&mut self, class: ErrorClass) {
+        self.list();
+        self.list_fails(class);
+    }
+
     fn item(&mut self, item: &WatchItem) -> ItemVerdict {
         self.reflector.on_watch_item(item, self.now)
     }
@@ -114,8 +121,6 @@ fn any() -> VersionMatch {
 fn since(at: &str) -> VersionMatch {
     VersionMatch::NotOlderThan(version(at))
 }
-
-use VersionMatch::MostRecent;
 
 // client-go: TestReflectorListAndWatch (L1, R7).
 #[test]
@@ -232,13 +237,6 @@ fn failing_lists_back_off() {
         delays.push(rig.waits().unwrap().0.as_millis());
     }
     assert_eq!(delays, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000]);
-}
-
-impl Rig {
-    fn list_fails_after_asking(&mut self, class: ErrorClass) {
-        self.list();
-        self.list_fails(class);
-    }
 }
 
 #[test]
@@ -472,7 +470,9 @@ fn a_streaming_list_is_complete_at_its_bookmark_and_goes_on_as_the_watch() {
     assert_eq!(rig.item(&WatchItem::Deleted(object("12"))), ItemVerdict::Initial);
     // client-go: TestWatchListResourceVersion: learnt from the bookmark alone.
     assert_eq!(rig.reflector.last_version(), None);
+    assert!(rig.reflector.is_listing());
     assert_eq!(rig.item(&bookmark("15", true)), ItemVerdict::InitialEventsEnd(version("15")));
+    assert!(!rig.reflector.is_listing());
     assert_eq!(rig.item(&added("16")), ItemVerdict::Apply);
     rig.watch_ends(5, 300 * SECOND);
     assert_eq!(rig.watch(), (since("16"), false));

@@ -1,6 +1,6 @@
 //! The list+watch engine: what to ask an apiserver next, and what its answers mean.
 //!
-//! [`Reflector`](machine::Reflector) is a pure state machine; [`decode`] turns bytes into stored objects in one pass;
+//! [`Reflector`] is a pure state machine; [`decode`] turns bytes into stored objects in one pass;
 //! [`split`] finds objects in a list body and lines in a watch as bytes arrive. [`ListerWatcher`] is the port through
 //! which a reflector reaches a cluster; its adapters live in `crate::source`.
 
@@ -9,6 +9,7 @@ mod connect;
 pub mod decode;
 mod list;
 pub mod machine;
+mod plan;
 mod skim;
 pub mod split;
 mod status;
@@ -18,7 +19,8 @@ mod walk;
 pub use backoff::Backoff;
 pub use connect::{Connection, Connector, InformerOptions, ResolveError};
 pub use decode::Decoder;
-pub use machine::{ItemVerdict, PageVerdict, Reflector, ReflectorOptions, StallPolicy, Step, WaitReason};
+pub use machine::Reflector;
+pub use plan::{ItemVerdict, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};
 pub use split::MAX_OBJECT_BYTES;
 pub(crate) use status::bounded;
 pub use status::classify_status;

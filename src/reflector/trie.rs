@@ -64,6 +64,7 @@ pub(super) enum Role {
 
 /// One step into an object. Field names are compared one by one: no node has more than a dozen.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
     fields: Vec<(SmolStr, usize)>,
     each: Option<usize>,
@@ -122,11 +123,17 @@ impl Trie {
         match projection {
             Projection::Drop(paths) => {
                 let harmless = |path: &&FieldPath| !IDENTITY.iter().any(|id| fields(id).starts_with(path.segments()));
-                paths.iter().filter(harmless).for_each(|path| trie.node(path.segments()).drop = true);
+                for path in paths.iter().filter(harmless) {
+                    trie.node(path.segments()).drop = true;
+                }
             }
             Projection::Keep(paths) => {
-                IDENTITY.iter().chain(&HEAD).for_each(|path| trie.keep(&fields(path)));
-                paths.iter().for_each(|path| trie.keep(path.segments()));
+                for path in IDENTITY.iter().chain(&HEAD) {
+                    trie.keep(&fields(path));
+                }
+                for path in paths {
+                    trie.keep(path.segments());
+                }
             }
         }
         trie

@@ -300,6 +300,12 @@ impl Replica {
         origins.flat_map(|(_, state)| state.objects.clone()).collect()
     }
 
+    /// How many objects the consumer has of one origin; cheap.
+    #[must_use]
+    pub fn count(&self, origin: &str) -> usize {
+        self.origins.get(origin).map_or(0, |state| state.objects.len())
+    }
+
     /// The origins that have told anything.
     pub fn origins(&self) -> impl Iterator<Item = &str> {
         self.origins.keys().map(String::as_str)

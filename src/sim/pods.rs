@@ -2,6 +2,8 @@
 //!
 //! Everything comes from the generator that is passed in, so equal seeds make equal bytes.
 
+use std::fmt::Write as _;
+
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -19,7 +21,13 @@ pub const PHASES: [&str; 4] = ["Running", "Pending", "Succeeded", "Failed"];
 
 /// `count` characters of lower-case hexadecimal.
 pub(super) fn hex(rng: &mut StdRng, count: usize) -> String {
-    (0..count).map(|_| char::from_digit(rng.random_range(0..16), 16).unwrap_or('0')).collect()
+    let mut text = String::with_capacity(count + 16);
+    while text.len() < count {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{:016x}", rng.random::<u64>());
+    }
+    text.truncate(count);
+    text
 }
 
 /// A random UUID (version 4), lower case.

@@ -2,18 +2,26 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
-use http::header::USER_AGENT;
+use http::header::{AUTHORIZATION, USER_AGENT};
+use http::{HeaderValue, Request};
+use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tower::util::MapRequestLayer;
 
 use super::request::describe;
+use crate::reflector::bounded;
+use crate::types::clock::{self, Instant};
 
 /// How long a TCP (and TLS) connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a token from a file is used before the file is read again.
+const TOKEN_AGE: Duration = Duration::from_secs(30);
 /// How long a credential plugin and the files may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -61,7 +69,7 @@ impl fmt::Debug for Access {
 pub enum Token {
     /// An environment variable, read when the client is made.
     Env(String),
-    /// A file, read again about once a minute.
+    /// A file, read again every half a minute; white space around the token does not count.
     File(PathBuf),
 }
 
@@ -70,13 +78,12 @@ pub enum Token {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be read, or is none.
-    #[error("kubeconfig {} cannot be used", path.display())]
+    #[error("kubeconfig {} cannot be used: {message}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// Why.
-        #[source]
-        source: KubeconfigError,
+        /// Why, without what stands in the file.
+        message: String,
     },
     /// The kubeconfig has no such context.
     #[error("kubeconfig {} has no context {context:?}; it has {known}", path.display())]
@@ -179,9 +186,51 @@ pub async fn connect(access: Access, compression: bool, io: &Handle) -> Result<C
 /// That costs a socket per watch. HTTP/2 would share one, and share its troubles: a server's limit of streams makes
 /// further watches hang silently, one lost packet holds up every watch, and events come late once a hundred are in
 /// flight (kubernetes-sigs/agent-sandbox#1240); its gain is in handshakes, which a watch of minutes hardly has.
-fn open(config: Config) -> Result<Client, kube::Error> {
+fn open(mut config: Config) -> Result<Client, kube::Error> {
     install_crypto();
-    Client::try_from(config)
+    let Some(token) = TokenFile::take_from(&mut config).map(Arc::new) else { return Client::try_from(config) };
+    let authorize = move |mut request: Request<Body>| {
+        if let Some(header) = token.header() {
+            request.headers_mut().insert(AUTHORIZATION, header);
+        }
+        request
+    };
+    Ok(ClientBuilder::try_from(config)?.with_layer(&MapRequestLayer::new(authorize)).build())
+}
+
+/// A bearer token in a file, read again now and then. In place of kube's own, which takes a trailing line break for
+/// a part of the token, and then refuses it.
+struct TokenFile {
+    path: PathBuf,
+    current: Mutex<(Option<HeaderValue>, Instant)>,
+}
+
+impl TokenFile {
+    /// Takes the token file out of a configuration, where it is what authenticates.
+    fn take_from(config: &mut Config) -> Option<Self> {
+        let auth = &mut config.auth_info;
+        let other = auth.token.is_some() || auth.exec.is_some() || auth.auth_provider.is_some();
+        let path: PathBuf = auth.token_file.take_if(|_| !other && auth.username.is_none())?.into();
+        let header = Self::read(&path);
+        Some(Self { path, current: Mutex::new((header, clock::now())) })
+    }
+
+    fn read(path: &Path) -> Option<HeaderValue> {
+        let text = std::fs::read_to_string(path).ok()?;
+        let mut header = HeaderValue::try_from(format!("Bearer {}", text.trim())).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+
+    /// The header for the current token. A file that has gone leaves the last one in force, as client-go does.
+    fn header(&self) -> Option<HeaderValue> {
+        let mut current = self.current.lock();
+        if current.1 + TOKEN_AGE <= clock::now() {
+            let fresh = Self::read(&self.path).or_else(|| current.0.take());
+            *current = (fresh, clock::now());
+        }
+        current.0.clone()
+    }
 }
 
 /// Makes ring the process's TLS provider, unless one is chosen.
@@ -213,7 +262,7 @@ async fn load(access: Access) -> Result<Config, ClientError> {
 }
 
 async fn from_kubeconfig(path: PathBuf, context: Option<String>) -> Result<Config, ClientError> {
-    let unusable = |source| ClientError::Kubeconfig { path: path.clone(), source };
+    let unusable = |error| ClientError::Kubeconfig { path: path.clone(), message: kubeconfig_problem(&error) };
     let file = path.clone();
     let read = tokio::task::spawn_blocking(move || Kubeconfig::read_from(file)).await;
     let Ok(kubeconfig) = read else {
@@ -234,6 +283,18 @@ async fn from_kubeconfig(path: PathBuf, context: Option<String>) -> Result<Confi
     }
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)
+}
+
+/// What is wrong with a kubeconfig. The parser's own words quote the line, which may be the one with the token.
+fn kubeconfig_problem(error: &KubeconfigError) -> String {
+    let KubeconfigError::Parse(error) = error else { return bounded(&error.to_string()) };
+    let text = error.to_string();
+    let place = text.split_once("line ").and_then(|(_, rest)| {
+        let (line, rest) = rest.split_once(" column ")?;
+        let column = rest.split(|c: char| !c.is_ascii_digit()).next().filter(|digits| !digits.is_empty())?;
+        line.bytes().all(|b| b.is_ascii_digit()).then(|| format!(" at line {line} column {column}"))
+    });
+    format!("it is not a kubeconfig in YAML{}", place.unwrap_or_default())
 }
 
 fn from_parts(server: &str, ca_file: Option<PathBuf>, token: Option<Token>) -> Result<Config, ClientError> {
@@ -284,8 +345,8 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
 
     async fn fail(access: Access) -> String {
         let error = connect(access, true, &Handle::current()).await.err().unwrap();
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        format!("{error}{cause}")
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
     }
 
     #[tokio::test]
@@ -307,6 +368,10 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         let file = kubeconfig("users: [hunter2");
         let error = fail(Access::Kubeconfig { path: file.path().to_owned(), context: None }).await;
         assert!(error.contains(&file.path().display().to_string()), "{error}");
+        assert!(!error.contains("hunter2") && error.contains("line 1 column 8"), "{error}");
+        let file = kubeconfig("apiVersion: v1\nusers: hunter2\n");
+        let error = fail(Access::Kubeconfig { path: file.path().to_owned(), context: None }).await;
+        assert!(!error.contains("hunter2"), "{error}");
         let missing = PathBuf::from("/does/not/exist");
         let error = fail(Access::Kubeconfig { path: missing.clone(), context: None }).await;
         assert!(error.contains("/does/not/exist"), "{error}");
@@ -318,6 +383,25 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         assert!(error.contains("token file /does/not/exist"), "{error}");
         let error = fail(server("http://127.0.0.1:1", None, Some(Token::Env("NO_SUCH_TOKEN_7".to_owned())))).await;
         assert!(error.contains("NO_SUCH_TOKEN_7"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_token_file_may_end_in_a_line_break_and_is_read_again() {
+        let server = super::super::testserver::TestServer::always(Vec::new()).await;
+        let file = kubeconfig("one\n");
+        let access =
+            Access::Server { server: server.url(), ca_file: None, token: Some(Token::File(file.path().to_owned())) };
+        let client = connect(access, true, &Handle::current()).await.unwrap();
+        let ask = async || {
+            let _ = client.send(Request::get("/").body(Body::empty()).unwrap()).await;
+            server.requests().last().unwrap().to_lowercase()
+        };
+        assert!(ask().await.contains("authorization: bearer one\r\n"));
+        std::fs::write(file.path(), "two").unwrap();
+        tokio::time::pause();
+        tokio::time::advance(TOKEN_AGE).await;
+        tokio::time::resume();
+        assert!(ask().await.contains("authorization: bearer two\r\n"));
     }
 
     #[test]

@@ -255,7 +255,7 @@ impl Intake for ListIntake {
 
 /// The reading end: ends the task when it is dropped, and says so when the task died.
 pub(super) struct Pieces<B> {
-    pieces: mpsc::Receiver<Piece<B>>,
+    arriving: mpsc::Receiver<Piece<B>>,
     task: Task,
     over: bool,
 }
@@ -270,8 +270,8 @@ impl Drop for Task {
 }
 
 impl<B> Pieces<B> {
-    pub(super) fn new(pieces: mpsc::Receiver<Piece<B>>, task: JoinHandle<()>) -> Self {
-        Self { pieces, task: Task(task), over: false }
+    pub(super) fn new(arriving: mpsc::Receiver<Piece<B>>, task: JoinHandle<()>) -> Self {
+        Self { arriving, task: Task(task), over: false }
     }
 }
 
@@ -282,7 +282,7 @@ impl<B> Stream for Pieces<B> {
         if self.over {
             return Poll::Ready(None);
         }
-        if let Some(piece) = ready!(self.pieces.poll_recv(context)) {
+        if let Some(piece) = ready!(self.arriving.poll_recv(context)) {
             return Poll::Ready(Some(piece));
         }
         // The channel closes as the task ends, or as it dies: a stream that broke must not look like one that ended.

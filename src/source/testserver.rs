@@ -62,9 +62,14 @@ impl TestServer {
         Self::start(move |_| acts.clone()).await
     }
 
+    /// Where this server is.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// A client for this server.
     pub(super) async fn client(&self) -> kube::Client {
-        let access = Access::Server { server: format!("http://{}", self.address), ca_file: None, token: None };
+        let access = Access::Server { server: self.url(), ca_file: None, token: None };
         connect(access, true, &tokio::runtime::Handle::current()).await.unwrap()
     }
 

@@ -1,7 +1,6 @@
 //! A hub over simulated clusters, with a consumer that keeps a replica, for the tests of this folder.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,10 +19,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
-}
-
-pub(crate) fn widgets() -> ApiResource {
-    ApiResource { gvr: Gvr::new("example.com", "v1", "widgets"), kind: "Widget".into(), namespaced: true }
 }
 
 /// Small simulated pods.
@@ -147,6 +142,11 @@ impl Fleet {
         assert!(violations.is_empty(), "{violations:#?}\n{}", self.fault_logs());
     }
 
+    /// The first cluster by name.
+    pub(crate) fn first(&mut self) -> &mut SimCluster {
+        self.clusters.values_mut().next().unwrap()
+    }
+
     pub(crate) fn fault_logs(&self) -> String {
         let log = |(name, cluster): (&String, &SimCluster)| format!("{name}: {:#?}", cluster.fault_log());
         self.clusters.iter().map(log).collect::<Vec<_>>().join("\n")
@@ -156,14 +156,5 @@ impl Fleet {
     pub(crate) async fn end(self) {
         let report = self.hub.shutdown(Duration::from_secs(10)).await;
         assert_eq!(report.actors_left, 0, "actors leaked");
-    }
-}
-
-/// Waits for a condition, event by event of nothing better than time, but never longer than [`PATIENCE`].
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "never came true: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

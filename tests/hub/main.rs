@@ -2,4 +2,5 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod basics;
+mod faults;
 mod fleet;

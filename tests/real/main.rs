@@ -5,8 +5,16 @@
 //! # Layout
 //! - [`bed`]: clusters, the objects in them, random changes, and what is true by a fresh list.
 //! - [`proxy`]: a TCP proxy between a client and an apiserver that misbehaves when told to.
+//! - [`fleet`], [`receiver`]: a hub over such clusters, a subscriber and a webhook's receiver that judge what they are told.
+//! - `hub`: tests of the hub.
 //! - `testbed`: tests of the above, without which no other result here would mean anything.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+#![allow(dead_code, reason = "the harness offers more than each test needs")]
+
 mod bed;
+mod fleet;
+mod hub;
 mod proxy;
+mod receiver;
 mod testbed;

@@ -76,10 +76,8 @@ impl Client {
 
     async fn follow(&self, watch: &mut Answer, version: &mut u64) -> End {
         loop {
-            let line = match tokio::time::timeout(Duration::from_secs(5), watch.raw_line()).await {
-                Ok(Ok(Some(line))) => line,
-                Ok(Ok(None) | Err(_)) | Err(_) => return End::Resume,
-            };
+            let line = tokio::time::timeout(Duration::from_secs(5), watch.raw_line()).await;
+            let Ok(Ok(Some(line))) = line else { return End::Resume };
             let Ok(event) = serde_json::from_slice::<Value>(&line) else { return End::Relist };
             if apply(&event, &mut self.store.lock().unwrap()).is_err() {
                 return End::Relist;

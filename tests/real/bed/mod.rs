@@ -15,13 +15,18 @@ pub(crate) use objects::{
     Verbs, create_namespace, create_pod, create_pods, create_widget, create_widgets, delete_now, grant_limited,
     install_widgets, merge, pods, revoke_limited, widget_gvr, widgets,
 };
-pub(crate) use truth::truth;
+pub(crate) use truth::{Truth, truth};
 
 /// Asks `check` until it says yes. For what a server does in its own time and does not announce.
 ///
 /// # Panics
 /// When the deadline passes first; the message names `what`.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, deadline: Duration, mut check: impl FnMut() -> F) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, deadline: Duration, check: impl FnMut() -> F) {
+    assert!(comes_true(deadline, check).await, "not within {deadline:?}: {what}");
+}
+
+/// As [`eventually`], but whether `check` said yes in time is the answer, for a caller that knows more to say.
+pub(crate) async fn comes_true<F: Future<Output = bool>>(deadline: Duration, mut check: impl FnMut() -> F) -> bool {
     let asking = async {
         let mut pace = tokio::time::interval(Duration::from_millis(20));
         loop {
@@ -31,5 +36,5 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, deadline: D
             }
         }
     };
-    assert!(tokio::time::timeout(deadline, asking).await.is_ok(), "not within {deadline:?}: {what}");
+    tokio::time::timeout(deadline, asking).await.is_ok()
 }

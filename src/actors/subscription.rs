@@ -1,0 +1,181 @@
+//! A subscription: what is asked for, and what the actors share of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Message;
+use parking_lot::Mutex;
+
+use super::listener::ListenerHealth;
+use super::messages::{User, Want, Wanted};
+use super::subscriber::{Deliver, Subscriber};
+use crate::cache::{InitialObjects, ListenerOptions};
+use crate::reflector::InformerOptions;
+use crate::types::{ClusterSelector, LabelSelector, Origin, Scope};
+
+/// A subscription's number, unique in its hub.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SubscriptionId(pub(super) u64);
+
+impl fmt::Display for SubscriptionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "subscription-{}", self.0)
+    }
+}
+
+/// What a subscription is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    /// A resource. Where informers of it are configured, these are shared; elsewhere one is started.
+    Resource(Wanted, Scope),
+    /// Exactly the informers of `[resources.<name>]`.
+    Configured(String),
+}
+
+/// Asks to be told of the objects of a resource in some clusters. Answered with the subscription's number.
+///
+/// Where the configuration (or an `InformerFor`) watches the resource in a cluster, the subscription shares those
+/// informers and sees what they see; where nothing does, an informer is started for it and stopped with it.
+#[derive(Debug, Message)]
+#[rtype(result = "SubscriptionId")]
+pub struct Subscribe {
+    name: Option<String>,
+    target: Target,
+    clusters: ClusterSelector,
+    options: ListenerOptions,
+    resync: Option<Duration>,
+    subscriber: Subscriber,
+}
+
+impl Subscribe {
+    /// Objects of a resource, told to `subscriber` as `K`.
+    pub fn to_wanted<K: 'static>(
+        wanted: Wanted,
+        clusters: ClusterSelector,
+        subscriber: impl Into<Subscriber<K>>,
+    ) -> Self {
+        Self::new(Target::Resource(wanted, Scope::all()), clusters, subscriber.into())
+    }
+
+    /// What `[resources.<name>]` watches.
+    pub fn to_configured<K: 'static>(
+        name: &str,
+        clusters: ClusterSelector,
+        subscriber: impl Into<Subscriber<K>>,
+    ) -> Self {
+        Self::new(Target::Configured(name.to_owned()), clusters, subscriber.into())
+    }
+
+    fn new<K: 'static>(target: Target, clusters: ClusterSelector, subscriber: Subscriber<K>) -> Self {
+        let options = ListenerOptions::default();
+        Self { name: None, target, clusters, options, resync: None, subscriber: subscriber.erase() }
+    }
+
+    /// The name in the status; else its number.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Only objects of one namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        if let Target::Resource(_, scope) = &mut self.target {
+            scope.namespace = Some(namespace.into());
+        }
+        self.options.filter.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only objects whose labels match; one that begins or ceases to match is told as `Added` or `Deleted`.
+    #[must_use]
+    pub fn with_labels(mut self, labels: LabelSelector) -> Self {
+        self.options.filter.labels = Some(labels);
+        self
+    }
+
+    /// Without the objects that are there already: only what changes from now on.
+    #[must_use]
+    pub fn skip_initial(mut self) -> Self {
+        self.options.initial = InitialObjects::Skip;
+        self
+    }
+
+    /// Repeats every object each `period` (client-go's resync; at least a second).
+    #[must_use]
+    pub fn with_resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period.max(Duration::from_secs(1)));
+        self
+    }
+}
+
+/// A subscription as the actors share it.
+pub struct Subscription {
+    pub(super) id: SubscriptionId,
+    pub(super) name: String,
+    pub(super) target: Target,
+    pub(super) clusters: ClusterSelector,
+    pub(super) options: ListenerOptions,
+    pub(super) resync: Option<Duration>,
+    pub(super) subscriber: Arc<dyn Deliver>,
+    health: Mutex<Vec<(Arc<Origin>, Arc<ListenerHealth>)>>,
+}
+
+impl Subscription {
+    /// A subscription as it was asked for.
+    pub(super) fn new(id: SubscriptionId, subscribe: Subscribe) -> Self {
+        Self {
+            id,
+            name: subscribe.name.unwrap_or_else(|| id.to_string()),
+            target: subscribe.target,
+            clusters: subscribe.clusters,
+            options: subscribe.options,
+            resync: subscribe.resync,
+            subscriber: subscribe.subscriber.deliver,
+            health: Mutex::default(),
+        }
+    }
+
+    /// What its listener at an informer shows of itself.
+    pub(super) fn health_at(&self, origin: &Arc<Origin>) -> Arc<ListenerHealth> {
+        let mut all = self.health.lock();
+        if let Some((_, known)) = all.iter().find(|(at, _)| at == origin) {
+            return Arc::clone(known);
+        }
+        let health = Arc::<ListenerHealth>::default();
+        all.push((Arc::clone(origin), Arc::clone(&health)));
+        health
+    }
+
+    /// Whether it is about an informer that is wanted as this.
+    pub(super) fn is_about(&self, wanted: &Wanted, scope: &Scope, users: &BTreeSet<User>) -> bool {
+        match &self.target {
+            Target::Configured(name) => users.contains(&User::Config(name.clone())),
+            Target::Resource(mine, asked) => {
+                let apart =
+                    asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
+                mine.may_be(wanted) && !apart
+            }
+        }
+    }
+
+    /// The informer that it needs where there is none to share.
+    pub(super) fn own_want(&self) -> Option<Want> {
+        let Target::Resource(wanted, scope) = &self.target else { return None };
+        Some(Want {
+            user: User::Subscription(self.id),
+            wanted: wanted.clone(),
+            scope: scope.clone(),
+            options: InformerOptions::default(),
+        })
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("name", &self.name).field("target", &self.target).finish_non_exhaustive()
+    }
+}

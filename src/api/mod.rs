@@ -1,0 +1,83 @@
+//! HTTP for operators: probes and status. Reads only.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use futures::future::BoxFuture;
+use tokio::net::TcpListener;
+
+/// How long a status may take to be put together.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// What the API shows, put together anew for each request.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Whether everything that can be reached has synced.
+    pub ready: bool,
+    /// What has not synced yet, a line each.
+    pub waiting: Vec<String>,
+    /// The whole status as JSON.
+    pub status: serde_json::Value,
+}
+
+/// Where the API gets what it shows; `None` when the hub is shutting down.
+pub type Show = Arc<dyn Fn() -> BoxFuture<'static, Option<Shown>> + Send + Sync>;
+
+/// The API cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} (hub.listen): choose a free port, or stop what is using it")]
+pub struct ListenError {
+    address: SocketAddr,
+    #[source]
+    source: std::io::Error,
+}
+
+/// Takes the port, so that a port in use is an error before anything else starts.
+///
+/// # Errors
+/// [`ListenError`] when the port cannot be had.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
+}
+
+/// Serves `/livez`, `/readyz` and `/v1/status` until `stop` ends.
+pub async fn serve(listener: TcpListener, show: Show, stop: impl Future<Output = ()> + Send + 'static) {
+    let routes = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/v1/status", get(status))
+        .with_state(show);
+    if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop).await {
+        tracing::error!(%error, "the api ended");
+    }
+}
+
+async fn shown(show: &Show) -> Option<Shown> {
+    tokio::time::timeout(DEADLINE, show()).await.ok().flatten()
+}
+
+async fn readyz(State(show): State<Show>) -> Response {
+    match shown(&show).await {
+        Some(shown) if shown.ready => (StatusCode::OK, lines("ready", &shown.waiting)).into_response(),
+        Some(shown) => (StatusCode::SERVICE_UNAVAILABLE, lines("not ready", &shown.waiting)).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
+    }
+}
+
+fn lines(first: &str, rest: &[String]) -> String {
+    let all: Vec<_> = [first].into_iter().chain(rest.iter().map(String::as_str)).chain([""]).collect();
+    all.join("\n")
+}
+
+async fn status(State(show): State<Show>) -> Response {
+    match shown(&show).await {
+        Some(shown) => Json(shown.status).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
+    }
+}

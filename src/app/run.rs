@@ -1,0 +1,95 @@
+//! `run`: a hub as a service, from its configuration to its end by a signal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::hub::{Hub, HubReport, Reporter};
+use crate::api::{self, Show, Shown};
+use crate::config::Config;
+
+/// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go.
+///
+/// # Errors
+/// When the port is taken or a sink cannot be set up; not for clusters that cannot be reached.
+pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'static) -> anyhow::Result<()> {
+    let listener = api::bind(config.hub.listen).await?;
+    let address = listener.local_addr().context("the port has no address")?;
+    let deadline = config.hub.shutdown_deadline;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let hub = Hub::start(config).await.context("the hub does not start")?;
+    tracing::info!(%address, "serving /livez, /readyz and /v1/status");
+    let (stop, mut stopping) = watch::channel(());
+    let stopped = async move {
+        let _ = stopping.changed().await;
+    };
+    let serving = tokio::spawn(api::serve(listener, show(hub.reporter()), stopped));
+    let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
+        _ = interrupt.recv() => tracing::info!("SIGINT: shutting down"),
+    }
+    watching.abort();
+    tokio::select! {
+        report = hub.shutdown(deadline) => {
+            for (sink, events) in &report.undelivered {
+                tracing::warn!(sink, events, "not delivered before the deadline: lost");
+            }
+            tracing::info!("shut down");
+        }
+        _ = terminate.recv() => tracing::warn!("second signal: ending at once"),
+        _ = interrupt.recv() => tracing::warn!("second signal: ending at once"),
+    }
+    drop(stop);
+    // Idle keep-alive connections must not hold the process up.
+    let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
+    Ok(())
+}
+
+/// Reports until everything that can be reached has synced.
+async fn watch_first_lists(reporter: Reporter, mut progress: impl FnMut(&HubReport)) {
+    let mut tick = tokio::time::interval(Duration::from_millis(200));
+    while let Ok(report) = reporter.report().await {
+        progress(&report);
+        if report.hub.ready {
+            return;
+        }
+        tick.tick().await;
+    }
+}
+
+fn show(reporter: Reporter) -> Show {
+    Arc::new(move || {
+        let reporter = reporter.clone();
+        Box::pin(async move {
+            let report = reporter.report().await.ok()?;
+            let status = serde_json::to_value(&report).ok()?;
+            Some(Shown { ready: report.hub.ready, waiting: waiting(&report), status })
+        })
+    })
+}
+
+/// A line for each cluster and informer that an operator would ask about.
+fn waiting(report: &HubReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    for cluster in &report.hub.clusters {
+        if let Some(error) = &cluster.last_error {
+            lines.push(format!("{}: {error}", cluster.name));
+        }
+        for informer in cluster.informers.iter().filter(|informer| !informer.synced) {
+            let why = informer.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+            lines.push(format!(
+                "{}/{} ({}) is {}{why}",
+                cluster.name,
+                informer.resource,
+                informer.scope,
+                informer.state.as_str()
+            ));
+        }
+    }
+    lines
+}

@@ -1,0 +1,190 @@
+//! The simulated clusters: what changes in them, and what goes wrong with them, when.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::view::{DOWN_TEXT, FRESH, SYNCING};
+use crate::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
+use crate::types::{ApiResource, ClusterName, Gvr, clock};
+
+/// Clusters that change at one step; larger fleets take turns, so that the demo stays the machine's smallest problem.
+const PER_STEP: usize = 10;
+/// Changes per cluster whose time is remembered.
+const TIMES: usize = 50_000;
+/// Every which cluster goes down, the last one first.
+const DOWN_EVERY: usize = 5;
+/// From and until when clusters are down, as shares of the whole time.
+const DOWN: (f64, f64) = (0.3, 0.6);
+
+/// What is watched.
+pub(super) fn resources() -> [ApiResource; 3] {
+    let resource = |gvr: Gvr, kind: &str, namespaced| ApiResource { gvr, kind: kind.into(), namespaced };
+    [
+        resource(World::pods(), "Pod", true),
+        resource(World::widgets(), "Widget", true),
+        resource(World::nodes(), "Node", false),
+    ]
+}
+
+/// When each version of a cluster came to be, for as many as fit.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    first: u64,
+    at: VecDeque<clock::Instant>,
+}
+
+impl Times {
+    /// How long ago `version` came to be.
+    pub(super) fn age_of(&self, version: u64) -> Option<Duration> {
+        let at = self.at.get(usize::try_from(version.checked_sub(self.first)?).ok()?)?;
+        Some(at.elapsed())
+    }
+
+    fn note(&mut self, before: u64, after: u64) {
+        if self.at.is_empty() {
+            self.first = before + 1;
+        }
+        let now = clock::now();
+        self.at.extend((before..after).map(|_| now));
+        while self.at.len() > TIMES {
+            self.at.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+/// One cluster and what happens to it.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) name: ClusterName,
+    pub(super) cluster: SimCluster,
+    pub(super) times: Arc<Mutex<Times>>,
+    pub(super) down: bool,
+    churn: Churn,
+    falls: bool,
+    /// Faults up to the last time that it was seen well.
+    weathered: usize,
+}
+
+impl Member {
+    /// What is the matter with it, for people.
+    pub(super) fn plight(&self, state: &str) -> String {
+        let expired = self.cluster.fault_log().len() > self.weathered;
+        let text = match state {
+            _ if self.down => DOWN_TEXT,
+            FRESH => "",
+            SYNCING => "first lists",
+            _ if expired => "a watch expired, lists again",
+            _ => "reconnecting",
+        };
+        text.to_owned()
+    }
+
+    /// Notes how it was seen.
+    pub(super) fn note(&mut self, state: &str) {
+        if state == FRESH {
+            self.weathered = self.cluster.fault_log().len();
+        }
+    }
+}
+
+/// All clusters.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    pub(super) members: Vec<Member>,
+    pub(super) operations: u64,
+    turn: usize,
+}
+
+impl Fleet {
+    pub(super) fn start(count: usize, pods: usize, seed: u64) -> anyhow::Result<Self> {
+        let member = |at: usize| {
+            let seed = seed.wrapping_mul(1000).wrapping_add(at as u64);
+            let world = WorldConfig { seed, pods, small: true, ..WorldConfig::default() };
+            let cluster = SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current());
+            let cluster = cluster.context("cannot start a simulated cluster")?;
+            // The counts are in events of one answer, of which a streaming list's items are the first.
+            let expiry = |more| Rule::new(When::Watch, Fault::ExpireWatch).resource("pods").after(pods + more);
+            cluster.set_faults(FaultScript::none().with(expiry(40 + at % 7)).with(expiry(120)));
+            anyhow::Ok(Member {
+                name: ClusterName::new(format!("cluster-{:0width$}", at + 1, width = count.to_string().len()))?,
+                cluster,
+                times: Arc::default(),
+                down: false,
+                weathered: 0,
+                churn: Churn::new(seed),
+                falls: (count - 1 - at).is_multiple_of(DOWN_EVERY),
+            })
+        };
+        Ok(Self { members: (0..count).map(member).collect::<Result<_, _>>()?, operations: 0, turn: 0 })
+    }
+
+    /// Names and addresses.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (&ClusterName, String)> {
+        self.members.iter().map(|member| (&member.name, member.cluster.url()))
+    }
+
+    /// Changes some clusters; takes clusters down, or up again, when it is time.
+    pub(super) async fn step(&mut self, elapsed: Duration, of: Duration) {
+        let share = elapsed.as_secs_f64() / of.as_secs_f64().max(f64::EPSILON);
+        let down = (DOWN.0..DOWN.1).contains(&share);
+        for member in self.members.iter_mut().filter(|member| member.falls && member.down != down) {
+            if down {
+                member.cluster.stop().await;
+            } else {
+                member.cluster.restart().await;
+            }
+            member.down = down;
+        }
+        let count = self.members.len();
+        for _ in 0..PER_STEP.min(count) {
+            self.turn = (self.turn + 1) % count;
+            let Some(member) = self.members.get_mut(self.turn) else { return };
+            let churn = &mut member.churn;
+            let times = Arc::clone(&member.times);
+            member.cluster.with_world(|world| {
+                let before = world.version();
+                churn.step(world);
+                times.lock().note(before, world.version());
+            });
+            self.operations += 1;
+        }
+    }
+
+    /// Ends all trouble.
+    pub(super) async fn heal(&mut self) {
+        for member in &mut self.members {
+            member.cluster.heal();
+            if std::mem::take(&mut member.down) {
+                member.cluster.restart().await;
+            }
+        }
+    }
+
+    /// How many faults have struck.
+    pub(super) fn faults(&self) -> usize {
+        self.members.iter().map(|member| member.cluster.fault_log().len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_age_of_a_version_is_that_of_its_change() {
+        let mut times = Times::default();
+        times.note(1000, 1002);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        times.note(1002, 1003);
+        assert_eq!(times.age_of(1000), None, "it was there before");
+        assert_eq!(times.age_of(1002), Some(Duration::from_secs(2)));
+        assert_eq!(times.age_of(1003), Some(Duration::ZERO));
+        assert_eq!(times.age_of(1004), None);
+    }
+}

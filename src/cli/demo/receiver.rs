@@ -1,0 +1,212 @@
+//! The webhook's other end: checks each signature, keeps a replica of what it is told, and is sometimes unwell.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::routing::post;
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::fleet::{Fleet, Times};
+use crate::sim::oracle::{Replica, Told, What};
+use crate::sink::webhook::SigningKeys;
+use crate::types::clock;
+
+/// Every which batch is refused before it is read.
+const REFUSED: u64 = 20;
+/// Every which batch is taken, but said not to be: it comes again.
+const FORGOTTEN: u64 = 33;
+/// How far a request's clock may be off, in seconds, as Standard Webhooks advises.
+const TOLERANCE: u64 = 300;
+/// Longest time that is told apart, in milliseconds.
+const SLOWEST: usize = 60_000;
+
+/// What the receiver knows.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) replica: Replica,
+    pub(super) requests: u64,
+    pub(super) refused: u64,
+    pub(super) signature_failures: u64,
+    pub(super) unreadable: u64,
+    pub(super) arrivals: Histogram,
+    well: bool,
+}
+
+/// Times from a change to its arrival, by the millisecond.
+#[derive(Debug)]
+pub(super) struct Histogram {
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: vec![0; SLOWEST + 1], total: 0 }
+    }
+}
+
+impl Histogram {
+    fn note(&mut self, time: Duration) {
+        let millis = usize::try_from(time.as_millis()).unwrap_or(SLOWEST).min(SLOWEST);
+        if let Some(count) = self.counts.get_mut(millis) {
+            *count += 1;
+            self.total += 1;
+        }
+    }
+
+    /// The time within which `percent` of all changes arrived; `None` before the first.
+    pub(super) fn percentile(&self, percent: u64) -> Option<u64> {
+        let wanted = (self.total * percent).div_ceil(100).max(1);
+        let mut seen = 0;
+        let found = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        u64::try_from(found).ok()
+    }
+}
+
+struct Shared {
+    keys: SigningKeys,
+    times: BTreeMap<String, Arc<Mutex<Times>>>,
+    received: Arc<Mutex<Received>>,
+}
+
+/// A running receiver. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub(super) url: String,
+    pub(super) received: Arc<Mutex<Received>>,
+    task: JoinHandle<()>,
+}
+
+impl Receiver {
+    pub(super) async fn start(keys: SigningKeys, fleet: &Fleet) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot open the receiver's port")?;
+        let url = format!("http://{}/events", listener.local_addr()?);
+        let received = Arc::new(Mutex::new(Received {
+            replica: Replica::at_least_once(),
+            requests: 0,
+            refused: 0,
+            signature_failures: 0,
+            unreadable: 0,
+            arrivals: Histogram::default(),
+            well: false,
+        }));
+        let times = fleet.members.iter().map(|member| (member.name.to_string(), Arc::clone(&member.times))).collect();
+        let shared = Arc::new(Shared { keys, times, received: Arc::clone(&received) });
+        let router = Router::new().route("/events", post(receive)).with_state(shared);
+        let task = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(%error, "the receiver has ended");
+            }
+        });
+        Ok(Self { url, received, task })
+    }
+
+    /// From now on it takes everything.
+    pub(super) fn heal(&self) {
+        self.received.lock().well = true;
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let signed = is_signed(&shared.keys, &headers, &body);
+    let mut received = shared.received.lock();
+    received.requests += 1;
+    if !signed {
+        received.signature_failures += 1;
+        return StatusCode::UNAUTHORIZED;
+    }
+    let unwell = |every| !received.well && received.requests.is_multiple_of(every);
+    let (refuse, forget) = (unwell(REFUSED), unwell(FORGOTTEN));
+    received.refused += u64::from(refuse || forget);
+    if refuse {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    match serde_json::from_slice::<Vec<Value>>(&body) {
+        Ok(events) => events.iter().for_each(|event| take(&shared, &mut received, event)),
+        Err(_) => received.unreadable += 1,
+    }
+    if forget { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::NO_CONTENT }
+}
+
+fn is_signed(keys: &SigningKeys, headers: &HeaderMap, body: &[u8]) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let (Some(id), Some(timestamp), Some(signature)) =
+        (text("webhook-id"), text("webhook-timestamp"), text("webhook-signature"))
+    else {
+        return false;
+    };
+    let Ok(timestamp) = timestamp.parse::<i64>() else { return false };
+    let fresh = clock::wall().as_second().abs_diff(timestamp) <= TOLERANCE;
+    fresh && keys.sign(id, timestamp, body) == signature
+}
+
+fn take(shared: &Shared, received: &mut Received, event: &Value) {
+    let Ok(mut told) = Told::from_event(event) else {
+        received.unreadable += 1;
+        return;
+    };
+    // Requests keep the order of each object only, so that what is initial may well come after `synced`.
+    if let What::Added { initial, .. } = &mut told.what {
+        *initial = false;
+    }
+    let repeats = received.replica.repeats();
+    received.replica.tell(&told);
+    let new = received.replica.repeats() == repeats;
+    if let (true, What::Added { object, .. } | What::Updated { object, .. }) = (new, &told.what)
+        && let Ok(version) = object.version.to_string().parse()
+        && let Some(times) = told.origin.split('/').next().and_then(|cluster| shared.times.get(cluster))
+        && let Some(age) = times.lock().age_of(version)
+    {
+        received.arrivals.note(age);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_times_that_were_noted() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.percentile(50), None);
+        (1..=100).for_each(|millis| histogram.note(Duration::from_millis(millis)));
+        assert_eq!((histogram.percentile(50), histogram.percentile(99)), (Some(50), Some(99)));
+    }
+
+    #[test]
+    fn a_signature_counts_only_for_its_body_its_key_and_its_time() {
+        let keys = SigningKeys::parse("secret").unwrap();
+        let signed = |timestamp: i64| {
+            let mut headers = HeaderMap::new();
+            headers.insert("webhook-id", "id".parse().unwrap());
+            headers.insert("webhook-timestamp", timestamp.into());
+            headers.insert("webhook-signature", keys.sign("id", timestamp, b"body").parse().unwrap());
+            headers
+        };
+        let now = clock::wall().as_second();
+        assert!(is_signed(&keys, &signed(now), b"body"));
+        assert!(!is_signed(&keys, &signed(now), b"other"));
+        assert!(!is_signed(&keys, &signed(now - 3600), b"body"));
+        assert!(!is_signed(&SigningKeys::parse("other").unwrap(), &signed(now), b"body"));
+        assert!(!is_signed(&keys, &HeaderMap::new(), b"body"));
+    }
+}

@@ -1,0 +1,72 @@
+//! The hub's configuration for the demo, as a file would give it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use super::fleet::{Fleet, resources};
+use crate::config::{
+    BatchConfig, ClusterAccess, ClusterConfig, Config, EventType, HubConfig, Initial, Projection, ResourceConfig,
+    RetryConfig, Secret, SinkConfig, SinkMatch, TransportConfig, WebhookConfig,
+};
+use crate::types::ClusterSelector;
+
+/// Every resource of every cluster, to one webhook at `url`, signed.
+pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Result<Config> {
+    let cluster = |(name, url): (&crate::types::ClusterName, String)| ClusterConfig {
+        name: name.clone(),
+        labels: BTreeMap::new(),
+        access: ClusterAccess::Server { server: url, ca_file: None, token: None },
+        compression: false,
+    };
+    let resources = resources().map(|resource| resource_config(&resource.gvr.to_string()));
+    Ok(Config {
+        hub: HubConfig::default(),
+        clusters: fleet.addresses().map(cluster).collect(),
+        resources: resources.into_iter().collect::<Result<_, _>>()?,
+        sinks: vec![sink(url, secret)],
+    })
+}
+
+fn resource_config(resource: &str) -> anyhow::Result<ResourceConfig> {
+    Ok(ResourceConfig {
+        name: resource.to_owned(),
+        resource: resource.parse()?,
+        clusters: ClusterSelector::All,
+        namespaces: Vec::new(),
+        label_selector: None,
+        field_selector: None,
+        resync: None,
+        metadata_only: false,
+        projection: Projection::Drop(vec!["metadata.managedFields".parse()?]),
+        indexes: BTreeMap::new(),
+    })
+}
+
+fn sink(url: String, secret: &Path) -> SinkConfig {
+    let webhook = WebhookConfig {
+        url,
+        signing_secret: Some(Secret::File(secret.to_owned())),
+        timeout: Duration::from_secs(5),
+        concurrency: 4,
+        ca_file: None,
+    };
+    SinkConfig {
+        name: "receiver".to_owned(),
+        select: SinkMatch {
+            resources: Vec::new(),
+            clusters: ClusterSelector::All,
+            events: vec![EventType::Added, EventType::Updated, EventType::Deleted, EventType::Synced],
+        },
+        filter: None,
+        changed: Vec::new(),
+        initial: Initial::Replay,
+        batch: BatchConfig { max_events: 100, max_bytes: 1 << 20, max_wait: Duration::from_millis(50) },
+        retry: RetryConfig {
+            first: Duration::from_millis(50),
+            max: Duration::from_secs(1),
+            give_up_after: Duration::from_secs(600),
+        },
+        transport: TransportConfig::Webhook(webhook),
+    }
+}

@@ -1,0 +1,183 @@
+//! Everything that runs during the demo, and how it looks at one moment.
+
+use std::time::Duration;
+
+use super::Args;
+use super::fleet::{Fleet, Member, resources};
+use super::receiver::Receiver;
+use super::secret::SecretFile;
+use super::setup;
+use super::summary::{ClusterSummary, Summary, Totals};
+use super::view::{FRESH, Row, SYNCING, Scene, Screen};
+use crate::actors::{ClusterStatus, Tuning};
+use crate::app::Hub;
+use crate::cache::Query;
+use crate::sim::Truth;
+use crate::sim::oracle::Oracle;
+use crate::types::{ApiResource, ClusterName, ClusterSelector, Freshness, clock};
+
+/// Differences that are kept per cluster and copy.
+const SHOWN: usize = 20;
+
+/// Clusters, hub, receiver, screen.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) fleet: Fleet,
+    hub: Hub,
+    receiver: Receiver,
+    screen: Screen,
+    seed: u64,
+    began: clock::Instant,
+}
+
+impl Stage {
+    pub(super) async fn start(args: &Args, screen: Screen) -> anyhow::Result<Self> {
+        let secret = SecretFile::create()?;
+        let fleet = Fleet::start(usize::from(args.clusters), usize::try_from(args.pods)?, args.seed)?;
+        let receiver = Receiver::start(secret.keys.clone(), &fleet).await?;
+        let config = setup::config(&fleet, receiver.url.clone(), secret.path())?;
+        let hub = Hub::start_with(config, Tuning::default()).await?;
+        // The hub has read it; the earlier it is gone, the less can be left behind.
+        drop(secret);
+        Ok(Self { fleet, hub, receiver, screen, seed: args.seed, began: clock::now() })
+    }
+
+    pub(super) async fn heal(&mut self) {
+        self.fleet.heal().await;
+        self.receiver.heal();
+    }
+
+    /// Ends the hub before what it talks to.
+    pub(super) async fn end(self, timeout: Duration) {
+        let report = self.hub.shutdown(timeout).await;
+        if report.actors_left > 0 {
+            tracing::warn!(actors = report.actors_left, "actors were left at the end");
+        }
+    }
+
+    pub(super) async fn draw(&mut self, stage: &str) -> anyhow::Result<()> {
+        if self.screen.is_silent() {
+            return Ok(());
+        }
+        let report = self.hub.report().await?;
+        let status = |member: &Member| report.hub.clusters.iter().find(|cluster| cluster.name == member.name);
+        let rows: Vec<_> = self.fleet.members.iter().map(|member| self.row(member, status(member))).collect();
+        for (member, row) in self.fleet.members.iter_mut().zip(&rows) {
+            member.note(&row.state);
+        }
+        let sink = report.sinks.into_iter().next().map(|sink| sink.status);
+        let elapsed = self.began.elapsed();
+        let scene = Scene { elapsed, stage: stage.to_owned(), operations: self.fleet.operations, rows, sink };
+        Ok(self.screen.show(&scene)?)
+    }
+
+    fn row(&self, member: &Member, status: Option<&ClusterStatus>) -> Row {
+        let counts = member.cluster.with_world(|world| resources().map(|resource| world.count(&resource.gvr)));
+        let arrived = self.receiver.received.lock();
+        let receiver = resources().iter().map(|resource| arrived.replica.count(&origin(&member.name, resource))).sum();
+        let informers = status.map_or(&[][..], |status| &status.informers);
+        let state = state(status);
+        Row {
+            plight: member.plight(&state),
+            name: member.name.to_string(),
+            state,
+            truth: counts.iter().sum(),
+            cache: informers.iter().map(|informer| informer.objects).sum(),
+            receiver,
+            events: informers.iter().map(|informer| informer.events).sum(),
+            relists: relists(status),
+        }
+    }
+
+    /// Compares everything with everything; the clusters must not be changing for it to mean anything.
+    pub(super) async fn summary(&self, settling: Duration, interrupted: bool) -> anyhow::Result<Summary> {
+        let report = self.hub.report().await?;
+        let mut clusters = Vec::new();
+        for member in &self.fleet.members {
+            let status = report.hub.clusters.iter().find(|cluster| cluster.name == member.name);
+            clusters.push(self.compare(member, status).await?);
+        }
+        let received = self.receiver.received.lock();
+        let sink = report.sinks.first().map(|sink| &sink.status);
+        let totals = Totals {
+            operations: self.fleet.operations,
+            faults: self.fleet.faults() as u64,
+            relists: clusters.iter().map(|cluster| cluster.relists).sum(),
+            pending: sink.map_or(0, |sink| sink.pending_events + sink.held),
+            delivered: sink.map_or(0, |sink| sink.delivered),
+            batches: sink.map_or(0, |sink| sink.batches),
+            retries: sink.map_or(0, |sink| sink.retries),
+            requests: received.requests,
+            refused: received.refused,
+            repeats: received.replica.repeats(),
+            signature_failures: received.signature_failures,
+            unreadable: received.unreadable,
+            violations: received.replica.violations().len() as u64,
+            p50_millis: received.arrivals.percentile(50),
+            p99_millis: received.arrivals.percentile(99),
+        };
+        let violations = received.replica.violations().iter().take(SHOWN).cloned().collect();
+        Ok(Summary::new(self.seed, settling, interrupted, clusters, totals, violations))
+    }
+
+    async fn compare(&self, member: &Member, status: Option<&ClusterStatus>) -> anyhow::Result<ClusterSummary> {
+        let mut summary = ClusterSummary { name: member.name.to_string(), ..ClusterSummary::default() };
+        summary.relists = relists(status);
+        summary.state = state(status);
+        summary.events = status.iter().flat_map(|status| &status.informers).map(|informer| informer.events).sum();
+        for resource in resources() {
+            let truth = member.cluster.truth(&resource.gvr);
+            let cache = self.cached(&member.name, &resource).await?;
+            let receiver = self.receiver.received.lock().replica.seen(&origin(&member.name, &resource));
+            summary.truth += truth.len();
+            summary.cache += cache.len();
+            summary.receiver += receiver.len();
+            for (who, seen) in [("cache", &cache), ("receiver", &receiver)] {
+                let differences = Oracle::diff(&truth, seen);
+                summary.differences += differences.len();
+                let room = SHOWN.saturating_sub(summary.shown.len());
+                let lines = differences.iter().map(|difference| format!("{who}: {} {difference}", resource.gvr));
+                summary.shown.extend(lines.take(room));
+            }
+        }
+        Ok(summary)
+    }
+
+    async fn cached(&self, cluster: &ClusterName, resource: &ApiResource) -> anyhow::Result<Truth> {
+        let query = Query::list().in_clusters(ClusterSelector::Names(vec![cluster.clone()]));
+        let answer = self.hub.cache_of(resource.clone()).send(query).await??;
+        let entry = |object: &crate::types::Object| {
+            (object.key().clone(), (object.uid().clone(), object.resource_version().clone()))
+        };
+        Ok(answer.items.iter().map(entry).collect())
+    }
+}
+
+/// The name of an informer's objects in the receiver's replica.
+fn origin(cluster: &ClusterName, resource: &ApiResource) -> String {
+    format!("{cluster}/{}", resource.gvr.long())
+}
+
+/// Lists after the first one of each informer.
+fn relists(status: Option<&ClusterStatus>) -> u64 {
+    status.iter().flat_map(|status| &status.informers).map(|informer| informer.lists.saturating_sub(1)).sum()
+}
+
+/// How far the cluster's copy can be trusted: as far as its worst informer's.
+fn state(status: Option<&ClusterStatus>) -> String {
+    let informers = status.map_or(&[][..], |status| &status.informers);
+    if informers.is_empty() || informers.iter().any(|informer| informer.freshness == Freshness::Missing) {
+        return SYNCING.to_owned();
+    }
+    let stale = informers.iter().filter_map(|informer| match informer.freshness {
+        Freshness::StaleSince { since } => Some(since),
+        _ => None,
+    });
+    match stale.min() {
+        None => FRESH.to_owned(),
+        Some(since) => {
+            let age = clock::since_wall_millis(since.as_millisecond());
+            format!("stale {:.1} s", age.as_secs_f64())
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The command line: one file per subcommand.
+//!
+//! # Exit codes
+//! 0: done. 1: it failed, or (`demo`) what arrived differs from the truth. 2: the configuration or the command line is
+//! wrong.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod demo;
+mod run;
+
+/// Watches many Kubernetes clusters so that nothing else has to.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = "Exit codes: 0 done, 1 failed, 2 wrong configuration or command line.")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch the clusters of a configuration file and deliver what changes
+    Run(run::Args),
+    /// Show it at work on simulated clusters; needs no Kubernetes
+    Demo(demo::Args),
+}
+
+/// Does what the command line says.
+#[must_use]
+pub fn main(cli: Cli) -> ExitCode {
+    let done = match cli.command {
+        Command::Run(args) => run::main(&args),
+        Command::Demo(args) => demo::main(args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("informer-hub: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// The exit code for a configuration or command line that is wrong.
+const WRONG_INPUT: u8 = 2;
+
+/// A runtime for the command itself; the hub brings its own threads.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    use anyhow::Context;
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
+}

@@ -1,0 +1,121 @@
+//! How a reflector goes on after a watch has ended, for each way in which one can end.
+
+use std::time::Duration;
+
+use super::{Reflector, State, WaitReason};
+use crate::reflector::{ErrorClass, VersionMatch};
+use crate::types::clock::Instant;
+
+/// Watches that end at once, or fail, in a row before the reflector lists again.
+pub(super) const MAX_BAD_WATCHES: u32 = 5;
+/// Streams that end before their initial events do, in a row, before streaming counts as unsupported.
+pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
+/// How long a server is remembered not to do streaming lists.
+pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
+/// Ends at once after some events, in a row, before they are waited for.
+const MAX_QUICK_ENDS: u32 = 2;
+/// A watch shorter than this did not really run. client-go's "very short watch".
+const SHORT: Duration = Duration::from_secs(1);
+/// A watch that ran this long makes up for the failures before it.
+const LONG: Duration = Duration::from_secs(60);
+
+impl Reflector {
+    /// A streaming list ended before its initial events did.
+    pub(super) fn on_stream_broken(&mut self, class: Option<ErrorClass>, now: Instant) {
+        self.state = State::Relist;
+        match class {
+            Some(class @ (ErrorClass::Expired | ErrorClass::TooLarge)) => self.on_version_unavailable(class, now),
+            // Who may not watch may perhaps list, and then has something to show.
+            Some(ErrorClass::StreamingUnsupported | ErrorClass::Forbidden) => self.ban_streaming(now),
+            Some(class @ ErrorClass::Malformed) => {
+                self.ban_streaming(now);
+                self.fail(class, now);
+            }
+            Some(class @ (ErrorClass::Transient | ErrorClass::Stalled)) => {
+                self.count_broken_stream(now);
+                self.fail(class, now);
+            }
+            // Throttled, refused, unknown or not there: the same again, later.
+            Some(class) => self.fail(class, now),
+            None => {
+                self.count_broken_stream(now);
+                self.pause(WaitReason::ShortWatch, now);
+            }
+        }
+    }
+
+    fn count_broken_stream(&mut self, now: Instant) {
+        self.broken_streams += 1;
+        if self.broken_streams >= MAX_BROKEN_STREAMS {
+            self.ban_streaming(now);
+        }
+    }
+
+    fn ban_streaming(&mut self, now: Instant) {
+        self.broken_streams = 0;
+        self.streaming_banned_until = Some(now + STREAMING_BAN);
+    }
+
+    /// A watch that was in step ended.
+    pub(super) fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
+        self.state = State::Watch(self.watching(now, false));
+        if lasted >= LONG || events > 0 && lasted >= SHORT {
+            self.bad_watches = 0;
+            self.quick_ends = 0;
+        }
+        match class {
+            None if lasted >= SHORT => {}
+            None => self.on_short_watch(events, now),
+            Some(class @ (ErrorClass::Expired | ErrorClass::Malformed | ErrorClass::NotFound)) => {
+                // The list is asked for at the last version; only when that is refused too does it go to etcd.
+                self.state = State::Relist;
+                self.fail(class, now);
+            }
+            Some(class @ ErrorClass::TooLarge) => {
+                self.version_unavailable = true;
+                self.state = State::Relist;
+                self.fail(class, now);
+            }
+            Some(class @ (ErrorClass::Transient | ErrorClass::Stalled | ErrorClass::StreamingUnsupported)) => {
+                self.count_bad_watch();
+                self.fail(class, now);
+            }
+            Some(class) => self.fail(class, now),
+        }
+    }
+
+    /// The server ended a watch in good order, but at once.
+    fn on_short_watch(&mut self, events: u64, now: Instant) {
+        if events == 0 {
+            self.count_bad_watch();
+            return self.pause(WaitReason::ShortWatch, now);
+        }
+        // One that brought something is opened again at once, unless the server makes a habit of it.
+        self.quick_ends += 1;
+        if self.quick_ends > MAX_QUICK_ENDS {
+            self.pause(WaitReason::ShortWatch, now);
+        }
+    }
+
+    fn count_bad_watch(&mut self) {
+        self.bad_watches += 1;
+        if self.bad_watches > MAX_BAD_WATCHES {
+            self.bad_watches = 0;
+            self.state = State::Relist;
+        }
+    }
+
+    /// The server cannot serve the version asked for: the most recent one, at once; if it was that, after a while.
+    pub(super) fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
+        let had_a_choice = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
+        self.state = State::Relist;
+        self.version_unavailable = true;
+        if !had_a_choice {
+            self.fail(class, now);
+        }
+    }
+
+    fn is_listing_any(&self) -> bool {
+        matches!(&self.state, State::List(list) if list.version == VersionMatch::Any)
+    }
+}

@@ -1,0 +1,119 @@
+//! What a reflector is told and what it answers: its options, its steps and its verdicts.
+
+use std::time::Duration;
+
+use super::{ErrorClass, ListRequest, WatchRequest};
+use crate::types::ResourceVersion;
+use crate::types::clock::Instant;
+
+/// How long a source may be silent before it counts as broken.
+///
+/// Silence of a watch is no fault by itself: apiservers send a bookmark about once a minute, but aggregated ones may
+/// send none, and a quiet resource has no events. What is certain is that the server ends the watch after the time
+/// that was asked for; later than that, plus a little, the connection is dead. HTTP heads and lists have no such
+/// excuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StallPolicy {
+    /// Until the head of a watch's answer. Default 30 s.
+    pub watch_head: Duration,
+    /// Until the head of a list's answer. Default 60 s, an apiserver's own limit on a request: older ones encode the
+    /// whole list before they send the first byte.
+    pub list_head: Duration,
+    /// Between two pieces of a list. Default 30 s.
+    pub list_chunk: Duration,
+    /// Added to a watch's own timeout. Default 10 s.
+    pub watch_slack: Duration,
+    /// Without any progress of a streaming list's initial events. Default 30 s.
+    pub initial_events: Duration,
+}
+
+impl Default for StallPolicy {
+    fn default() -> Self {
+        Self {
+            watch_head: Duration::from_secs(30),
+            list_head: Duration::from_secs(60),
+            list_chunk: Duration::from_secs(30),
+            watch_slack: Duration::from_secs(10),
+            initial_events: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What can be set of a reflector.
+#[derive(Debug, Clone)]
+pub struct ReflectorOptions {
+    /// Whether streaming lists are tried first. Default true; servers that do not do them are found out.
+    pub streaming_list: bool,
+    /// Page size of every list; unset: 500 where the apiserver would go to etcd anyway, else everything at once.
+    pub page_size: Option<u32>,
+    /// Lower end of a watch's timeout, which is drawn from `[t, 2t)`. Default 5 min.
+    pub min_watch_timeout: Duration,
+    /// How long silence is borne.
+    pub stall: StallPolicy,
+}
+
+impl Default for ReflectorOptions {
+    fn default() -> Self {
+        Self {
+            streaming_list: true,
+            page_size: None,
+            min_watch_timeout: Duration::from_secs(300),
+            stall: StallPolicy::default(),
+        }
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Ask for a page of a list.
+    List {
+        /// The request.
+        request: ListRequest,
+        /// Whether a list begins with it, and whatever was listed before and not completed is void.
+        fresh: bool,
+    },
+    /// Open a watch. With `initial_events`, a list begins with it.
+    Watch {
+        /// The request.
+        request: WatchRequest,
+    },
+    /// Do nothing for now.
+    Wait {
+        /// Until then.
+        until: Instant,
+        /// What for.
+        reason: WaitReason,
+    },
+}
+
+/// Why a reflector waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitReason {
+    /// After a failure of this class.
+    Failure(ErrorClass),
+    /// The server ends watches as soon as they are open.
+    ShortWatch,
+}
+
+/// What the end of a page means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageVerdict {
+    /// There are more pages.
+    NextPage,
+    /// The list is complete at this version.
+    ListComplete(ResourceVersion),
+}
+
+/// What to make of a watch item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ItemVerdict {
+    /// Part of the initial state of a streaming list: an object of the list (or, DELETED, one that it had).
+    Initial,
+    /// The initial state is complete at this version; the same stream goes on as the watch.
+    InitialEventsEnd(ResourceVersion),
+    /// Something happened to an object.
+    Apply,
+    /// Nothing to hand on.
+    Nothing,
+}

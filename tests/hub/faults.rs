@@ -1,0 +1,73 @@
+//! Seeded fault schedules: whatever goes wrong, cache and consumers end with the truth.
+
+use std::collections::BTreeMap;
+
+use informer_hub::sim::{Churn, FaultScript, SimCluster, Streaming};
+use tokio::runtime::Handle;
+
+use crate::fleet::{Fleet, small};
+
+/// Schedules in `cargo test`; `FAULT_SEEDS=a..b` runs others.
+const SEEDS: std::ops::Range<u64> = 0..200;
+
+/// Schedules that run beside each other: they wait more than they work.
+const AT_ONCE: usize = 8;
+
+const CLUSTERS: u64 = 4;
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("FAULT_SEEDS") else { return SEEDS };
+    let (from, to) = text.split_once("..").expect("FAULT_SEEDS is written from..to");
+    from.parse().unwrap()..to.parse().unwrap()
+}
+
+/// One schedule: four clusters that churn while faults strike, one of them also goes down and comes back.
+async fn schedule(seed: u64) {
+    eprintln!("seed {seed}");
+    let mut clusters = BTreeMap::new();
+    for i in 0..CLUSTERS {
+        let mut config = small(seed * CLUSTERS + i, 30);
+        config.streaming = match (seed + i) % 3 {
+            0 => Streaming::Refused,
+            1 => Streaming::Ignored,
+            _ => Streaming::Supported,
+        };
+        config.honour_limit = seed.is_multiple_of(2);
+        let cluster = SimCluster::start(config, &Handle::current()).unwrap();
+        cluster.set_faults(FaultScript::seeded(seed * CLUSTERS + i, 0.3));
+        clusters.insert(format!("s{seed}c{i}"), cluster);
+    }
+    let mut fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
+    let mut churns: Vec<_> = (0..CLUSTERS).map(|i| Churn::new(seed * CLUSTERS + i)).collect();
+    for round in 0..10 {
+        for (cluster, churn) in fleet.clusters.values().zip(&mut churns) {
+            for _ in 0..8 {
+                cluster.with_world(|world| churn.step(world));
+            }
+        }
+        if round == 3 {
+            fleet.first().stop().await;
+        }
+        if round == 7 {
+            fleet.first().restart().await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    for cluster in fleet.clusters.values() {
+        cluster.heal();
+    }
+    fleet.converged().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_schedule_of_faults_ends_with_the_truth() {
+    use futures::StreamExt;
+    let results = futures::stream::iter(seeds().map(|seed| async move { (seed, tokio::spawn(schedule(seed)).await) }));
+    let failed: Vec<_> = results
+        .buffer_unordered(AT_ONCE)
+        .filter_map(|(seed, result)| async move { result.err().map(|error| format!("seed {seed}: {error}")) })
+        .collect()
+        .await;
+    assert!(failed.is_empty(), "{failed:#?}");
+}

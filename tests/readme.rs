@@ -1,0 +1,77 @@
+//! What README.md tells people to write works.
+
+use std::fs;
+use std::path::Path;
+
+use informer_hub::config::{Config, TransportConfig};
+use informer_hub::sink::Filter;
+
+fn readme() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("README.md is there")
+}
+
+/// The fenced blocks of one language, in their order.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
+}
+
+fn load(text: &str) -> Config {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    fs::create_dir(folder.path().join(".kube")).expect("a folder can be made");
+    fs::write(folder.path().join(".kube/config"), "content").expect("a file can be written");
+    let file = folder.path().join("hub.toml");
+    fs::write(&file, text).expect("a file can be written");
+    let environment = [
+        ("HOME".to_owned(), folder.path().to_str().expect("a UTF-8 path").to_owned()),
+        ("AUDIT_SECRET".to_owned(), "whsec_c2VjcmV0".to_owned()),
+    ];
+    Config::from_file_with_env(&file, environment).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+#[test]
+fn the_configuration_of_the_readme_loads_as_it_stands() {
+    let blocks = blocks(&readme(), "toml");
+    assert_eq!(blocks.len(), 2, "the README shows a file, and a sink to add to it");
+    let config = load(&blocks[0]);
+    assert_eq!((config.clusters.len(), config.resources.len(), config.sinks.len()), (1, 2, 0));
+    assert_eq!(config.hub.listen, "127.0.0.1:7080".parse().expect("an address"), "the address that it curls");
+}
+
+#[test]
+fn the_sink_of_the_readme_can_be_added_to_it() {
+    let config = load(&blocks(&readme(), "toml").concat());
+    let sink = &config.sinks[0];
+    let TransportConfig::Webhook(webhook) = &sink.transport;
+    assert!(webhook.signing_secret.is_some());
+    Filter::compile(sink.filter.as_deref().expect("it shows a filter")).expect("a filter that compiles");
+}
+
+#[test]
+fn the_defaults_that_the_readme_names_are_the_defaults() {
+    let config = load(&blocks(&readme(), "toml").concat());
+    let sink = &config.sinks[0];
+    let TransportConfig::Webhook(webhook) = &sink.transport;
+    assert_eq!((sink.batch.max_events, sink.batch.max_bytes, sink.batch.max_wait.as_millis()), (100, 1 << 20, 250));
+    assert_eq!((sink.retry.first.as_millis(), sink.retry.max.as_secs()), (500, 300));
+    assert_eq!(sink.retry.give_up_after.as_secs(), 24 * 3600);
+    assert_eq!((webhook.timeout.as_secs(), config.hub.shutdown_deadline.as_secs()), (10, 20));
+}
+
+#[test]
+fn the_example_of_the_readme_is_the_one_that_is_compiled() {
+    let code = |text: &str| {
+        let line = |line: &str| line.trim_start_matches("//!").trim().trim_start_matches("# ").to_owned();
+        text.lines().map(line).filter(|line| !line.is_empty() && !line.starts_with("# ")).collect::<Vec<_>>()
+    };
+    let library = include_str!("../src/lib.rs");
+    let compiled = library.split("```no_run").nth(1).and_then(|rest| rest.split("```").next()).expect("lib.rs has one");
+    let shown = blocks(&readme(), "rust").concat();
+    let differs = |a: &str, b: &str| a != b && !(a.starts_with("Ok(())") && b == "Ok(())");
+    let (compiled, mut shown) = (code(compiled), code(&shown));
+    assert_eq!(shown.pop().as_deref(), Some("}"), "the end of main, which lib.rs has in the line before");
+    assert_eq!(compiled.len(), shown.len());
+    for (compiled, shown) in compiled.iter().zip(&shown) {
+        assert!(!differs(compiled, shown), "README.md has {shown:?} where lib.rs has {compiled:?}");
+    }
+}

@@ -1,0 +1,91 @@
+//! A webhook's receiver that keeps a replica of what it is sent.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use informer_hub::config::{
+    BatchConfig, EventType, Initial, RetryConfig, SinkConfig, SinkMatch, TransportConfig, WebhookConfig,
+};
+use informer_hub::sim::oracle::{Replica, Told};
+use informer_hub::types::ClusterSelector;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// The receiver. Dropping it closes its port.
+pub(crate) struct Receiver {
+    address: SocketAddr,
+    replica: Arc<Mutex<Replica>>,
+    server: JoinHandle<()>,
+}
+
+impl Receiver {
+    pub(crate) async fn start() -> Self {
+        let replica = Arc::new(Mutex::new(Replica::at_least_once()));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/events", post(receive)).with_state(Arc::clone(&replica));
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { address, replica, server }
+    }
+
+    /// A sink that sends everything here, also what was there before.
+    pub(crate) fn sink(&self, name: &str) -> SinkConfig {
+        let webhook = WebhookConfig {
+            url: format!("http://{}/events", self.address),
+            signing_secret: None,
+            timeout: Duration::from_secs(10),
+            concurrency: 4,
+            ca_file: None,
+        };
+        SinkConfig {
+            name: name.to_owned(),
+            select: SinkMatch {
+                resources: Vec::new(),
+                clusters: ClusterSelector::All,
+                events: vec![EventType::Added, EventType::Updated, EventType::Deleted],
+            },
+            filter: None,
+            changed: Vec::new(),
+            initial: Initial::Replay,
+            batch: BatchConfig { max_events: 100, max_bytes: 1024 * 1024, max_wait: Duration::from_millis(50) },
+            retry: RetryConfig {
+                first: Duration::from_millis(500),
+                max: Duration::from_secs(5),
+                give_up_after: Duration::from_secs(60),
+            },
+            transport: TransportConfig::Webhook(webhook),
+        }
+    }
+
+    /// What was built from what came.
+    pub(crate) fn replica(&self) -> &Mutex<Replica> {
+        &self.replica
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// Takes a batch in, in its order. What is no batch is refused, and shows as undelivered.
+async fn receive(State(replica): State<Arc<Mutex<Replica>>>, body: Bytes) -> StatusCode {
+    let Ok(events) = serde_json::from_slice::<Vec<Value>>(&body) else { return StatusCode::BAD_REQUEST };
+    let Ok(told) = events.iter().map(Told::from_event).collect::<Result<Vec<_>, _>>() else {
+        return StatusCode::BAD_REQUEST;
+    };
+    let mut replica = replica.lock();
+    for told in &told {
+        replica.tell(told);
+    }
+    StatusCode::NO_CONTENT
+}
