@@ -69,6 +69,9 @@ impl DeltaFifo {
     /// Bookkeeping per delta that counts against the bound, so that tiny objects are bounded too.
     const OVERHEAD: usize = 128;
 
+    /// Room for keys that an empty queue keeps; the rest of what a backlog took is given back.
+    const KEPT: usize = 256;
+
     /// Complete lists that may be in line.
     const MAX_LISTS: usize = 2;
 
@@ -166,6 +169,10 @@ impl DeltaFifo {
                 }
             }
         }
+        if self.queue.is_empty() {
+            self.queue.shrink_to(Self::KEPT);
+            self.items.shrink_to(Self::KEPT);
+        }
         batch
     }
 
@@ -238,5 +245,22 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
             2
         }
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::testing::change;
+
+    #[test]
+    fn a_backlog_gives_its_memory_back() {
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        for i in 0..20_000 {
+            fifo.push(change(&format!("+a{i}@1")));
+        }
+        assert_eq!(fifo.pop(usize::MAX).len(), 20_000);
+        let room = fifo.items.capacity().max(fifo.queue.capacity());
+        assert!(room <= 2 * DeltaFifo::KEPT, "{room}");
     }
 }

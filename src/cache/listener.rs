@@ -64,7 +64,7 @@ impl ListenerQueue {
     /// Notifications that wait one by one before merging begins.
     pub const DEFAULT_MERGE_ABOVE: usize = 1024;
 
-    /// Fewer empty slots are not worth a pass over all of them.
+    /// Fewer empty slots are not worth a pass over all of them, nor giving their memory back.
     const GAPS: usize = 64;
 
     /// A queue for a subscriber that joins when `partition` is the state of the store.
@@ -228,6 +228,7 @@ impl ListenerQueue {
         }
         if self.slots.is_empty() {
             self.by_key = None;
+            self.slots.shrink_to(Self::GAPS);
         }
         batch
     }
@@ -313,5 +314,16 @@ mod tests {
         }
         offer("~a@5000 ~z@5001".to_owned());
         assert_eq!(told(&queue.take(9)), ["synced", "+z@5001", "+a@5000"]);
+    }
+
+    #[test]
+    fn a_backlog_gives_its_memory_back() {
+        let mut informer = Informer::new();
+        let mut queue = ListenerQueue::new(ListenerOptions::default(), &informer.partition(), usize::MAX);
+        let script: Vec<_> = (1..5000).map(|i| format!("+a{i}@1")).collect();
+        let outbox = informer.apply(&script.join(" "));
+        queue.offer(outbox.number, &outbox.applied, false);
+        assert_eq!(queue.take(usize::MAX).len(), 4999);
+        assert!(queue.slots.capacity() <= 2 * ListenerQueue::GAPS, "{}", queue.slots.capacity());
     }
 }
