@@ -25,6 +25,7 @@ deny: ## Licences, bans and sources of dependencies; needs cargo-deny
 	$(CARGO) deny check licenses bans sources
 
 test-real: ## The suite against real kube-apiservers on loopback; needs Go, minutes the first time
+	tests/testbed/build.sh
 	$(CARGO) test --features real-tests --test real
 
 bench: ## The benchmarks

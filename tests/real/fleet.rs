@@ -66,11 +66,17 @@ impl Fleet {
         Self { hub, told }
     }
 
-    /// Waits until every informer has synced or says why it cannot.
+    /// Waits until every informer has synced.
     pub(crate) async fn synced(&self) {
         if let Err(error) = self.hub.wait_for_cache_sync(PATIENCE).await {
             panic!("{error}\n{}", self.report_text().await);
         }
+    }
+
+    /// Waits until every informer has synced or is in a state that waiting does not mend.
+    pub(crate) async fn ready(&self) {
+        let ready = async || self.report().await.hub.ready;
+        assert!(comes_true(PATIENCE, ready).await, "not ready\n{}", self.report_text().await);
     }
 
     /// What the cache answers of one cluster.

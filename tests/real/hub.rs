@@ -1,12 +1,18 @@
 //! The hub against real apiservers: it agrees with them in the end, whatever happens on the way.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use informer_hub::actors::ClusterState;
 use informer_hub::sim::oracle::Oracle;
-use informer_hub::types::{ApiResource, Freshness};
+use informer_hub::types::{ApiResource, Freshness, ObjectKey, Phase};
 
 use crate::bed::{
-    Churn, RealCluster, Truth, comes_true, create_namespace, create_pods, create_widgets, install_widgets, seed, truth,
+    Churn, RealCluster, Truth, Verbs, comes_true, create_namespace, create_pod, create_pods, create_widget,
+    create_widgets, delete_now, eventually, grant_limited, install_widgets, merge, seed, truth, watch_error,
 };
 use crate::fleet::{Fleet, PATIENCE, origin, pods, widgets};
+use crate::proxy::{Fault, FaultProxy};
 use crate::receiver::Receiver;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,4 +56,173 @@ async fn received(receiver: &Receiver, cluster: &str, truth: &Truth, resource: &
     let differences = || Oracle::diff(truth, &receiver.replica().lock().seen_of(&origin(cluster, resource)));
     let agrees = comes_true(PATIENCE, async || differences().is_empty()).await;
     assert!(agrees, "the receiver's {} of {cluster}: {:?}", resource.gvr, differences());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_cluster_is_stale_while_the_other_flows_on_and_converges_when_it_is_back() {
+    let mut clusters = RealCluster::start_all(["mortal", "steady"]).await;
+    let clients = [clusters[0].client().await, clusters[1].client().await];
+    for client in &clients {
+        install_widgets(client).await;
+        create_pods(client, "default", "web", 100).await;
+        create_widgets(client, "default", "part", 20).await;
+    }
+    let kubeconfigs = clusters.each_ref().map(|cluster| (cluster.name(), cluster.kubeconfig()));
+    let fleet = Fleet::start(kubeconfigs, Vec::new()).await;
+    fleet.synced().await;
+    let before = truth(&clients[0], &pods().gvr).await;
+
+    clusters[0].kill();
+    eventually("the dead cluster is unreachable", PATIENCE, async || {
+        let report = fleet.report().await;
+        report.hub.clusters.iter().any(|c| c.name.as_str() == "mortal" && c.state == ClusterState::Unreachable)
+    })
+    .await;
+    for resource in [pods(), widgets()] {
+        let informer = fleet.informer("mortal", &resource).await;
+        assert_eq!((informer.state, informer.synced), (Phase::Stale, true));
+        assert!(informer.last_error.is_some());
+        let freshness = fleet.freshness("mortal", &resource).await;
+        assert!(matches!(freshness, Freshness::StaleSince { .. }), "{freshness:?}");
+        assert_eq!(fleet.freshness("steady", &resource).await, Freshness::Synced);
+    }
+    // It still answers with what it knew.
+    assert_eq!(fleet.cached("mortal", &pods()).await, before);
+
+    create_namespace(&clients[1], "churn").await;
+    Churn::new(seed(), "churn").run(&clients[1], 200).await;
+    for resource in [pods(), widgets()] {
+        fleet.converged("steady", &clients[1], &resource).await;
+    }
+    assert!(matches!(fleet.freshness("mortal", &pods()).await, Freshness::StaleSince { .. }), "it is dead still");
+
+    clusters[0].restart().await;
+    let client = clusters[0].client().await;
+    install_widgets(&client).await;
+    delete_now(&crate::bed::pods(&client, "default"), "web-0").await;
+    create_pod(&client, "default", "back-0").await;
+    for resource in [pods(), widgets()] {
+        fleet.converged("mortal", &client, &resource).await;
+        // Asked for in one: a watch from before opens, and counts as open, an instant before it is told that it is too old.
+        let fresh = |state, freshness| (state, freshness) == (Phase::Watching, Freshness::Synced);
+        fleet.until("fresh again", "mortal", &resource, |is| fresh(is.state, is.freshness)).await;
+    }
+    create_widget(&client, "default", "late-0").await;
+    fleet.converged("mortal", &client, &widgets()).await;
+    assert_eq!(fleet.informer("steady", &pods()).await.lists, 1, "the other cluster's death disturbed this one");
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_behind_a_compaction_arrive_as_tombstones() {
+    let [mut gone, other] = RealCluster::start_all(["gone", "other"]).await;
+    let client = gone.client().await;
+    install_widgets(&client).await;
+    install_widgets(&other.client().await).await;
+    create_pods(&client, "default", "web", 50).await;
+    create_widgets(&client, "default", "part", 10).await;
+    let proxy = FaultProxy::start(gone.url()).await;
+    let through = gone.kubeconfig_via(&proxy);
+    let fleet = Fleet::start([("gone", through.as_path()), ("other", other.kubeconfig())], Vec::new()).await;
+    fleet.synced().await;
+    fleet.converged("gone", &client, &pods()).await;
+
+    proxy.set(Fault::Refuse).await;
+    fleet.until("the watch is broken", "gone", &pods(), |informer| informer.state == Phase::Stale).await;
+    let reached = fleet.informer("gone", &pods()).await;
+    let api = crate::bed::pods(&client, "default");
+    let deleted: BTreeSet<_> = (0..20).map(|i| ObjectKey::new("default", &format!("web-{i}"))).collect();
+    for key in &deleted {
+        delete_now(&api, key.name()).await;
+    }
+    delete_now(&crate::bed::widgets(&client, "default"), "part-3").await;
+    // One of the same name, which must arrive as the deletion of one object and the addition of another.
+    create_pod(&client, "default", "web-7").await;
+    merge(&api, "web-30", serde_json::json!({"metadata": {"labels": {"app": "changed"}}})).await;
+    create_pod(&client, "default", "new-0").await;
+    gone.compact().await;
+    gone.restart().await;
+    let client = gone.client().await;
+    install_widgets(&client).await;
+    let version = reached.resource_version.as_deref().unwrap();
+    assert_eq!(watch_error(&client, version).await, 410, "the hub could go on from where it was");
+    assert_eq!(fleet.tombstones("gone", &pods()), BTreeSet::new());
+
+    proxy.set(Fault::Pass).await;
+    for resource in [pods(), widgets()] {
+        fleet.converged("gone", &client, &resource).await;
+    }
+    assert_eq!(fleet.tombstones("gone", &pods()), deleted);
+    assert_eq!(fleet.tombstones("gone", &widgets()), BTreeSet::from([ObjectKey::new("default", "part-3")]));
+    assert!(fleet.informer("gone", &pods()).await.lists > reached.lists);
+    // A deletion that is seen is none.
+    delete_now(&crate::bed::pods(&client, "default"), "web-40").await;
+    fleet.converged("gone", &client, &pods()).await;
+    assert_eq!(fleet.tombstones("gone", &pods()), deleted);
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_informer_of_a_forbidden_resource_says_so_and_disturbs_nothing_else() {
+    let [locked, open] = RealCluster::start_all(["locked", "open"]).await;
+    let clients = [locked.client().await, open.client().await];
+    for client in &clients {
+        install_widgets(client).await;
+        create_pods(client, "default", "web", 20).await;
+        create_widgets(client, "default", "part", 5).await;
+    }
+    grant_limited(&clients[0], &locked.limited_client().await, Verbs::ListAndWatch).await;
+    let kubeconfigs = [("locked", locked.limited_kubeconfig()), ("open", open.kubeconfig())];
+    let fleet = Fleet::start(kubeconfigs, Vec::new()).await;
+    fleet.ready().await;
+
+    let waited = fleet.hub.wait_for_cache_sync(Duration::from_millis(1)).await.unwrap_err();
+    assert!(waited.to_string().contains("locked/widgets.bed.example.com is forbidden"), "{waited}");
+    let informer = fleet.informer("locked", &widgets()).await;
+    assert_eq!((informer.state, informer.synced, informer.objects), (Phase::Forbidden, false, 0));
+    let error = informer.last_error.unwrap_or_default();
+    assert!(error.contains("403") && error.contains("limited"), "{error:?}");
+    assert_eq!(fleet.freshness("locked", &widgets()).await, Freshness::Missing);
+    assert!(fleet.answer("locked", &widgets()).await.items.is_empty());
+    let report = fleet.report().await;
+    assert!(report.hub.clusters.iter().all(|cluster| cluster.state == ClusterState::Connected));
+
+    create_pod(&clients[0], "default", "seen-0").await;
+    create_widget(&clients[1], "default", "seen-0").await;
+    fleet.converged("locked", &clients[0], &pods()).await;
+    fleet.converged("open", &clients[1], &pods()).await;
+    fleet.converged("open", &clients[1], &widgets()).await;
+    assert_eq!(fleet.informer("locked", &widgets()).await.state, Phase::Forbidden);
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_that_is_installed_later_is_picked_up() {
+    let [late, early] = RealCluster::start_all(["late", "early"]).await;
+    let clients = [late.client().await, early.client().await];
+    install_widgets(&clients[1]).await;
+    create_widgets(&clients[1], "default", "part", 5).await;
+    for client in &clients {
+        create_pods(client, "default", "web", 20).await;
+    }
+    let fleet = Fleet::start([("late", late.kubeconfig()), ("early", early.kubeconfig())], Vec::new()).await;
+    fleet.ready().await;
+
+    let informer = fleet.informer("late", &widgets()).await;
+    assert_eq!((informer.state, informer.synced), (Phase::Absent, false));
+    let error = informer.last_error.unwrap_or_default();
+    assert!(error.contains("widgets.bed.example.com"), "{error:?}");
+    assert_eq!(fleet.freshness("late", &widgets()).await, Freshness::Missing);
+    assert!(fleet.cached("late", &widgets()).await.is_empty());
+    fleet.converged("late", &clients[0], &pods()).await;
+    fleet.converged("early", &clients[1], &widgets()).await;
+
+    install_widgets(&clients[0]).await;
+    create_widgets(&clients[0], "default", "part", 3).await;
+    fleet.until("the new resource is watched", "late", &widgets(), |informer| informer.state == Phase::Watching).await;
+    create_widget(&clients[0], "default", "live-0").await;
+    fleet.converged("late", &clients[0], &widgets()).await;
+    assert_eq!(fleet.cached("late", &widgets()).await.len(), 4);
+    assert_eq!(fleet.informer("late", &widgets()).await.last_error, None);
+    fleet.end().await;
 }

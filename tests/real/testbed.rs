@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use informer_hub::types::{Gvr, ObjectKey, clock};
-use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
 use crate::bed::{
     Churn, RealCluster, Verbs, create_namespace, create_pod, create_pods, create_widget, create_widgets, delete_now,
-    grant_limited, install_widgets, merge, pods, revoke_limited, seed, truth, widget_gvr, widgets,
+    grant_limited, install_widgets, merge, pods, revoke_limited, seed, truth, watch_error, widget_gvr, widgets,
 };
 use crate::proxy::{Fault, FaultProxy};
 
@@ -27,23 +26,6 @@ fn pod_gvr() -> Gvr {
 /// Waits for `future`, but not for ever.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, future).await.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
-}
-
-/// The HTTP code of the error that a watch from `version` ends with, whether it comes as a status or as an event.
-async fn watch_error(client: &Client, version: &str) -> u16 {
-    let api: Api<Pod> = Api::all(client.clone());
-    let mut events = match api.watch(&WatchParams::default(), version).await {
-        Ok(events) => pin!(events),
-        Err(kube::Error::Api(status)) => return status.code,
-        Err(error) => panic!("watch from {version}: {error}"),
-    };
-    loop {
-        match soon("an error on the watch", events.next()).await {
-            Some(Ok(WatchEvent::Error(status))) => return status.code,
-            Some(Ok(_)) => {}
-            other => panic!("watch from {version} ended with {other:?}"),
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

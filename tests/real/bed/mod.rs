@@ -15,7 +15,7 @@ pub(crate) use objects::{
     Verbs, create_namespace, create_pod, create_pods, create_widget, create_widgets, delete_now, grant_limited,
     install_widgets, merge, pods, revoke_limited, widget_gvr, widgets,
 };
-pub(crate) use truth::{Truth, truth};
+pub(crate) use truth::{Truth, truth, watch_error};
 
 /// Asks `check` until it says yes. For what a server does in its own time and does not announce.
 ///

@@ -100,7 +100,8 @@ where
 }
 
 /// Installs the widgets' CRD and returns once discovery shows it and its objects can be listed and made. In between,
-/// the apiserver answers 404 and then 429 while it sets the resource's storage up.
+/// the apiserver answers 404 and then 429 while it sets the resource's storage up. So it does after a restart: where the
+/// CRD is there already, this only waits for its end.
 pub(crate) async fn install_widgets(client: &Client) {
     made_or_there(&Api::<CustomResourceDefinition>::all(client.clone()), &widget_definition()).await;
     let api = widgets(client, "default");
