@@ -32,7 +32,6 @@ mod store;
 mod young;
 
 #[cfg(test)]
-#[allow(dead_code)]
 mod testing;
 #[cfg(test)]
 mod tests;

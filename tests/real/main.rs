@@ -10,8 +10,6 @@
 //! - `testbed`: tests of the above, without which no other result here would mean anything.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
-#![allow(dead_code, reason = "the harness offers more than each test needs")]
-
 mod bed;
 mod fleet;
 mod hub;
