@@ -327,7 +327,7 @@ impl ClusterActor {
         let about = self.attached.values().filter(|subscription| self.wants_of(subscription).contains(&key));
         let listeners = informer.map_or_else(Vec::new, |informer| {
             about
-                .map(|subscription| (subscription.name.clone(), subscription.health_at(&informer.parts.origin)))
+                .map(|subscription| (subscription.name.clone(), Arc::clone(&subscription.inbox_at(&informer.parts.origin).health)))
                 .collect()
         });
         InformerView {

@@ -18,9 +18,10 @@ use super::cache::CacheActor;
 use super::capacity::{MAILBOX, STOP_GRACE};
 use super::env::Env;
 use super::fifo::FifoActor;
-use super::listener::{ListenerActor, ListenerHealth, SharedQueue};
+use super::inbox::Inbox;
+use super::listener::ListenerActor;
 use super::messages::{
-    AddListener, ClosePartition, Enqueue, Join, Leave, OpenPartition, OpenedPartition, RemoveListener, Stop,
+    AddListener, ClosePartition, Enqueue, Join, Lease, Leave, OpenPartition, OpenedPartition, RemoveListener, Stop,
     StopInformer,
 };
 use super::processor::{CachePort, ProcessorActor, UseFifo};
@@ -58,8 +59,7 @@ struct Pipeline {
 
 struct ListenerChild {
     subscription: Arc<Subscription>,
-    queue: SharedQueue,
-    health: Arc<ListenerHealth>,
+    inbox: Arc<Inbox>,
     address: Addr<ListenerActor>,
     /// The supervisor's number for this child; deaths are reported under it.
     number: usize,
@@ -70,7 +70,7 @@ pub(super) struct InformerActor {
     env: Env,
     parts: InformerParts,
     cache: Addr<CacheActor>,
-    partition: Option<PartitionId>,
+    partition: Option<(PartitionId, Lease)>,
     supervision: Supervision,
     pipeline: Pipeline,
     listeners: BTreeMap<SubscriptionId, ListenerChild>,
@@ -122,11 +122,12 @@ impl InformerActor {
     }
 
     fn start_children(&mut self, opened: &OpenedPartition, ctx: &mut Context<Self>) {
-        self.partition = Some(opened.id);
+        self.partition = Some((opened.id, opened.lease));
         let cache = CachePort {
             apply: self.cache.clone().recipient(),
             snapshot: self.cache.clone().recipient(),
             partition: opened.id,
+            lease: opened.lease,
         };
         let guard = self.guard_for(0, ctx);
         let health = Arc::clone(&self.parts.health);
@@ -223,18 +224,19 @@ impl InformerActor {
         }
     }
 
-    fn start_listener(&mut self, child: usize, known: ListenerSeed, ctx: &mut Context<Self>) -> ListenerChild {
-        let ListenerSeed { subscription, queue, health } = known;
+    fn start_listener(&mut self, subscription: Arc<Subscription>, ctx: &mut Context<Self>) -> ListenerChild {
+        self.next_listener += 1;
+        let number = self.next_listener;
+        let inbox = subscription.inbox_at(&self.parts.origin);
         let listener = ListenerActor::new(
             self.env.clone(),
             Arc::clone(&self.parts.origin),
-            Arc::clone(&queue),
+            Arc::clone(&inbox),
             Arc::clone(&subscription.subscriber),
-            Arc::clone(&health),
-            ExitGuard::new(child, 0, Some(&ctx.address().recipient()), &self.env.census),
+            ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census),
         );
         let address = self.start_child(listener);
-        ListenerChild { subscription, queue, health, address, number: child }
+        ListenerChild { subscription, inbox, address, number }
     }
 
     /// A listener ended: of itself, when its subscriber is gone; else it is started again on the queue it had.
@@ -248,9 +250,7 @@ impl InformerActor {
             return;
         }
         self.parts.health.restarts.fetch_add(1, Relaxed);
-        self.next_listener += 1;
-        let seed = ListenerSeed { subscription: old.subscription, queue: old.queue, health: old.health };
-        let child = self.start_listener(self.next_listener, seed, ctx);
+        let child = self.start_listener(old.subscription, ctx);
         if let Some(processor) = &self.pipeline.processor {
             detach(processor.send(join_of(&child)));
         }
@@ -258,17 +258,11 @@ impl InformerActor {
     }
 }
 
-struct ListenerSeed {
-    subscription: Arc<Subscription>,
-    queue: SharedQueue,
-    health: Arc<ListenerHealth>,
-}
-
 fn join_of(child: &ListenerChild) -> Join {
     Join {
         subscription: child.subscription.id,
         listener: child.address.clone().recipient(),
-        queue: Arc::clone(&child.queue),
+        inbox: Arc::clone(&child.inbox),
         options: child.subscription.options.clone(),
         resync: child.subscription.resync,
     }
@@ -318,10 +312,7 @@ impl Handler<AddListener> for InformerActor {
         if self.stopping || self.listeners.contains_key(&id) {
             return Box::pin(std::future::ready(()));
         }
-        self.next_listener += 1;
-        let health = subscription.health_at(&self.parts.origin);
-        let seed = ListenerSeed { subscription, queue: SharedQueue::default(), health };
-        let child = self.start_listener(self.next_listener, seed, ctx);
+        let child = self.start_listener(subscription, ctx);
         // Without a processor it joins when one starts.
         let joining = self.pipeline.processor.as_ref().map(|processor| processor.send(join_of(&child)));
         self.listeners.insert(id, child);
@@ -376,8 +367,11 @@ impl Handler<StopInformer> for InformerActor {
             }
         };
         let closing = move |act: &Self| {
-            let partition = act.partition.filter(|_| !stop.keep_objects);
-            partition.map(|partition| act.cache.send(ClosePartition(partition)))
+            let (partition, lease) = act.partition.filter(|_| !stop.keep_objects)?;
+            for child in act.listeners.values() {
+                child.subscription.forget(&act.parts.origin);
+            }
+            Some(act.cache.send(ClosePartition { partition, lease }))
         };
         Box::pin(work.into_actor(self).then(move |(), act, _| {
             let closing = closing(act);

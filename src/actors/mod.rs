@@ -17,6 +17,7 @@ pub mod capacity;
 mod cluster;
 mod env;
 mod fifo;
+mod inbox;
 mod informer;
 mod listener;
 pub mod messages;
