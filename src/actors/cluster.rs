@@ -19,7 +19,7 @@ use super::messages::{
 };
 use super::status::{ClusterState, ClusterView, InformerView, SharedView};
 use super::subscription::{Subscription, SubscriptionId};
-use super::supervision::{ChildExited, ExitGuard, ExitStatus, RestartIntensity, Supervision};
+use super::supervision::{ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with};
 use crate::reflector::{Connection, Connector, InformerOptions, ResolveError, SourceError};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
 
@@ -76,6 +76,7 @@ pub(super) struct ClusterActor {
     degraded: usize,
     next_number: usize,
     stopping: bool,
+    children: Children,
     _guard: ExitGuard,
 }
 
@@ -94,6 +95,7 @@ impl ClusterActor {
             degraded: 0,
             next_number: 0,
             stopping: false,
+            children: Children::new(),
             _guard: guard,
         }
     }
@@ -210,7 +212,11 @@ impl ClusterActor {
         let Some(informer) = self.informers.get_mut(key) else { return };
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let (env, parts) = (self.env.clone(), informer.parts.clone());
-        let actor = move |_: &mut Context<InformerActor>| InformerActor::new(env, parts, guard);
+        let token = self.children.token();
+        let actor = move |ctx: &mut Context<InformerActor>| {
+            stop_with(&token, ctx);
+            InformerActor::new(env, parts, guard)
+        };
         informer.number = number;
         informer.address = Some(InformerActor::start_in_arbiter(self.env.arbiter(), actor));
         self.attach_all(ctx);
@@ -327,7 +333,9 @@ impl ClusterActor {
         let about = self.attached.values().filter(|subscription| self.wants_of(subscription).contains(&key));
         let listeners = informer.map_or_else(Vec::new, |informer| {
             about
-                .map(|subscription| (subscription.name.clone(), Arc::clone(&subscription.inbox_at(&informer.parts.origin).health)))
+                .map(|subscription| {
+                    (subscription.name.clone(), Arc::clone(&subscription.inbox_at(&informer.parts.origin).health))
+                })
                 .collect()
         });
         InformerView {

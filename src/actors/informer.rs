@@ -12,7 +12,6 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cache::CacheActor;
 use super::capacity::{MAILBOX, STOP_GRACE};
@@ -28,7 +27,7 @@ use super::processor::{CachePort, ProcessorActor, UseFifo};
 use super::reflector::{ReflectorActor, ReflectorParts};
 use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
-    ChildExited, ChildSpec, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
+    ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };
 use crate::cache::PartitionId;
 use crate::reflector::ListerWatcher;
@@ -76,16 +75,13 @@ pub(super) struct InformerActor {
     listeners: BTreeMap<SubscriptionId, ListenerChild>,
     next_listener: usize,
     stopping: bool,
-    /// Ends the children when this actor goes, even by a panic.
-    children: CancellationToken,
-    _end_children: DropGuard,
+    children: Children,
     guard: ExitGuard,
 }
 
 impl InformerActor {
     pub(super) fn new(env: Env, parts: InformerParts, guard: ExitGuard) -> Self {
         let cache = env.caches.of(&parts.origin.resource);
-        let children = CancellationToken::new();
         Self {
             env,
             parts,
@@ -96,8 +92,7 @@ impl InformerActor {
             listeners: BTreeMap::new(),
             next_listener: CHILDREN.len(),
             stopping: false,
-            _end_children: children.clone().drop_guard(),
-            children,
+            children: Children::new(),
             guard,
         }
     }
@@ -165,7 +160,7 @@ impl InformerActor {
 
     /// Starts an actor on this thread, to end with this actor.
     fn start_child<A: Actor<Context = Context<A>>>(&self, child: A) -> Addr<A> {
-        let token = self.children.clone();
+        let token = self.children.token();
         A::create(move |ctx| {
             stop_with(&token, ctx);
             child

@@ -12,6 +12,7 @@ use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
 use parking_lot::RwLock;
+use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::cluster::{ClusterActor, ClusterParts};
@@ -22,7 +23,7 @@ use super::messages::{
 };
 use super::status::{ClusterStatus, HubStatus, SharedView};
 use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
-use super::supervision::{ChildExited, ExitGuard, ExitStatus, RestartIntensity, Supervision};
+use super::supervision::{ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with};
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, clock};
 
@@ -78,10 +79,16 @@ pub struct RegistryActor {
     next_subscription: u64,
     next_cluster: usize,
     supervision: Supervision,
+    children: Children,
     _guard: ExitGuard,
 }
 
 impl RegistryActor {
+    /// Ends when the registry ends, and all clusters with it.
+    pub(super) fn end(&self) -> CancellationToken {
+        self.children.token()
+    }
+
     /// A registry without clusters.
     #[must_use]
     pub fn new(env: Env) -> Self {
@@ -98,6 +105,7 @@ impl RegistryActor {
             next_subscription: 0,
             next_cluster: 0,
             supervision: Supervision::new(&[], INTENSITY),
+            children: Children::new(),
             _guard: guard,
         }
     }
@@ -121,7 +129,11 @@ impl RegistryActor {
         };
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let env = self.env.clone();
-        let address = ClusterActor::start_in_arbiter(self.env.arbiter(), move |_| ClusterActor::new(env, parts, guard));
+        let token = self.children.token();
+        let address = ClusterActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
+            stop_with(&token, ctx);
+            ClusterActor::new(env, parts, guard)
+        });
         self.views.write().insert(name.clone(), (labels.clone(), view));
         self.clusters.insert(name.clone(), Cluster { labels, connector, address, number });
         if self.started {
