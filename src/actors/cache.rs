@@ -285,3 +285,12 @@ impl fmt::Debug for CacheDirectory {
         f.debug_struct("CacheDirectory").field("resources", &self.resources()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, _: super::tests::Crash, _ctx: &mut Self::Context) {
+        panic!("the cache is shot on purpose");
+    }
+}

@@ -26,10 +26,7 @@ use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth,
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
-/// How long a degraded informer rests before it is tried again (with up to half of it added at random).
-const DEGRADED_REST: Duration = Duration::from_secs(60);
-
-/// How long until a resource that the cluster did not have is looked up again (likewise).
+/// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
 const ABSENT_REST: Duration = Duration::from_secs(20);
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -307,7 +304,7 @@ impl ClusterActor {
         tracing::error!(cluster = %name, resource = %key.0, "an informer {} once too often; it is degraded", exited.status);
         informer.parts.health.set_phase(Phase::Degraded);
         self.degraded += 1;
-        ctx.run_later(jittered(DEGRADED_REST), move |act, ctx| {
+        ctx.run_later(jittered(self.env.tuning.degraded_rest), move |act, ctx| {
             act.degraded -= 1;
             act.launch(&key, ctx);
             act.show();
@@ -449,5 +446,15 @@ impl Handler<StopCluster> for ClusterActor {
         let informers = std::mem::take(&mut self.informers);
         let stop = StopInformer { drain_until: stop.drain_until, keep_objects: stop.keep_objects };
         Box::pin(stop_all(informers, stop).into_actor(self).map(|(), _, ctx| ctx.stop()))
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for ClusterActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Cluster);
+        self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| it.do_send(crash));
     }
 }

@@ -389,3 +389,18 @@ async fn by<T>(until: Instant, work: impl Future<Output = T>) {
     // What is late is stopped without ceremony when its supervisor goes.
     let _ = tokio::time::timeout_at(until, work).await;
 }
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for InformerActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Informer);
+        let Pipeline { processor, fifo, reflector } = &self.pipeline;
+        let send = |victim: Option<Recipient<super::tests::Crash>>| victim.into_iter().for_each(|it| it.do_send(crash));
+        send(processor.clone().map(Addr::recipient));
+        send(fifo.clone().map(Addr::recipient));
+        send(reflector.clone().map(Addr::recipient));
+        self.listeners.values().for_each(|child| child.address.do_send(crash));
+    }
+}

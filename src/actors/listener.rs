@@ -144,3 +144,12 @@ impl Handler<Stop> for ListenerActor {
         })
     }
 }
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for ListenerActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Listener);
+    }
+}

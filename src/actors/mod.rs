@@ -31,6 +31,8 @@ mod subscriber;
 mod subscription;
 mod supervision;
 mod system;
+#[cfg(test)]
+mod tests;
 
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;

@@ -243,3 +243,12 @@ impl Handler<Stop> for ProcessorActor {
         ctx.stop();
     }
 }
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for ProcessorActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Processor);
+    }
+}

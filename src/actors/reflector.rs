@@ -404,3 +404,12 @@ async fn next_within(
         Err(_) => Err(stalled("list: no further data", limit)),
     }
 }
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for ReflectorActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Reflector);
+    }
+}

@@ -437,3 +437,23 @@ impl Handler<Shutdown> for RegistryActor {
         }))
     }
 }
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Registry);
+        self.clusters.values().for_each(|cluster| cluster.address.do_send(crash));
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::CrashIn> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::CrashIn, _ctx: &mut Self::Context) {
+        let named = self.clusters.iter().filter(|(name, _)| name.as_str() == crash.0);
+        named.for_each(|(_, cluster)| cluster.address.do_send(crash.1));
+    }
+}
