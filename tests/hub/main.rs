@@ -4,3 +4,4 @@
 mod basics;
 mod faults;
 mod fleet;
+mod hostile;
