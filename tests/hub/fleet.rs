@@ -166,15 +166,19 @@ impl Fleet {
 
     /// What the status says of the informer of one cluster that watches pods.
     pub(crate) async fn informer(&self, name: &str) -> InformerStatus {
-        self.cluster(name).await.informers.into_iter().find(|informer| informer.resource.starts_with("pods")).unwrap()
+        self.find_informer(name).await.unwrap()
+    }
+
+    async fn find_informer(&self, name: &str) -> Option<InformerStatus> {
+        self.cluster(name).await.informers.into_iter().find(|informer| informer.resource.starts_with("pods"))
     }
 
     /// Waits until the status of one cluster's pods is as wanted.
     pub(crate) async fn shows(&self, name: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let informer = self.informer(name).await;
-            if wanted(&informer) {
+            let informer = self.find_informer(name).await;
+            if informer.as_ref().is_some_and(&wanted) {
                 return;
             }
             assert!(Instant::now() < deadline, "{name} never showed {what}: {informer:#?}");

@@ -5,3 +5,5 @@ mod basics;
 mod faults;
 mod fleet;
 mod hostile;
+mod out_of_reach;
+mod subscriptions;
