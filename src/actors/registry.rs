@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -71,6 +72,8 @@ pub struct RegistryActor {
     env: Env,
     clusters: BTreeMap<ClusterName, Cluster>,
     views: Views,
+    /// Clusters that have been told what is wanted of them and do not show it yet.
+    telling: Arc<AtomicUsize>,
     demands: Vec<InformerFor>,
     subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
     resolved: BTreeMap<Wanted, BTreeSet<super::messages::KnownResource>>,
@@ -97,6 +100,7 @@ impl RegistryActor {
             env,
             clusters: BTreeMap::new(),
             views: Views::default(),
+            telling: Arc::default(),
             demands: Vec::new(),
             subscriptions: BTreeMap::new(),
             resolved: BTreeMap::new(),
@@ -163,18 +167,25 @@ impl RegistryActor {
                 scope: scope.clone(),
                 options: demand.options.clone(),
             };
-            detach(cluster.address.send(want));
+            self.tell(cluster.address.send(want));
         }
         self.expect(name, cluster, &demand.wanted);
     }
 
     fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) {
         if subscription.clusters.matches(name, &cluster.labels) {
-            detach(cluster.address.send(Attach(Arc::clone(subscription))));
+            self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
             if let Target::Resource(wanted, _) = &subscription.target {
                 self.expect(name, cluster, wanted);
             }
         }
+    }
+
+    /// Sends what a cluster shows once it has answered: until then nobody may take it for synced.
+    fn tell<T: 'static>(&self, request: impl Future<Output = T> + 'static) {
+        let telling = Arc::clone(&self.telling);
+        telling.fetch_add(1, SeqCst);
+        detach(request.map(move |_| telling.fetch_sub(1, SeqCst)));
     }
 
     /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.
@@ -363,12 +374,15 @@ impl Handler<WaitForCacheSync> for RegistryActor {
     type Result = ResponseFuture<Result<(), NotSynced>>;
 
     fn handle(&mut self, WaitForCacheSync { timeout }: WaitForCacheSync, _ctx: &mut Self::Context) -> Self::Result {
-        let views = Arc::clone(&self.views);
+        let (views, telling) = (Arc::clone(&self.views), Arc::clone(&self.telling));
         let mut syncs = self.env.watch_syncs();
         Box::pin(async move {
             let until = clock::now() + timeout;
             loop {
-                let waiting = not_synced(&views);
+                let mut waiting = not_synced(&views);
+                if telling.load(SeqCst) > 0 {
+                    waiting.push("informers are being started".to_owned());
+                }
                 if waiting.is_empty() {
                     return Ok(());
                 }
@@ -403,7 +417,8 @@ impl Handler<GetStatus> for RegistryActor {
 
     /// Reads what the clusters have published, on a thread of its own: counting bytes walks over every object.
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
-        let (views, caches, started) = (Arc::clone(&self.views), self.env.caches.clone(), self.started);
+        let (views, caches) = (Arc::clone(&self.views), self.env.caches.clone());
+        let started = self.started && self.telling.load(SeqCst) == 0;
         let work = self.env.io.spawn_blocking(move || {
             let views = views.read().clone();
             let ready = started && views.values().all(|(_, view)| view.load().is_ready());
