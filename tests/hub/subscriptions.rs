@@ -227,8 +227,8 @@ async fn a_consumer_that_takes_nothing_is_merged_for_within_bounds_and_ends_with
     });
     fleet.hub.registry().send(subscribe(stuck).named("stuck")).await.unwrap();
     let cluster = &fleet.clusters["c00"];
-    let keys: Vec<_> = cluster
-        .with_world(|world| world.objects(&World::pods()).map(|object| object.key().clone()).collect());
+    let keys: Vec<_> =
+        cluster.with_world(|world| world.objects(&World::pods()).map(|object| object.key().clone()).collect());
     let (mut most_pending, mut most_queued) = (0, 0);
     for round in 0..UPDATES / 1000 {
         cluster.with_world(|world| {
