@@ -1,7 +1,7 @@
 //! The reflector: drives the list+watch machine of one informer and hands what it finds to the fifo.
 //!
-//! The machine decides, the source reads, this loop carries. It keeps reading while the fifo has no room, into a
-//! bounded hold of its own; only when that is full too does it stop, and the source's socket with it.
+//! The machine decides, the source reads, this loop carries. While the fifo has no room it waits, and the source reads
+//! on by itself into its own bounded buffer; only when that is full too does the socket stand still.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Addr, MailboxError};
+use futures::future::join_all;
 use kube::Resource;
 use serde::Serialize;
 
@@ -205,16 +206,12 @@ impl Hub {
         let deadline = clock::now() + timeout;
         // An error means that it had ended already.
         let _ = self.registry().send(Shutdown { deadline }).await;
-        let mut undelivered = Vec::new();
-        for sink in &self.sinks {
-            let left = match sink.sink.drain(Drain { deadline }).await {
-                Some(report) => report.left,
-                None => sink.health.status().pending_events,
-            };
-            if left > 0 {
-                undelivered.push((sink.name.clone(), left));
-            }
-        }
+        let drains = self.sinks.iter().map(async |sink| match sink.sink.drain(Drain { deadline }).await {
+            Some(report) => (sink.name.clone(), report.left),
+            None => (sink.name.clone(), sink.health.status().pending_events),
+        });
+        let mut undelivered = join_all(drains).await;
+        undelivered.retain(|(_, left)| *left > 0);
         self.sinks.clear();
         let census = self.system.env().census.clone();
         let until = clock::now() + Duration::from_secs(1);
