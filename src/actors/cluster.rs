@@ -455,6 +455,6 @@ impl Handler<super::tests::Crash> for ClusterActor {
 
     fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
         crash.strike(super::tests::Victim::Cluster);
-        self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| it.do_send(crash));
+        self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| drop(actix::spawn(it.send(crash))));
     }
 }

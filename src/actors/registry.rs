@@ -460,7 +460,7 @@ impl Handler<super::tests::Crash> for RegistryActor {
 
     fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
         crash.strike(super::tests::Victim::Registry);
-        self.clusters.values().for_each(|cluster| cluster.address.do_send(crash));
+        self.clusters.values().for_each(|cluster| detach(cluster.address.send(crash)));
     }
 }
 
@@ -470,6 +470,6 @@ impl Handler<super::tests::CrashIn> for RegistryActor {
 
     fn handle(&mut self, crash: super::tests::CrashIn, _ctx: &mut Self::Context) {
         let named = self.clusters.iter().filter(|(name, _)| name.as_str() == crash.0);
-        named.for_each(|(_, cluster)| cluster.address.do_send(crash.1));
+        named.for_each(|(_, cluster)| detach(cluster.address.send(crash.1)));
     }
 }

@@ -524,7 +524,7 @@ fn a_sink_whose_actor_dies_loses_nothing() {
             let living = sink.clone().living().await.unwrap();
             let kill = async {
                 tokio::time::sleep(Duration::from_millis(7)).await;
-                living.do_send(Crash);
+                living.try_send(Crash).unwrap();
             };
             let delivered = tokio::time::timeout(LONG, delivered);
             let (delivered, ()) = futures::join!(delivered, kill);
