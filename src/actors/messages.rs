@@ -356,7 +356,8 @@ pub struct Unsubscribe(pub SubscriptionId);
 #[rtype(result = "HubStatus")]
 pub struct GetStatus;
 
-/// Stops everything, sources first, working off what waits until the deadline.
+/// Stops everything, sources first, working off what waits until the deadline. Asked for again meanwhile, it waits for
+/// the first one's end, which it learns as a closed mailbox.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Shutdown {

@@ -198,13 +198,8 @@ fn an_object_that_is_none_is_skipped_with_a_reason() {
 
 #[test]
 fn bytes_that_are_not_json_are_malformed_and_not_quoted() {
-    let texts: [&[u8]; 5] = [
-        b"",
-        b"{",
-        b"{\"metadata\":{\"name\":\"x\"}",
-        b"{\"hunter2\" 1}",
-        b"{\"metadata\":{\"name\":\"x\"}}}",
-    ];
+    let texts: [&[u8]; 5] =
+        [b"", b"{", b"{\"metadata\":{\"name\":\"x\"}", b"{\"hunter2\" 1}", b"{\"metadata\":{\"name\":\"x\"}}}"];
     for text in texts {
         let error = indexing(&[]).decode_object(text).unwrap_err();
         assert_eq!(error.class, ErrorClass::Malformed);

@@ -225,7 +225,9 @@ fn touch(fleet: &Fleet) {
             let pods = World::pods();
             let key = world.objects(&pods).next().unwrap().key().clone();
             for round in 0..2 {
-                world.patch(&pods, &key, &json!({ "status": { "touched": round, "version": world.version() } })).unwrap();
+                world
+                    .patch(&pods, &key, &json!({ "status": { "touched": round, "version": world.version() } }))
+                    .unwrap();
             }
         });
     }

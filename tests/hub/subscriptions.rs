@@ -227,8 +227,8 @@ async fn a_consumer_that_takes_nothing_is_merged_for_within_bounds_and_ends_with
     });
     fleet.hub.registry().send(subscribe(stuck).named("stuck")).await.unwrap();
     let cluster = &fleet.clusters["c00"];
-    let keys: Vec<_> = cluster
-        .with_world(|world| world.objects(&World::pods()).map(|object| object.key().clone()).collect());
+    let keys: Vec<_> =
+        cluster.with_world(|world| world.objects(&World::pods()).map(|object| object.key().clone()).collect());
     let (mut most_pending, mut most_queued) = (0, 0);
     for round in 0..UPDATES / 1000 {
         cluster.with_world(|world| {
@@ -332,8 +332,9 @@ impl Handler<Notification<Pod>> for Typed {
 #[test]
 fn typed_actors_are_told_in_batches_or_one_by_one() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let servers = runtime.handle().clone();
     actix::System::new().block_on(async move {
-        let cluster = SimCluster::start(small(1, 40), runtime.handle()).unwrap();
+        let cluster = SimCluster::start(small(1, 40), &servers).unwrap();
         let fleet = Fleet::start(BTreeMap::from([("c00".to_owned(), cluster)]), &["pods"], Vec::new()).await;
         let (batches, singles) = (Typed::default(), Typed::default());
         let names = [Arc::clone(&batches.names), Arc::clone(&singles.names)];
@@ -356,7 +357,6 @@ fn typed_actors_are_told_in_batches_or_one_by_one() {
         }
         assert_eq!(*names[0].lock(), *names[1].lock());
         fleet.end().await;
-        drop(runtime);
     });
 }
 
@@ -375,7 +375,9 @@ async fn subscribers_share_one_list_and_the_last_one_closes_the_watch() {
     let counting = || {
         let count = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&count);
-        let subscriber = Subscriber::<Node>::from_fn(move |_: &Notification<Node>| drop(counter.fetch_add(1, SeqCst)));
+        let subscriber = Subscriber::<Node>::from_fn(move |_: &Notification<Node>| {
+            counter.fetch_add(1, SeqCst);
+        });
         (count, subscriber)
     };
     let (first, subscriber) = counting();
