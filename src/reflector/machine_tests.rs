@@ -6,6 +6,9 @@ use crate::reflector::Skipped;
 use crate::reflector::VersionMatch::MostRecent;
 use crate::types::{Labels, ObjectKey, StoredObject, StoredObjectParts, Uid, clock};
 
+/// The default of `ReflectorOptions::slow_retry`.
+const SLOW: Duration = Duration::from_secs(30);
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn version(text: &str) -> ResourceVersion {

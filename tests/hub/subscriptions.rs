@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
+use informer_hub::Query;
 use informer_hub::actors::messages::{
     AddCluster, InformerFor, Release, RemoveCluster, Shutdown, Unsubscribe, User, WaitForCacheSync, Wanted,
 };
@@ -494,7 +495,7 @@ async fn nothing_passes_for_synced_before_its_first_list() {
 async fn a_second_shutdown_and_whatever_comes_after_it_is_answered_at_once() {
     let fleet = Fleet::start(clusters(2, 20), &["pods"], Vec::new()).await;
     fleet.converged().await;
-    let registry = fleet.hub.registry().clone();
+    let (registry, cache) = (fleet.hub.registry().clone(), fleet.hub.cache_of(pods()));
     let shutdown = Shutdown { deadline: informer_hub::types::clock::now() + Duration::from_secs(5) };
     let all = async {
         let (first, second) = tokio::join!(registry.send(shutdown), registry.send(shutdown));
@@ -507,8 +508,9 @@ async fn a_second_shutdown_and_whatever_comes_after_it_is_answered_at_once() {
         let error = fleet.hub.wait_for_cache_sync(PATIENCE).await.unwrap_err().to_string();
         assert!(error.contains("shutting down"), "{error}");
         assert!(fleet.hub.report().await.is_err());
-        // A cache may be gone, or empty: it does not hang.
-        let _ = fleet.hub.cache_of(pods()).send(informer_hub::Query::list()).await;
+        // An empty answer would be a wrong one.
+        assert!(cache.send(Query::list()).await.is_err());
+        assert!(fleet.hub.cache::<Pod>().snapshot().await.is_err());
     };
     tokio::time::timeout(Duration::from_secs(20), all).await.expect("something hung");
     for cluster in fleet.clusters.values() {
