@@ -307,7 +307,8 @@ pub struct AddCluster {
     pub connector: Arc<dyn Connector>,
 }
 
-/// Removes a cluster with its informers and objects. Answered when they are gone.
+/// Removes a cluster with its informers and objects. Answered when they are gone. Subscribers are told nothing of it:
+/// the objects are not deleted, only no longer watched.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), super::registry::RegistryError>")]
 pub struct RemoveCluster(pub ClusterName);

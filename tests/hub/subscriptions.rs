@@ -434,6 +434,7 @@ async fn clusters_come_and_go_at_run_time() {
     let again = fleet.hub.registry().send(RemoveCluster(name)).await.unwrap().unwrap_err();
     assert!(matches!(again, RegistryError::UnknownCluster(_)));
     assert_eq!(fleet.hub.report().await.unwrap().hub.clusters.len(), 2);
+    assert_eq!(fleet.replica.lock().seen_of("new/").len(), 30, "nothing was deleted, so nobody is told so");
     for cluster in fleet.clusters.values() {
         touch(cluster);
     }
