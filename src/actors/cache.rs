@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use actix::prelude::*;
 use arc_swap::ArcSwap;
@@ -224,6 +224,8 @@ impl Handler<Ask> for CacheActor {
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<Gvr, Entry>>>,
+    /// Set, under the lock of `caches`, when the hub has ended.
+    closed: Arc<AtomicBool>,
     io: Handle,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
@@ -238,13 +240,23 @@ struct Entry {
 
 impl CacheDirectory {
     pub(super) fn new(io: Handle, arbiters: Arc<[ArbiterHandle]>, young_bytes: usize, census: Census) -> Self {
-        Self { caches: Arc::default(), io, arbiters, next: Arc::default(), young_bytes, census }
+        Self { caches: Arc::default(), closed: Arc::default(), io, arbiters, next: Arc::default(), young_bytes, census }
     }
 
     /// The cache of a resource.
     #[must_use]
     pub fn of(&self, resource: &ApiResource) -> Addr<CacheActor> {
+        self.find(&mut self.caches.lock(), resource)
+    }
+
+    /// The same for who comes from outside; `None` once the hub has ended, when an empty cache would pass for an answer.
+    #[must_use]
+    pub fn of_open(&self, resource: &ApiResource) -> Option<Addr<CacheActor>> {
         let mut caches = self.caches.lock();
+        (!self.closed.load(Relaxed)).then(|| self.find(&mut caches, resource))
+    }
+
+    fn find(&self, caches: &mut BTreeMap<Gvr, Entry>, resource: &ApiResource) -> Addr<CacheActor> {
         let known = caches.get(&resource.gvr);
         if let Some(entry) = known.filter(|entry| entry.address.connected()) {
             return entry.address.clone();
@@ -276,7 +288,9 @@ impl CacheDirectory {
 
     /// Lets all caches go; each stops when nobody holds its address any more.
     pub(super) fn clear(&self) {
-        self.caches.lock().clear();
+        let mut caches = self.caches.lock();
+        self.closed.store(true, Relaxed);
+        caches.clear();
     }
 }
 

@@ -321,7 +321,8 @@ pub struct AddCluster {
     pub connector: Arc<dyn Connector>,
 }
 
-/// Removes a cluster with its informers and objects. Answered when they are gone.
+/// Removes a cluster with its informers and objects. Answered when they are gone. Subscribers are told nothing of it:
+/// the objects are not deleted, only no longer watched.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), super::registry::RegistryError>")]
 pub struct RemoveCluster(pub ClusterName);
@@ -370,7 +371,8 @@ pub struct Unsubscribe(pub SubscriptionId);
 #[rtype(result = "HubStatus")]
 pub struct GetStatus;
 
-/// Stops everything, sources first, working off what waits until the deadline.
+/// Stops everything, sources first, working off what waits until the deadline. Asked for again meanwhile, it waits for
+/// the first one's end, which it learns as a closed mailbox.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Shutdown {

@@ -440,7 +440,10 @@ impl Handler<Shutdown> for RegistryActor {
     type Result = ResponseActFuture<Self, ()>;
 
     fn handle(&mut self, Shutdown { deadline }: Shutdown, _ctx: &mut Self::Context) -> Self::Result {
-        self.stopping = true;
+        if std::mem::replace(&mut self.stopping, true) {
+            // Under way: to end here would cancel it. Whoever asks again learns of its end by this actor's.
+            return Box::pin(std::future::pending().into_actor(self));
+        }
         let stop = StopCluster { drain_until: Some(deadline), keep_objects: false };
         let stops: Vec<_> =
             std::mem::take(&mut self.clusters).into_values().map(|cluster| cluster.address.send(stop)).collect();

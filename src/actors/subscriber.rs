@@ -8,8 +8,8 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Recipient};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 
 use crate::types::{Notification, Notifications};
 
@@ -130,21 +130,24 @@ impl<K: 'static> Deliver for Singles<K> {
 }
 
 struct Closure<K, F> {
+    /// Waited for without a thread: else one closure that is stuck, at as many informers as there are threads for
+    /// closures, would hold up everybody's.
     handler: Arc<Mutex<F>>,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
 impl<K: 'static, F: FnMut(&Notification<K>) + Send + 'static> Deliver for Closure<K, F> {
     fn deliver(&self, batch: Vec<Notification>, io: &Handle) -> BoxFuture<'static, Delivered> {
-        let handler = Arc::clone(&self.handler);
+        let (handler, io) = (Arc::clone(&self.handler), io.clone());
         let count = batch.len();
-        let call = io.spawn_blocking(move || {
-            let mut handler = handler.lock();
-            let panics = |notification: Notification| {
-                let notification = notification.cast();
-                catch_unwind(AssertUnwindSafe(|| handler(&notification))).is_err()
-            };
-            batch.into_iter().map(panics).filter(|panicked| *panicked).count()
+        let call = handler.lock_owned().then(move |mut handler| {
+            io.spawn_blocking(move || {
+                let panics = |notification: Notification| {
+                    let notification = notification.cast();
+                    catch_unwind(AssertUnwindSafe(|| handler(&notification))).is_err()
+                };
+                batch.into_iter().map(panics).filter(|panicked| *panicked).count()
+            })
         });
         call.map(move |lost| match lost {
             Ok(0) => Delivered::All,

@@ -6,12 +6,12 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use actix::MailboxError;
+use actix::{Addr, MailboxError};
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
 
 use crate::actors::messages::{Ask, KnownResource, TakeSnapshot, Wanted};
-use crate::actors::{CacheDirectory, Subscribe, Subscriber};
+use crate::actors::{CacheActor, CacheDirectory, Subscribe, Subscriber};
 use crate::cache::{Answer, Query, QueryError, Snapshot};
 use crate::types::{ApiResource, ClusterSelector, Dynamic, Gvr, InvalidResource, ResourceRef};
 
@@ -71,7 +71,7 @@ impl<K> CacheClient<K> {
     /// # Errors
     /// Outer: the hub is shutting down. Inner: [`QueryError`], the question's fault.
     pub async fn send(&self, query: Query) -> Result<Result<Answer<K>, QueryError>, MailboxError> {
-        let answer = self.caches.of(&self.resource).send(Ask(query)).await?;
+        let answer = self.cache()?.send(Ask(query)).await?;
         Ok(answer.map(Answer::cast))
     }
 
@@ -80,7 +80,11 @@ impl<K> CacheClient<K> {
     /// # Errors
     /// The hub is shutting down.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, MailboxError> {
-        self.caches.of(&self.resource).send(TakeSnapshot).await
+        self.cache()?.send(TakeSnapshot).await
+    }
+
+    fn cache(&self) -> Result<Addr<CacheActor>, MailboxError> {
+        self.caches.of_open(&self.resource).ok_or(MailboxError::Closed)
     }
 }
 

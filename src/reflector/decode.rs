@@ -114,7 +114,7 @@ impl Decoder {
             return Ok(Next::Incomplete);
         }
         let start = bytes.len() - bytes.trim_ascii_start().len();
-        Ok(Next::Value(self.build(found, bytes, start..used)?, used))
+        Ok(Next::Value(self.build(found, bytes, start..used), used))
     }
 
     /// Decodes one line of a watch.
@@ -149,7 +149,7 @@ impl Decoder {
                 return Ok(WatchItem::Skipped(self.skipped(&found.head, true, reason)));
             }
         };
-        Ok(match self.build(found, line, span)? {
+        Ok(match self.build(found, line, span) {
             Decoded::Object(object) => event(object),
             Decoded::Skipped(skipped) => WatchItem::Skipped(skipped),
         })
@@ -197,12 +197,12 @@ impl Decoder {
     }
 
     /// Makes the stored object out of what a walk over `input` found in `span`.
-    fn build(&mut self, found: Found<'_>, input: &[u8], span: Range<usize>) -> Result<Decoded, SourceError> {
+    fn build(&mut self, found: Found<'_>, input: &[u8], span: Range<usize>) -> Decoded {
         let Found { head, labels, index_values } = found;
         // serde_json does not look into strings that it ignores. Where the object ends is certain all the same, so it
         // alone is lost: as an error it would keep its informer from ever completing a list.
         if std::str::from_utf8(&input[span.clone()]).is_err() {
-            return Ok(Decoded::Skipped(self.skipped(&head, true, "it is not UTF-8".to_owned())));
+            return Decoded::Skipped(self.skipped(&head, true, "it is not UTF-8".to_owned()));
         }
         let name = head.name.as_deref().unwrap_or_default();
         let namespace = head.namespace.as_deref().unwrap_or_default();
@@ -217,17 +217,17 @@ impl Decoder {
             None
         };
         if let Some(reason) = reason {
-            return Ok(Decoded::Skipped(Skipped { key: None, version: None, reason }));
+            return Decoded::Skipped(Skipped { key: None, version: None, reason });
         }
         let json = self.json(&head, input, span);
-        Ok(Decoded::Object(Arc::new(StoredObject::new(StoredObjectParts {
+        Decoded::Object(Arc::new(StoredObject::new(StoredObjectParts {
             key: ObjectKey::new(namespace, name),
             uid: Uid::new(head.uid.as_deref().unwrap_or_default()),
             resource_version: ResourceVersion::new(head.version.as_deref().unwrap_or_default()),
             labels,
             index_values,
             json,
-        }))))
+        })))
     }
 
     /// The projected JSON: what was kept, or all but what was cut, with what is missing put in front.

@@ -233,7 +233,18 @@ fn touch(fleet: &Fleet) {
     }
 }
 
-/// Waits until every case has shown what it should, while the healthy cluster changes and is followed.
+/// Makes a cluster itself again.
+async fn heal(fleet: &Fleet, cases: &[Case], name: &str) {
+    let cluster = &fleet.clusters[name];
+    cluster.heal();
+    if cases.iter().any(|case| case.ghosts && case.name == name) {
+        cluster.with_world(World::compact);
+        cluster.stop().await;
+        cluster.restart().await;
+    }
+}
+
+/// Waits until every case has shown what it should, and heals it then, while the healthy cluster changes and is followed.
 async fn all_shown(fleet: &Fleet, cases: &[Case]) {
     let deadline = Instant::now() + PATIENCE;
     let mut open: BTreeMap<&str, Shows> = cases.iter().map(|case| (case.name, case.shows)).collect();
@@ -250,6 +261,7 @@ async fn all_shown(fleet: &Fleet, cases: &[Case]) {
             assert_eq!(informer.restarts, 0, "{name}: {:?}", informer.last_error);
             if open.get(name).is_some_and(|shows| is_shown(*shows, &informer)) {
                 open.remove(name);
+                heal(fleet, cases, name).await;
             } else if open.contains_key(name) {
                 last.insert(name.to_owned(), informer);
             }
@@ -273,14 +285,6 @@ async fn ill_and_well_again(cases: Vec<Case>) {
     }
     touch(&fleet);
     all_shown(&fleet, &cases).await;
-    for (name, cluster) in &fleet.clusters {
-        cluster.heal();
-        if cases.iter().any(|case| case.ghosts && case.name == name) {
-            cluster.with_world(World::compact);
-            cluster.stop().await;
-            cluster.restart().await;
-        }
-    }
     touch(&fleet);
     fleet.converged().await;
     let restarts: u64 = fleet.hub.report().await.unwrap().hub.clusters.iter().map(|c| c.informers[0].restarts).sum();

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
+use informer_hub::Query;
 use informer_hub::actors::messages::{
     AddCluster, InformerFor, Release, RemoveCluster, Shutdown, Unsubscribe, User, WaitForCacheSync, Wanted,
 };
@@ -332,8 +333,9 @@ impl Handler<Notification<Pod>> for Typed {
 #[test]
 fn typed_actors_are_told_in_batches_or_one_by_one() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let servers = runtime.handle().clone();
     actix::System::new().block_on(async move {
-        let cluster = SimCluster::start(small(1, 40), runtime.handle()).unwrap();
+        let cluster = SimCluster::start(small(1, 40), &servers).unwrap();
         let fleet = Fleet::start(BTreeMap::from([("c00".to_owned(), cluster)]), &["pods"], Vec::new()).await;
         let (batches, singles) = (Typed::default(), Typed::default());
         let names = [Arc::clone(&batches.names), Arc::clone(&singles.names)];
@@ -356,7 +358,6 @@ fn typed_actors_are_told_in_batches_or_one_by_one() {
         }
         assert_eq!(*names[0].lock(), *names[1].lock());
         fleet.end().await;
-        drop(runtime);
     });
 }
 
@@ -375,7 +376,9 @@ async fn subscribers_share_one_list_and_the_last_one_closes_the_watch() {
     let counting = || {
         let count = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&count);
-        let subscriber = Subscriber::<Node>::from_fn(move |_: &Notification<Node>| drop(counter.fetch_add(1, SeqCst)));
+        let subscriber = Subscriber::<Node>::from_fn(move |_: &Notification<Node>| {
+            counter.fetch_add(1, SeqCst);
+        });
         (count, subscriber)
     };
     let (first, subscriber) = counting();
@@ -431,6 +434,7 @@ async fn clusters_come_and_go_at_run_time() {
     let again = fleet.hub.registry().send(RemoveCluster(name)).await.unwrap().unwrap_err();
     assert!(matches!(again, RegistryError::UnknownCluster(_)));
     assert_eq!(fleet.hub.report().await.unwrap().hub.clusters.len(), 2);
+    assert_eq!(fleet.replica.lock().seen_of("new/").len(), 30, "nothing was deleted, so nobody is told so");
     for cluster in fleet.clusters.values() {
         touch(cluster);
     }
@@ -492,7 +496,7 @@ async fn nothing_passes_for_synced_before_its_first_list() {
 async fn a_second_shutdown_and_whatever_comes_after_it_is_answered_at_once() {
     let fleet = Fleet::start(clusters(2, 20), &["pods"], Vec::new()).await;
     fleet.converged().await;
-    let registry = fleet.hub.registry().clone();
+    let (registry, cache) = (fleet.hub.registry().clone(), fleet.hub.cache_of(pods()));
     let shutdown = Shutdown { deadline: informer_hub::types::clock::now() + Duration::from_secs(5) };
     let all = async {
         let (first, second) = tokio::join!(registry.send(shutdown), registry.send(shutdown));
@@ -505,8 +509,9 @@ async fn a_second_shutdown_and_whatever_comes_after_it_is_answered_at_once() {
         let error = fleet.hub.wait_for_cache_sync(PATIENCE).await.unwrap_err().to_string();
         assert!(error.contains("shutting down"), "{error}");
         assert!(fleet.hub.report().await.is_err());
-        // A cache may be gone, or empty: it does not hang.
-        let _ = fleet.hub.cache_of(pods()).send(informer_hub::Query::list()).await;
+        // An empty answer would be a wrong one.
+        assert!(cache.send(Query::list()).await.is_err());
+        assert!(fleet.hub.cache::<Pod>().snapshot().await.is_err());
     };
     tokio::time::timeout(Duration::from_secs(20), all).await.expect("something hung");
     for cluster in fleet.clusters.values() {

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::{Fault, Rule, When};
+use super::super::{Fault, RawAnswer, Rule, When};
 use super::*;
 
 /// A watch that is struck by `fault` after one event, that event having been read.
@@ -262,4 +262,45 @@ async fn a_cluster_that_is_down_cuts_everybody_and_comes_back_when_it_is_healed(
         }
     };
     within(back).await;
+}
+
+#[tokio::test]
+async fn an_answer_can_be_anything() {
+    let raw = RawAnswer::new(418, "teapot").header("content-type", "text/plain").header("retry-after", "soon");
+    let fault = Fault::Answer(raw.filled("ab", 100_000));
+    for (when, path) in [(When::List, "/api/v1/pods"), (When::Watch, "/api/v1/pods?watch=true"), (When::Any, "/apis")] {
+        let cluster = broken(FaultScript::one(Rule::new(when, fault.clone())));
+        let answer = get(&cluster, path).await;
+        assert_eq!(answer.status, 418);
+        assert_eq!(answer.headers["content-type"], "text/plain");
+        assert_eq!(answer.headers["retry-after"], "soon");
+        let body = answer.whole().await.unwrap();
+        assert!(body.starts_with(b"teapotabab") && body.len() >= 100_000 && body.len() < 200_000, "{}", body.len());
+        assert_logged(&cluster, &fault);
+        assert_eq!(get(&cluster, path).await.status, 200, "only one request was to be struck");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_can_fall_silent_and_ends_when_it_is_healed() {
+    let fault = Fault::Answer(RawAnswer::new(200, "{").then_silence());
+    let cluster = broken(FaultScript::one(Rule::new(When::List, fault)));
+    let mut answer = get(&cluster, "/api/v1/pods").await;
+    assert!(within(answer.more()).await.unwrap());
+    assert!(tokio::time::timeout(Duration::from_millis(50), answer.more()).await.is_err(), "it was to be silent");
+    cluster.heal();
+    assert_eq!(answer.whole().await.unwrap(), b"{");
+}
+
+#[tokio::test]
+async fn bytes_can_be_put_between_events_and_items() {
+    let (_, mut watch) = struck_watch(Fault::Insert("what\n".into())).await;
+    // No event is needed for it to come.
+    assert_eq!(within(watch.raw_line()).await.unwrap().unwrap(), b"what\n");
+    for after in [0, 2] {
+        let cluster = broken(FaultScript::one(Rule::new(When::List, Fault::Insert("17".into())).after(after)));
+        let (_, list) = json(&cluster, "/api/v1/pods").await;
+        let items = list["items"].as_array().unwrap();
+        assert_eq!((items.len(), items.iter().position(Value::is_number)), (21, Some(after)));
+    }
 }
