@@ -23,11 +23,13 @@ use rand::rngs::StdRng;
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
+use tracing::Instrument;
 
 use crate::sink::{
     BatchParams, Bounds, Circuit, DeadLetter, Decision, Event, EventError, LaneId, Lanes, Outcome, RetryParams,
     Selection, SinkHealth, Transport, Verdict,
 };
+use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
 use crate::types::{Notification, Notifications};
 
@@ -208,7 +210,8 @@ impl SinkActor {
         }
         let transport = Arc::clone(&self.params.transport);
         // The call itself is inside the task too, so that a panic in it is the task's.
-        let attempt = self.params.io.spawn(async move { transport.attempt(batch).await });
+        let span = spans::delivery(&self.params.name, batch.len() as u64);
+        let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
             actor.settle(lane, outcome);
             actor.unhold();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::{Certificate, Client, Response, Url, redirect};
+use tracing::Span;
 
 use super::{WebhookError, WebhookParams, request};
 use crate::sink::{Event, Outcome};
@@ -58,16 +59,22 @@ impl Service {
                 Err(error) => retry(describe(error)),
             }
         };
-        match tokio::time::timeout(params.timeout, exchange).await {
+        let outcome = match tokio::time::timeout(params.timeout, exchange).await {
             Ok(outcome) => outcome,
             Err(_) => retry(format!("no answer within {:?}", params.timeout)),
+        };
+        if let Outcome::Retry { error, .. } | Outcome::Disable { error } = &outcome {
+            Span::current().record("otel.status_code", "ERROR").record("otel.status_description", error);
         }
+        outcome
     }
 }
 
 /// Turns an answer into an outcome.
 async fn judge(mut response: Response, own: &Url) -> Outcome {
     let status = response.status();
+    // The span of the attempt, where somebody traces.
+    Span::current().record("http.response.status_code", status.as_u16());
     if status.is_success() {
         // Acknowledged, whatever becomes of the rest; reading it lets the connection be used again.
         read_some(&mut response).await;
@@ -146,6 +153,17 @@ fn describe(error: reqwest::Error) -> String {
         cause = source.source();
     }
     text
+}
+
+/// Tries a PEM file of roots as a client would use it. Reads the file; connects to nothing.
+///
+/// # Errors
+/// [`WebhookError`] says what is wrong with the file.
+pub fn check_roots(path: &Path) -> Result<(), WebhookError> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let roots = read_roots(path)?;
+    let made = Client::builder().tls_certs_only(roots).build();
+    made.map(drop).map_err(|_| WebhookError::NoCertificate { path: path.to_owned() })
 }
 
 fn read_roots(path: &Path) -> Result<Vec<Certificate>, WebhookError> {
