@@ -140,7 +140,10 @@ impl ClusterActor {
         let key = key.clone();
         ctx.spawn(connection.resolve(resource).into_actor(self).map(move |resolved, act, ctx| {
             match resolved {
-                Ok(resource) => act.on_resolved(&key, resource, ctx),
+                Ok(resource) => {
+                    act.wants.get(&key).inspect(|want| want.health.set_answers(true));
+                    act.on_resolved(&key, resource, ctx);
+                }
                 Err(error) => act.on_unresolved(key, &error, ctx),
             }
             act.show();

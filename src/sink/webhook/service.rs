@@ -87,7 +87,7 @@ async fn judge(mut response: Response, own: &Url) -> Outcome {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry_after(response.headers()),
         _ => None,
     };
-    let quote = quote(&read_some(&mut response).await);
+    let quote = quote(&read_some(&mut response).await, own);
     let error = format!("receiver answered {status}{quote}");
     match status {
         StatusCode::GONE => Outcome::Disable { error },
@@ -124,9 +124,13 @@ async fn read_some(response: &mut Response) -> Vec<u8> {
     body
 }
 
-/// The beginning of a body, as one line of printable text.
-fn quote(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
+/// The beginning of a body, as one line of printable text. Error pages like to repeat the address, of which path and
+/// query may be the credentials.
+fn quote(body: &[u8], own: &Url) -> String {
+    let mut text = String::from_utf8_lossy(body).into_owned();
+    for part in [own.query(), Some(own.path().trim_matches('/'))].into_iter().flatten().filter(|part| part.len() > 3) {
+        text = text.replace(part, "…");
+    }
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTE).collect();
     let line = line.trim();
     if line.is_empty() { String::new() } else { format!(": {line}") }
@@ -196,8 +200,10 @@ mod tests {
 
     #[test]
     fn a_quote_is_one_short_line() {
-        assert_eq!(quote(b""), "");
-        assert_eq!(quote(b" no\nsuch\x1b[31m "), ": no such [31m");
-        assert!(quote(&[0xff; 4096]).chars().count() <= MAX_QUOTE + 2);
+        let own = Url::parse("http://host/hooks/T0K3N?key=K3Y").unwrap();
+        assert_eq!(quote(b"", &own), "");
+        assert_eq!(quote(b" no\nsuch\x1b[31m ", &own), ": no such [31m");
+        assert!(quote(&[0xff; 4096], &own).chars().count() <= MAX_QUOTE + 2);
+        assert_eq!(quote(b"Cannot POST /hooks/T0K3N?key=K3Y", &own), ": Cannot POST /…?…");
     }
 }
