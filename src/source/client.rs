@@ -242,6 +242,7 @@ fn install_crypto() {
 }
 
 fn prepare(mut config: Config, compression: bool) -> Config {
+    config.cluster_url = without_user(config.cluster_url);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Deadlines are the request's own: a watch may well be silent for minutes.
     config.read_timeout = None;
@@ -251,6 +252,15 @@ fn prepare(mut config: Config, compression: bool) -> Config {
     let agent = HeaderValue::from_static(concat!("informer-hub/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     config
+}
+
+/// An address without its user information. Nothing down the line uses it, but hyper's log would show it.
+fn without_user(url: http::Uri) -> http::Uri {
+    let Some((_, host)) = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else { return url };
+    let Ok(host) = host.parse() else { return url };
+    let mut parts = url.clone().into_parts();
+    parts.authority = Some(host);
+    http::Uri::from_parts(parts).unwrap_or(url)
 }
 
 async fn load(access: Access) -> Result<Config, ClientError> {
@@ -413,6 +423,13 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         tokio::time::advance(TOKEN_AGE).await;
         tokio::time::resume();
         assert!(ask().await.contains("authorization: bearer two\r\n"));
+    }
+
+    #[test]
+    fn user_information_does_not_get_as_far_as_the_client() {
+        let without = |text: &str| without_user(text.parse().unwrap()).to_string();
+        assert_eq!(without("https://u:p@host:6443/prefix"), "https://host:6443/prefix");
+        assert_eq!(without("https://[::1]:6443/"), "https://[::1]:6443/");
     }
 
     #[test]

@@ -53,7 +53,7 @@ async fn a_cluster_that_is_silent_makes_it_unready_by_name_until_it_counts_as_un
     let mute = named(&status, "mute");
     assert_eq!(mute["state"], "unreachable", "{mute}");
     for error in [&mute["lastError"], &mute["informers"][0]["lastError"]] {
-        assert!(error.as_str().is_some_and(|text| text.contains("within 15s")), "{mute}");
+        assert!(error.as_str().is_some_and(|text| text.contains("within 15 s")), "{mute}");
     }
     let (_, body) = hub.get("/readyz").await;
     assert!(body.starts_with("ready") && body.contains("mute"), "{body}");
