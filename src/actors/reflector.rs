@@ -270,7 +270,7 @@ impl Driver {
             }
         };
         let now = clock::now();
-        spans::end_watch(&span, events as u64, end.as_ref().err().map(|error| error as &dyn Display));
+        spans::end_watch(&span, events, end.as_ref().err().map(|error| error as &dyn Display));
         if let Err(error) = &end {
             self.end_list_trace(Some(error));
             self.show_failure(error);

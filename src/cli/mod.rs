@@ -15,8 +15,12 @@ mod run;
 
 /// Watches many Kubernetes clusters so that nothing else has to.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = "Exit codes: 0 done, 1 failed (run: or events lost at shutdown), 2 wrong configuration or command \
-    line, 130/143 ended by a second signal.")]
+#[command(
+    version,
+    about,
+    after_help = "Exit codes: 0 done, 1 failed (run: or events lost at shutdown), 2 wrong configuration or command \
+    line, 130/143 ended by a second signal."
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

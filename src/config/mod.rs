@@ -55,7 +55,8 @@ impl Config {
     /// Reads a file, lays the process's environment over it, and checks the result.
     ///
     /// Relative paths in it are relative to the file's folder. Cost: reads the file and opens, without reading, each
-    /// file that it names; asks no cluster anything.
+    /// file that it names; asks no cluster anything. Filters, certificates and kubeconfigs are not looked into:
+    /// [`crate::app::load`] does that, as the service does.
     ///
     /// # Errors
     /// All mistakes at once.

@@ -57,9 +57,10 @@ impl Table<'_> {
         {
             match (probes.kubeconfig)(file, context) {
                 Ok(()) => {}
-                Err(WrongKubeconfig::File(problem)) => self.checker.mistake(&path, problem),
                 Err(WrongKubeconfig::Context(problem)) if context.is_some() => self.mistake("context", problem),
-                Err(WrongKubeconfig::Context(problem)) => self.checker.mistake(&path, problem),
+                Err(WrongKubeconfig::File(problem) | WrongKubeconfig::Context(problem)) => {
+                    self.checker.mistake(&path, problem);
+                }
             }
         }
     }

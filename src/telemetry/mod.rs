@@ -55,7 +55,7 @@ pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces
 
 fn start(format: LogFormat, default: &str, traces: Option<&Traces>) {
     let (filter, problem) = filter(default);
-    let events = filter_fn(|data| data.is_event()).with_max_level_hint(LevelFilter::TRACE);
+    let events = filter_fn(|data| !data.is_span()).with_max_level_hint(LevelFilter::TRACE);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = match format {

@@ -114,7 +114,11 @@ impl OnRuntime {
             Err(error) => {
                 let timed_out = matches!(error, OTelSdkError::Timeout(_));
                 let why = if timed_out { "no answer in time" } else { "the export failed" };
-                tracing::warn!(endpoint = self.shown, why, "traces cannot be exported, they are dropped until they can");
+                tracing::warn!(
+                    endpoint = self.shown,
+                    why,
+                    "traces cannot be exported, they are dropped until they can"
+                );
             }
         }
     }

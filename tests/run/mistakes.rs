@@ -61,7 +61,8 @@ async fn every_mistake_is_listed_with_its_line_whatever_finds_it() {
 #[tokio::test]
 async fn a_mistake_in_the_environment_names_the_variable() {
     let sink = "[sinks.a]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:1/\"\nsigning_secret = { env = \"KEY\" }\n";
-    let launch = Launch::new(&format!("{WELL}{sink}")).env("KEY", "whsec_?").env("INFORMER_HUB_SINKS__A__FILTER", "1 +");
+    let launch =
+        Launch::new(&format!("{WELL}{sink}")).env("KEY", "whsec_?").env("INFORMER_HUB_SINKS__A__FILTER", "1 +");
     let log = refused(launch).await;
     assert!(line_of(&log, "sinks.a.filter").starts_with("environment INFORMER_HUB_SINKS__A__FILTER: "), "{log}");
     assert!(line_of(&log, "sinks.a.signing_secret").contains("hub.toml:9: "), "{log}");

@@ -188,7 +188,10 @@ async fn converse(mut stream: TcpStream, mode: watch::Receiver<Mode>, received: 
     if matches!(mode, Mode::Well | Mode::Slow(_)) {
         take(&received, &headers, &body);
     }
-    stream.write_all(format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").as_bytes()).await.ok()
+    stream
+        .write_all(format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").as_bytes())
+        .await
+        .ok()
 }
 
 /// Reads a request as HTTP/1.1 has it: a head, and a body of the length that the head says.

@@ -37,8 +37,22 @@ async fn status_has_every_figure_and_they_are_right() {
     assert_eq!(seen["labels"], serde_json::json!({ "env": "test" }));
     let informer = &seen["informers"][0];
     for key in [
-        "resource", "scope", "state", "synced", "freshness", "objects", "bytes", "resourceVersion",
-        "lastEventAgeSeconds", "events", "lists", "watches", "skipped", "restarts", "queued", "listeners",
+        "resource",
+        "scope",
+        "state",
+        "synced",
+        "freshness",
+        "objects",
+        "bytes",
+        "resourceVersion",
+        "lastEventAgeSeconds",
+        "events",
+        "lists",
+        "watches",
+        "skipped",
+        "restarts",
+        "queued",
+        "listeners",
     ] {
         assert!(keys(informer).contains(&key), "no {key}: {informer:#}");
     }

@@ -92,10 +92,12 @@ async fn a_collector_gets_a_span_for_each_list_watch_and_delivery_also_the_last_
     let collected = collected.lock();
     assert!(collected.problems.is_empty(), "{:?}", collected.problems);
     assert!(collected.services.iter().all(|name| name == "informer-hub"), "{:?}", collected.services);
-    let spans = |name: &str| collected.spans.iter().filter(|(of, ..)| of == name).map(|(_, a, _)| a).collect::<Vec<_>>();
+    let spans =
+        |name: &str| collected.spans.iter().filter(|(of, ..)| of == name).map(|(_, a, _)| a).collect::<Vec<_>>();
     let lists = spans("list");
     assert_eq!(lists.len(), 1, "{lists:?}");
-    let has = |of: &Attributes, key: &str, value: &str| assert_eq!(of.get(key).map(String::as_str), Some(value), "{of:?}");
+    let has =
+        |of: &Attributes, key: &str, value: &str| assert_eq!(of.get(key).map(String::as_str), Some(value), "{of:?}");
     for (key, value) in [("cluster", "c0"), ("resource", "pods"), ("objects", "30")] {
         has(lists[0], key, value);
     }
@@ -108,7 +110,9 @@ async fn a_collector_gets_a_span_for_each_list_watch_and_delivery_also_the_last_
         deliveries.iter().filter(|of| of.get("http.response.status_code").is_some_and(|status| status == code)).count()
     };
     assert!(status("500") >= 1 && status("204") >= 1, "{deliveries:?}");
-    deliveries.iter().for_each(|of| has(of, "sink", "hook"));
+    for of in &deliveries {
+        has(of, "sink", "hook");
+    }
     let delivered = deliveries.iter().filter(|of| of["http.response.status_code"] == "204");
     assert_eq!(delivered.map(|of| of["events"].parse::<u64>().unwrap()).sum::<u64>(), 30);
     let known = ["list", "watch", "deliver"];
