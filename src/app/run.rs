@@ -14,7 +14,7 @@ use crate::config::Config;
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// In order; sinks have delivered everything.
+    /// In order; no sink had events left.
     Drained,
     /// At the deadline, with this many events undelivered and lost.
     Lost(u64),
@@ -74,7 +74,7 @@ fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
     }
     match report.undelivered.iter().map(|(_, events)| events).sum() {
         0 => {
-            tracing::info!("shut down, every sink has delivered everything");
+            tracing::info!("shut down, no sink has events left");
             Ended::Drained
         }
         lost => Ended::Lost(lost),

@@ -1,7 +1,7 @@
 //! The command line: one file per subcommand.
 //!
 //! # Exit codes
-//! 0: done; `run`: ended by a signal, and every sink has delivered everything. 1: it failed; `run`: or events were
+//! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were
 //! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth. 2: the
 //! configuration or the command line is wrong; nothing was started. 130 and 143 (128 and the signal's number): `run`
 //! was ended at once by a second SIGINT or SIGTERM.

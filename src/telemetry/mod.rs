@@ -2,7 +2,9 @@
 
 use std::io::IsTerminal;
 
+use opentelemetry_sdk::trace::SdkTracer;
 use tokio::runtime::Handle;
+use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -55,6 +57,14 @@ pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces
 
 fn start(format: LogFormat, default: &str, traces: Option<&Traces>) {
     let (filter, problem) = filter(default);
+    // An error means that somebody has set logging up before, who then wants it their way.
+    let _ = subscriber(format, filter, traces.and_then(Traces::tracer)).try_init();
+    if let Some(problem) = problem {
+        tracing::warn!(problem, "RUST_LOG is not a filter; logging as if it were not set");
+    }
+}
+
+fn subscriber(format: LogFormat, filter: EnvFilter, tracer: Option<SdkTracer>) -> impl Subscriber + Send + Sync {
     let events = filter_fn(|data| !data.is_span()).with_max_level_hint(LevelFilter::TRACE);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -64,17 +74,13 @@ fn start(format: LogFormat, default: &str, traces: Option<&Traces>) {
     };
     // Spans are for traces alone; on lines they would repeat what the lines' own fields say.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.with_filter(filter.and(events)).boxed()];
-    if let Some(tracer) = traces.and_then(Traces::tracer) {
+    if let Some(tracer) = tracer {
         let ours = filter_fn(|data| data.is_span() && data.target() == spans::TARGET);
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
         let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false);
         layers.push(layer.with_filter(ours.with_max_level_hint(LevelFilter::INFO)).boxed());
     }
-    // An error means that somebody has set logging up before, who then wants it their way.
-    let _ = tracing_subscriber::registry().with(layers).try_init();
-    if let Some(problem) = problem {
-        tracing::warn!(problem, "RUST_LOG is not a filter; logging as if it were not set");
-    }
+    tracing_subscriber::registry().with(layers)
 }
 
 /// What is logged, and what is wrong with `RUST_LOG`.
@@ -88,5 +94,31 @@ fn filter(default: &str) -> (EnvFilter, Option<String>) {
         None => (quiet(), None),
         Some(Ok(filter)) => (filter, None),
         Some(Err(error)) => (quiet(), Some(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_an_exporter_no_span_is_made_however_much_is_logged() {
+        let subscriber = subscriber(LogFormat::Json, EnvFilter::new("trace"), None);
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(spans::list(&"c", &"pods", &"*").is_disabled());
+            assert!(spans::watch(&"c", &"pods", &"*").is_disabled());
+            assert!(spans::delivery("s", 1).is_disabled());
+        });
+    }
+
+    #[test]
+    fn with_an_exporter_spans_are_made_at_any_level_of_the_log() {
+        use opentelemetry::trace::TracerProvider;
+        let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
+        let subscriber = subscriber(LogFormat::Text, EnvFilter::new("off"), Some(provider.tracer("test")));
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(!spans::delivery("s", 1).is_disabled());
+            assert!(tracing::info_span!("of_a_dependency").is_disabled());
+        });
     }
 }

@@ -76,6 +76,14 @@ async fn a_file_that_is_not_there_or_not_toml_is_said_so() {
 }
 
 #[tokio::test]
+async fn a_log_filter_that_is_none_is_said_and_does_not_silence_the_log() {
+    let hub = Launch::new(WELL).env("RUST_LOG", "informer_hub=loud").start();
+    let line = hub.line("RUST_LOG is not a filter").await;
+    assert_eq!(line["level"], "WARN", "{line}");
+    hub.line("serving").await;
+}
+
+#[tokio::test]
 async fn a_port_in_use_ends_it_with_1_the_address_and_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

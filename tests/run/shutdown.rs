@@ -25,7 +25,7 @@ async fn a_slow_receiver_gets_everything_before_the_exit() {
     receiver.is_clean();
     assert_eq!(receiver.seen("c0", &World::pods()), sim.truth(&World::pods()));
     assert_eq!(hub.count("SIGTERM: shutting down"), 1);
-    assert_eq!(hub.count("every sink has delivered everything"), 1);
+    assert_eq!(hub.count("no sink has events left"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
