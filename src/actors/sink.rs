@@ -245,9 +245,11 @@ impl SinkActor {
         let now = clock::now();
         let (health, name) = (&self.params.health, &self.params.name);
         health.failed_attempts.fetch_add(1, Relaxed);
+        let known = health.error().is_some_and(|before| *before == error);
         health.set_error(error.to_owned());
         let (failures, since) = self.lanes.failed(lane, now);
-        if failures == 1 {
+        // Lanes fail together: one line for all of them.
+        if failures == 1 && !known {
             tracing::warn!(sink = %name, error, "delivery failed, will be tried again");
         } else {
             tracing::debug!(sink = %name, error, failures, "delivery failed again");

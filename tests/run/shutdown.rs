@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use informer_hub::sim::World;
 
-use crate::process::{Launch, Process, cluster, sim};
+use crate::process::{Launch, Process, cluster, sim, until};
 use crate::receiver::{Mode, Receiver, SECRET};
 
 fn launch(hub: &str, url: &str, receiver: &Receiver) -> Process {
@@ -45,6 +45,21 @@ async fn events_that_are_undelivered_at_the_deadline_make_the_exit_code_1_and_ar
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_a_full_sink_had_no_room_for_are_counted_too_and_a_failure_is_logged_once_for_all_lanes() {
+    let sim = sim(5, 15_000);
+    let receiver = Receiver::start(Mode::Error);
+    let mut hub = launch("shutdown_deadline = \"1s\"\n", &sim.url(), &receiver);
+    until("a full sink", async || (hub.status().await["sinks"][0]["held"].as_u64() > Some(0)).then_some(())).await;
+    hub.ready().await;
+    assert_eq!(hub.count("delivery failed"), 1);
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 1);
+    let line = hub.line("not delivered within").await;
+    // One more for `synced`, which the sink would not have taken.
+    assert!((15_000..=15_001).contains(&line["events"].as_u64().unwrap()), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_ends_it_at_once_with_the_code_of_that_signal() {
     for (second, code) in [("TERM", 143), ("INT", 130)] {
         let sim = sim(3, 30);
@@ -71,7 +86,7 @@ async fn probes_answer_while_it_drains_and_it_is_not_ready_then() {
     receiver.met(Mode::Silent, 1).await;
     hub.signal("TERM");
     hub.line("shutting down").await;
-    crate::process::until("not ready", async || (hub.get("/readyz").await.0 == 503).then_some(())).await;
+    until("not ready", async || (hub.get("/readyz").await.0 == 503).then_some(())).await;
     assert_eq!(hub.get("/livez").await.0, 200);
     receiver.set(Mode::Well);
     assert_eq!(hub.ended().await, 0);
