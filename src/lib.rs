@@ -58,6 +58,10 @@
 //! # Ok(()) }
 //! ```
 
+// Tests of the tree of supervisors share a fleet with the tests of the whole hub, which see the crate from outside.
+#[cfg(test)]
+extern crate self as informer_hub;
+
 pub mod actors;
 pub mod api;
 pub mod app;

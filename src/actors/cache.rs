@@ -15,10 +15,12 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::capacity::MAILBOX;
-use super::messages::{AppliedBatch, Apply, Ask, ClosePartition, Expect, OpenPartition, OpenedPartition, TakeSnapshot};
+use super::messages::{
+    AppliedBatch, Apply, Ask, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition, TakeSnapshot,
+};
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard};
-use crate::cache::{Answer, Applied, QueryError, Snapshot, Store, Young, pack_all};
+use crate::cache::{Answer, Applied, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
 use crate::types::{ApiResource, Dictionary, Gvr, StoredObject};
 
 /// See the module.
@@ -26,6 +28,9 @@ pub struct CacheActor {
     store: Store,
     young: Young,
     dictionary: DictionaryState,
+    /// Who may write. Not kept over this actor's death, since its writers have to open their partitions again then.
+    leases: BTreeMap<PartitionId, Lease>,
+    next_lease: u64,
     io: Handle,
     /// Set while a compression is under way.
     packing: Option<PressureSource>,
@@ -55,6 +60,8 @@ impl CacheActor {
             store,
             young: Young::new(young_bytes),
             dictionary: DictionaryState::Untrained,
+            leases: BTreeMap::new(),
+            next_lease: 0,
             io,
             packing: None,
             _guard: guard,
@@ -144,15 +151,21 @@ impl Handler<OpenPartition> for CacheActor {
 
     fn handle(&mut self, open: OpenPartition, _ctx: &mut Self::Context) -> Self::Result {
         let id = self.store.open(open.origin, open.health, open.indexes);
-        MessageResult(OpenedPartition { id, outbox: self.store.outbox(id) })
+        self.next_lease += 1;
+        let lease = Lease(self.next_lease);
+        self.leases.insert(id, lease);
+        MessageResult(OpenedPartition { id, lease, outbox: self.store.outbox(id) })
     }
 }
 
 impl Handler<ClosePartition> for CacheActor {
     type Result = ();
 
-    fn handle(&mut self, ClosePartition(id): ClosePartition, _ctx: &mut Self::Context) {
-        self.store.close(id);
+    fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
+        if self.leases.get(&partition) == Some(&lease) {
+            self.leases.remove(&partition);
+            self.store.close(partition);
+        }
     }
 }
 
@@ -167,7 +180,10 @@ impl Handler<Expect> for CacheActor {
 impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
-    fn handle(&mut self, Apply { partition, batch }: Apply, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Apply { partition, lease, batch }: Apply, ctx: &mut Self::Context) -> Self::Result {
+        if self.leases.get(&partition) != Some(&lease) {
+            return MessageResult(None);
+        }
         let Some(outbox) = self.store.apply(partition, batch) else { return MessageResult(None) };
         for object in outbox.applied.iter().filter_map(newcomer) {
             self.young.add(Arc::clone(object));
@@ -267,5 +283,14 @@ impl CacheDirectory {
 impl fmt::Debug for CacheDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheDirectory").field("resources", &self.resources()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, _: super::tests::Crash, _ctx: &mut Self::Context) {
+        panic!("the cache is shot on purpose");
     }
 }

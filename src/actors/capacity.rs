@@ -30,6 +30,8 @@ pub struct Tuning {
     pub young_bytes: usize,
     /// Notifications that wait for one listener one by one before they merge. Default 1,024.
     pub merge_above: usize,
+    /// How long a degraded informer rests before it is tried again (up to half of it is added at random). Default 60 s.
+    pub degraded_rest: Duration,
     /// How reflectors list and watch.
     pub reflector: ReflectorOptions,
 }
@@ -40,6 +42,7 @@ impl Default for Tuning {
             fifo_bytes: DeltaFifo::DEFAULT_LIMIT,
             young_bytes: Young::DEFAULT_LIMIT,
             merge_above: ListenerQueue::DEFAULT_MERGE_ABOVE,
+            degraded_rest: Duration::from_secs(60),
             reflector: ReflectorOptions::default(),
         }
     }

@@ -19,17 +19,14 @@ use super::messages::{
 };
 use super::status::{ClusterState, ClusterView, InformerView, SharedView};
 use super::subscription::{Subscription, SubscriptionId};
-use super::supervision::{ChildExited, ExitGuard, ExitStatus, RestartIntensity, Supervision};
+use super::supervision::{ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with};
 use crate::reflector::{Connection, Connector, InformerOptions, ResolveError, SourceError};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
 
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
-/// How long a degraded informer rests before it is tried again (with up to half of it added at random).
-const DEGRADED_REST: Duration = Duration::from_secs(60);
-
-/// How long until a resource that the cluster did not have is looked up again (likewise).
+/// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
 const ABSENT_REST: Duration = Duration::from_secs(20);
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -76,6 +73,7 @@ pub(super) struct ClusterActor {
     degraded: usize,
     next_number: usize,
     stopping: bool,
+    children: Children,
     _guard: ExitGuard,
 }
 
@@ -94,6 +92,7 @@ impl ClusterActor {
             degraded: 0,
             next_number: 0,
             stopping: false,
+            children: Children::new(),
             _guard: guard,
         }
     }
@@ -224,7 +223,11 @@ impl ClusterActor {
         let Some(informer) = self.informers.get_mut(key) else { return };
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let (env, parts) = (self.env.clone(), informer.parts.clone());
-        let actor = move |_: &mut Context<InformerActor>| InformerActor::new(env, parts, guard);
+        let token = self.children.token();
+        let actor = move |ctx: &mut Context<InformerActor>| {
+            stop_with(&token, ctx);
+            InformerActor::new(env, parts, guard)
+        };
         informer.number = number;
         informer.address = Some(InformerActor::start_in_arbiter(self.env.arbiter(), actor));
         self.attach_all(ctx);
@@ -315,7 +318,7 @@ impl ClusterActor {
         tracing::error!(cluster = %name, resource = %key.0, "an informer {} once too often; it is degraded", exited.status);
         informer.parts.health.set_phase(Phase::Degraded);
         self.degraded += 1;
-        ctx.run_later(jittered(DEGRADED_REST), move |act, ctx| {
+        ctx.run_later(jittered(self.env.tuning.degraded_rest), move |act, ctx| {
             act.degraded -= 1;
             act.launch(&key, ctx);
             act.show();
@@ -341,7 +344,9 @@ impl ClusterActor {
         let about = self.attached.values().filter(|subscription| self.wants_of(subscription).contains(&key));
         let listeners = informer.map_or_else(Vec::new, |informer| {
             about
-                .map(|subscription| (subscription.name.clone(), subscription.health_at(&informer.parts.origin)))
+                .map(|subscription| {
+                    (subscription.name.clone(), Arc::clone(&subscription.inbox_at(&informer.parts.origin).health))
+                })
                 .collect()
         });
         InformerView {
@@ -455,5 +460,15 @@ impl Handler<StopCluster> for ClusterActor {
         let informers = std::mem::take(&mut self.informers);
         let stop = StopInformer { drain_until: stop.drain_until, keep_objects: stop.keep_objects };
         Box::pin(stop_all(informers, stop).into_actor(self).map(|(), _, ctx| ctx.stop()))
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for ClusterActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Cluster);
+        self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| it.do_send(crash));
     }
 }

@@ -116,3 +116,12 @@ impl Handler<Stop> for FifoActor {
         })
     }
 }
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for FifoActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Fifo);
+    }
+}

@@ -12,22 +12,22 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cache::CacheActor;
 use super::capacity::{MAILBOX, STOP_GRACE};
 use super::env::Env;
 use super::fifo::FifoActor;
-use super::listener::{ListenerActor, ListenerHealth, SharedQueue};
+use super::inbox::Inbox;
+use super::listener::ListenerActor;
 use super::messages::{
-    AddListener, ClosePartition, Enqueue, Join, Leave, OpenPartition, OpenedPartition, RemoveListener, Stop,
+    AddListener, ClosePartition, Enqueue, Join, Lease, Leave, OpenPartition, OpenedPartition, RemoveListener, Stop,
     StopInformer,
 };
 use super::processor::{CachePort, ProcessorActor, UseFifo};
 use super::reflector::{ReflectorActor, ReflectorParts};
 use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
-    ChildExited, ChildSpec, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
+    ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };
 use crate::cache::PartitionId;
 use crate::reflector::ListerWatcher;
@@ -58,8 +58,7 @@ struct Pipeline {
 
 struct ListenerChild {
     subscription: Arc<Subscription>,
-    queue: SharedQueue,
-    health: Arc<ListenerHealth>,
+    inbox: Arc<Inbox>,
     address: Addr<ListenerActor>,
     /// The supervisor's number for this child; deaths are reported under it.
     number: usize,
@@ -70,22 +69,19 @@ pub(super) struct InformerActor {
     env: Env,
     parts: InformerParts,
     cache: Addr<CacheActor>,
-    partition: Option<PartitionId>,
+    partition: Option<(PartitionId, Lease)>,
     supervision: Supervision,
     pipeline: Pipeline,
     listeners: BTreeMap<SubscriptionId, ListenerChild>,
     next_listener: usize,
     stopping: bool,
-    /// Ends the children when this actor goes, even by a panic.
-    children: CancellationToken,
-    _end_children: DropGuard,
+    children: Children,
     guard: ExitGuard,
 }
 
 impl InformerActor {
     pub(super) fn new(env: Env, parts: InformerParts, guard: ExitGuard) -> Self {
         let cache = env.caches.of(&parts.origin.resource);
-        let children = CancellationToken::new();
         Self {
             env,
             parts,
@@ -96,8 +92,7 @@ impl InformerActor {
             listeners: BTreeMap::new(),
             next_listener: CHILDREN.len(),
             stopping: false,
-            _end_children: children.clone().drop_guard(),
-            children,
+            children: Children::new(),
             guard,
         }
     }
@@ -122,11 +117,12 @@ impl InformerActor {
     }
 
     fn start_children(&mut self, opened: &OpenedPartition, ctx: &mut Context<Self>) {
-        self.partition = Some(opened.id);
+        self.partition = Some((opened.id, opened.lease));
         let cache = CachePort {
             apply: self.cache.clone().recipient(),
             snapshot: self.cache.clone().recipient(),
             partition: opened.id,
+            lease: opened.lease,
         };
         let guard = self.guard_for(0, ctx);
         let health = Arc::clone(&self.parts.health);
@@ -164,7 +160,7 @@ impl InformerActor {
 
     /// Starts an actor on this thread, to end with this actor.
     fn start_child<A: Actor<Context = Context<A>>>(&self, child: A) -> Addr<A> {
-        let token = self.children.clone();
+        let token = self.children.token();
         A::create(move |ctx| {
             stop_with(&token, ctx);
             child
@@ -223,18 +219,19 @@ impl InformerActor {
         }
     }
 
-    fn start_listener(&mut self, child: usize, known: ListenerSeed, ctx: &mut Context<Self>) -> ListenerChild {
-        let ListenerSeed { subscription, queue, health } = known;
+    fn start_listener(&mut self, subscription: Arc<Subscription>, ctx: &mut Context<Self>) -> ListenerChild {
+        self.next_listener += 1;
+        let number = self.next_listener;
+        let inbox = subscription.inbox_at(&self.parts.origin);
         let listener = ListenerActor::new(
             self.env.clone(),
             Arc::clone(&self.parts.origin),
-            Arc::clone(&queue),
+            Arc::clone(&inbox),
             Arc::clone(&subscription.subscriber),
-            Arc::clone(&health),
-            ExitGuard::new(child, 0, Some(&ctx.address().recipient()), &self.env.census),
+            ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census),
         );
         let address = self.start_child(listener);
-        ListenerChild { subscription, queue, health, address, number: child }
+        ListenerChild { subscription, inbox, address, number }
     }
 
     /// A listener ended: of itself, when its subscriber is gone; else it is started again on the queue it had.
@@ -248,9 +245,7 @@ impl InformerActor {
             return;
         }
         self.parts.health.restarts.fetch_add(1, Relaxed);
-        self.next_listener += 1;
-        let seed = ListenerSeed { subscription: old.subscription, queue: old.queue, health: old.health };
-        let child = self.start_listener(self.next_listener, seed, ctx);
+        let child = self.start_listener(old.subscription, ctx);
         if let Some(processor) = &self.pipeline.processor {
             detach(processor.send(join_of(&child)));
         }
@@ -258,17 +253,11 @@ impl InformerActor {
     }
 }
 
-struct ListenerSeed {
-    subscription: Arc<Subscription>,
-    queue: SharedQueue,
-    health: Arc<ListenerHealth>,
-}
-
 fn join_of(child: &ListenerChild) -> Join {
     Join {
         subscription: child.subscription.id,
         listener: child.address.clone().recipient(),
-        queue: Arc::clone(&child.queue),
+        inbox: Arc::clone(&child.inbox),
         options: child.subscription.options.clone(),
         resync: child.subscription.resync,
     }
@@ -318,10 +307,7 @@ impl Handler<AddListener> for InformerActor {
         if self.stopping || self.listeners.contains_key(&id) {
             return Box::pin(std::future::ready(()));
         }
-        self.next_listener += 1;
-        let health = subscription.health_at(&self.parts.origin);
-        let seed = ListenerSeed { subscription, queue: SharedQueue::default(), health };
-        let child = self.start_listener(self.next_listener, seed, ctx);
+        let child = self.start_listener(subscription, ctx);
         // Without a processor it joins when one starts.
         let joining = self.pipeline.processor.as_ref().map(|processor| processor.send(join_of(&child)));
         self.listeners.insert(id, child);
@@ -376,8 +362,11 @@ impl Handler<StopInformer> for InformerActor {
             }
         };
         let closing = move |act: &Self| {
-            let partition = act.partition.filter(|_| !stop.keep_objects);
-            partition.map(|partition| act.cache.send(ClosePartition(partition)))
+            let (partition, lease) = act.partition.filter(|_| !stop.keep_objects)?;
+            for child in act.listeners.values() {
+                child.subscription.forget(&act.parts.origin);
+            }
+            Some(act.cache.send(ClosePartition { partition, lease }))
         };
         Box::pin(work.into_actor(self).then(move |(), act, _| {
             let closing = closing(act);
@@ -399,4 +388,19 @@ impl Handler<StopInformer> for InformerActor {
 async fn by<T>(until: Instant, work: impl Future<Output = T>) {
     // What is late is stopped without ceremony when its supervisor goes.
     let _ = tokio::time::timeout_at(until, work).await;
+}
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for InformerActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Informer);
+        let Pipeline { processor, fifo, reflector } = &self.pipeline;
+        let send = |victim: Option<Recipient<super::tests::Crash>>| victim.into_iter().for_each(|it| it.do_send(crash));
+        send(processor.clone().map(Addr::recipient));
+        send(fifo.clone().map(Addr::recipient));
+        send(reflector.clone().map(Addr::recipient));
+        self.listeners.values().for_each(|child| child.address.do_send(crash));
+    }
 }

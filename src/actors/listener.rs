@@ -6,19 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use actix::prelude::*;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::capacity::{DELIVER_BATCH, MAILBOX};
 use super::env::Env;
+use super::inbox::{Inbox, Turn};
 use super::messages::{Offer, Stop};
 use super::subscriber::{Deliver, Delivered};
 use super::supervision::{ExitGuard, ExitStatus};
-use crate::cache::ListenerQueue;
 use crate::types::Origin;
-
-/// A listener's queue, empty until it has joined its processor. It outlives a restart of either.
-pub(super) type SharedQueue = Arc<Mutex<Option<ListenerQueue>>>;
 
 /// What a listener shows of itself.
 #[derive(Debug, Default)]
@@ -37,9 +33,9 @@ pub(super) struct ListenerHealth {
 pub(super) struct ListenerActor {
     env: Env,
     origin: Arc<Origin>,
-    queue: SharedQueue,
+    inbox: Arc<Inbox>,
+    turn: Turn,
     subscriber: Arc<dyn Deliver>,
-    health: Arc<ListenerHealth>,
     busy: bool,
     draining: bool,
     stopping: bool,
@@ -51,13 +47,12 @@ impl ListenerActor {
     pub(super) fn new(
         env: Env,
         origin: Arc<Origin>,
-        queue: SharedQueue,
+        inbox: Arc<Inbox>,
         subscriber: Arc<dyn Deliver>,
-        health: Arc<ListenerHealth>,
         guard: ExitGuard,
     ) -> Self {
-        let stopped = Vec::new();
-        Self { env, origin, queue, subscriber, health, busy: false, draining: false, stopping: false, stopped, guard }
+        let (turn, stopped) = (inbox.take_over(), Vec::new());
+        Self { env, origin, inbox, turn, subscriber, busy: false, draining: false, stopping: false, stopped, guard }
     }
 
     /// Hands the next batch over, unless one is under way.
@@ -68,9 +63,10 @@ impl ListenerActor {
         if self.stopping && !self.draining {
             return ctx.stop();
         }
-        let batch = self.queue.lock().as_mut().map(|queue| queue.take(DELIVER_BATCH)).unwrap_or_default();
+        // Another has taken over: this one was only slow to stop.
+        let Some(batch) = self.inbox.next(self.turn, DELIVER_BATCH) else { return ctx.stop() };
         if batch.is_empty() {
-            self.show();
+            self.inbox.show();
             if self.stopping {
                 ctx.stop();
             }
@@ -81,6 +77,7 @@ impl ListenerActor {
         let delivery = self.subscriber.deliver(batch, &self.env.io).into_actor(self);
         ctx.spawn(delivery.map(move |delivered, act, ctx| {
             act.busy = false;
+            act.inbox.done(act.turn);
             act.note(&delivered, count);
             if delivered == Delivered::Gone {
                 act.guard.set(ExitStatus::Stopped);
@@ -91,29 +88,23 @@ impl ListenerActor {
     }
 
     fn note(&self, delivered: &Delivered, count: u64) {
+        let health = &self.inbox.health;
         let Origin { cluster, resource, .. } = &*self.origin;
         match delivered {
             Delivered::All => {
-                self.health.delivered.fetch_add(count, Relaxed);
+                health.delivered.fetch_add(count, Relaxed);
             }
             Delivered::Lost(lost, why) => {
                 let lost = *lost as u64;
-                self.health.lost.fetch_add(lost, Relaxed);
-                self.health.delivered.fetch_add(count - lost, Relaxed);
+                health.lost.fetch_add(lost, Relaxed);
+                health.delivered.fetch_add(count - lost, Relaxed);
                 tracing::warn!(%cluster, resource = %resource.gvr, lost, why, "a subscriber failed on notifications");
             }
             Delivered::Gone => {
                 tracing::info!(%cluster, resource = %resource.gvr, "a subscriber is gone; it is unsubscribed");
             }
         }
-        self.show();
-    }
-
-    fn show(&self) {
-        if let Some(queue) = &*self.queue.lock() {
-            self.health.pending.store(queue.len() as u64, Relaxed);
-            self.health.merged.store(queue.merged(), Relaxed);
-        }
+        self.inbox.show();
     }
 }
 
@@ -134,10 +125,7 @@ impl Handler<Offer> for ListenerActor {
     type Result = ();
 
     fn handle(&mut self, offer: Offer, ctx: &mut Self::Context) {
-        if let Some(queue) = &mut *self.queue.lock() {
-            queue.offer(offer.number, &offer.applied, offer.resync);
-        }
-        self.show();
+        self.inbox.offer(offer.number, &offer.applied, offer.resync);
         self.pump(ctx);
     }
 }
@@ -154,5 +142,14 @@ impl Handler<Stop> for ListenerActor {
         Box::pin(async move {
             let _ = waiting.await;
         })
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for ListenerActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Listener);
     }
 }

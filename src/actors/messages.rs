@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::Message;
 use actix::Recipient;
 
-use super::listener::SharedQueue;
+use super::inbox::Inbox;
 use super::pressure::Pressure;
 use super::status::HubStatus;
 use super::subscription::{Subscription, SubscriptionId};
@@ -50,21 +50,35 @@ pub struct OpenPartition {
 pub struct OpenedPartition {
     /// The partition.
     pub id: PartitionId,
+    /// The right to write to it, until it is opened again.
+    pub lease: Lease,
     /// What its last batch did, in case nobody was told.
     pub outbox: Option<Outbox>,
 }
 
-/// Forgets a partition and its objects.
+/// The right to write to a partition. Whoever opens the partition next takes it away, so that a pipeline that is
+/// being replaced cannot slip a batch in behind its successor's back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease(pub(super) u64);
+
+/// Forgets a partition and its objects. Without the lease, nothing happens.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct ClosePartition(pub PartitionId);
+pub struct ClosePartition {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The right to close it.
+    pub lease: Lease,
+}
 
-/// Applies a batch to a partition; `None` when the partition is closed.
+/// Applies a batch to a partition; `None` when the partition is closed, or the lease was taken over.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<AppliedBatch>")]
 pub struct Apply {
     /// The partition.
     pub partition: PartitionId,
+    /// The right to write to it.
+    pub lease: Lease,
     /// The batch.
     pub batch: Vec<Popped>,
 }
@@ -127,7 +141,7 @@ pub struct Join {
     /// Where offers go.
     pub listener: Recipient<Offer>,
     /// The listener's queue.
-    pub queue: SharedQueue,
+    pub inbox: Arc<Inbox>,
     /// How to fill it.
     pub options: ListenerOptions,
     /// The period of its resyncs.

@@ -17,6 +17,7 @@ pub mod capacity;
 mod cluster;
 mod env;
 mod fifo;
+mod inbox;
 mod informer;
 mod listener;
 pub mod messages;
@@ -30,6 +31,8 @@ mod subscriber;
 mod subscription;
 mod supervision;
 mod system;
+#[cfg(test)]
+mod tests;
 
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;

@@ -10,7 +10,7 @@ use actix::prelude::*;
 
 use super::capacity::MAILBOX;
 use super::env::Env;
-use super::messages::{AppliedBatch, Apply, Enqueue, Join, Leave, Offer, Process, Stop, TakeSnapshot};
+use super::messages::{AppliedBatch, Apply, Enqueue, Join, Lease, Leave, Offer, Process, Stop, TakeSnapshot};
 use super::subscription::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId};
@@ -23,6 +23,7 @@ pub(super) struct CachePort {
     pub(super) apply: Recipient<Apply>,
     pub(super) snapshot: Recipient<TakeSnapshot>,
     pub(super) partition: PartitionId,
+    pub(super) lease: Lease,
 }
 
 struct Joined {
@@ -149,7 +150,7 @@ impl Handler<Process> for ProcessorActor {
 
     fn handle(&mut self, Process(batch): Process, _ctx: &mut Self::Context) -> Self::Result {
         let untold = self.untold.take().map(|outbox| self.tell(outbox));
-        let applying = self.cache.apply.send(Apply { partition: self.cache.partition, batch });
+        let applying = self.cache.apply.send(Apply { partition: self.cache.partition, lease: self.cache.lease, batch });
         let work = async move {
             if let Some(untold) = untold {
                 untold.await;
@@ -192,15 +193,14 @@ impl Handler<Join> for ProcessorActor {
         let snapshot = self.cache.snapshot.send(TakeSnapshot);
         let merge_above = self.env.tuning.merge_above;
         let untold = self.untold.clone();
-        let Join { subscription, listener, queue, options, resync } = join;
+        let Join { subscription, listener, inbox, options, resync } = join;
         let resync = resync.map(|period| Resync { period, next: clock::now() + period, due: false });
         let joined = Joined { recipient: listener.clone(), resync };
         let work = async move {
-            let fresh = queue.lock().is_none();
-            if fresh {
+            if !inbox.has_joined() {
                 let Ok(snapshot) = snapshot.await else { return };
                 let Some(partition) = snapshot.partition(partition) else { return };
-                *queue.lock() = Some(ListenerQueue::new(options, partition, merge_above));
+                inbox.join(ListenerQueue::new(options, partition, merge_above));
             }
             // An offer of nothing wakes it; a batch that a dead processor may not have told of comes along.
             let outbox = untold.unwrap_or(Outbox { number: 0, applied: Arc::new([]) });
@@ -241,5 +241,14 @@ impl Handler<Stop> for ProcessorActor {
 
     fn handle(&mut self, _stop: Stop, ctx: &mut Self::Context) {
         ctx.stop();
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for ProcessorActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Processor);
     }
 }

@@ -22,7 +22,7 @@ use crate::reflector::{
 };
 use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
-use crate::types::{Change, Delta, DeltaKind, InformerHealth, Origin, Phase, StoredObject};
+use crate::types::{Change, Delta, DeltaKind, InformerHealth, ObjectKey, Origin, Phase, StoredObject};
 
 /// What a reflector actor is made of.
 pub(super) struct ReflectorParts {
@@ -106,6 +106,8 @@ struct Driver {
     machine: Reflector,
     relist: Arc<Notify>,
     held: Vec<Change>,
+    /// The last object that was skipped, until it is taken in or a list begins, and what is said of it meanwhile.
+    skipped: Option<(Option<ObjectKey>, String)>,
     /// The list under way, and its pages so far.
     listing: Option<Listing>,
     /// Kinds of failure that were logged since it last went well, so that each is logged once and not per attempt.
@@ -124,7 +126,7 @@ impl Driver {
         if let Some(version) = parts.health.version() {
             machine.resume(version.as_ref().clone());
         }
-        Self { parts, machine, relist, held: Vec::new(), listing: None, told: Vec::new() }
+        Self { parts, machine, relist, held: Vec::new(), skipped: None, listing: None, told: Vec::new() }
     }
 
     async fn run(mut self) -> FifoGone {
@@ -207,6 +209,7 @@ impl Driver {
     }
 
     fn begin_list(&mut self) {
+        self.skipped = None;
         let health = &self.parts.health;
         health.lists.fetch_add(1, Relaxed);
         health.list_items.store(0, Relaxed);
@@ -235,7 +238,7 @@ impl Driver {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
         health.list_expected.store(0, Relaxed);
-        health.set_error(None);
+        self.clear_error();
         self.show_version();
         tracing::debug!(%cluster, resource = %resource.gvr, objects = health.list_items.load(Relaxed), "listed");
     }
@@ -287,7 +290,7 @@ impl Driver {
         health.set_answers(true);
         if !self.machine.is_listing() {
             health.set_phase(Phase::Watching);
-            health.set_error(None);
+            self.clear_error();
             self.show_well();
         }
     }
@@ -351,6 +354,7 @@ impl Driver {
                 health.list_items.fetch_add(1, Relaxed);
             }
             taken += 1;
+            self.note_taken(object.key());
             self.held.push(delta(kind, object));
         }
         if taken > 0 {
@@ -374,11 +378,26 @@ impl Driver {
     fn skip(&mut self, skipped: Skipped, listing: bool) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());
+        let said = format!("object {key} was skipped: {}", skipped.reason);
         self.parts.health.skipped.fetch_add(1, Relaxed);
-        self.parts.health.set_error(Some(format!("object {key} was skipped: {}", skipped.reason)));
+        self.parts.health.set_error(Some(said.clone()));
         tracing::warn!(%cluster, resource = %resource.gvr, object = key, reason = skipped.reason, "an object was skipped");
+        self.skipped = Some((skipped.key.clone(), said));
         if let Some(key) = skipped.key.filter(|_| listing) {
             self.held.push(Change::ReplaceKeep(key));
+        }
+    }
+
+    /// The request works; what was skipped is still missing, and must not be forgotten over that.
+    fn clear_error(&self) {
+        self.parts.health.set_error(self.skipped.as_ref().map(|(_, said)| said.clone()));
+    }
+
+    /// An object that was skipped has changed into one that can be taken in (or has been deleted).
+    fn note_taken(&mut self, key: &ObjectKey) {
+        if self.skipped.as_ref().is_some_and(|(skipped, _)| skipped.as_ref() == Some(key)) {
+            self.skipped = None;
+            self.parts.health.set_error(None);
         }
     }
 
@@ -454,5 +473,14 @@ async fn next_within(
             message: "list: the answer ended before the list did".to_owned(),
         }),
         Err(_) => Err(stalled("list: no further data", limit)),
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for ReflectorActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Reflector);
     }
 }

@@ -6,12 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
 use parking_lot::RwLock;
+use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::cluster::{ClusterActor, ClusterParts};
@@ -22,7 +24,7 @@ use super::messages::{
 };
 use super::status::{ClusterStatus, HubStatus, SharedView};
 use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
-use super::supervision::{ChildExited, ExitGuard, ExitStatus, RestartIntensity, Supervision};
+use super::supervision::{ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with};
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, clock};
 
@@ -70,6 +72,8 @@ pub struct RegistryActor {
     env: Env,
     clusters: BTreeMap<ClusterName, Cluster>,
     views: Views,
+    /// Clusters that have been told what is wanted of them and do not show it yet.
+    telling: Arc<AtomicUsize>,
     demands: Vec<InformerFor>,
     subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
     resolved: BTreeMap<Wanted, BTreeSet<super::messages::KnownResource>>,
@@ -78,10 +82,16 @@ pub struct RegistryActor {
     next_subscription: u64,
     next_cluster: usize,
     supervision: Supervision,
+    children: Children,
     _guard: ExitGuard,
 }
 
 impl RegistryActor {
+    /// Ends when the registry ends, and all clusters with it.
+    pub(super) fn end(&self) -> CancellationToken {
+        self.children.token()
+    }
+
     /// A registry without clusters.
     #[must_use]
     pub fn new(env: Env) -> Self {
@@ -90,6 +100,7 @@ impl RegistryActor {
             env,
             clusters: BTreeMap::new(),
             views: Views::default(),
+            telling: Arc::default(),
             demands: Vec::new(),
             subscriptions: BTreeMap::new(),
             resolved: BTreeMap::new(),
@@ -98,6 +109,7 @@ impl RegistryActor {
             next_subscription: 0,
             next_cluster: 0,
             supervision: Supervision::new(&[], INTENSITY),
+            children: Children::new(),
             _guard: guard,
         }
     }
@@ -121,7 +133,11 @@ impl RegistryActor {
         };
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let env = self.env.clone();
-        let address = ClusterActor::start_in_arbiter(self.env.arbiter(), move |_| ClusterActor::new(env, parts, guard));
+        let token = self.children.token();
+        let address = ClusterActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
+            stop_with(&token, ctx);
+            ClusterActor::new(env, parts, guard)
+        });
         self.views.write().insert(name.clone(), (labels.clone(), view));
         self.clusters.insert(name.clone(), Cluster { labels, connector, address, number });
         if self.started {
@@ -151,18 +167,25 @@ impl RegistryActor {
                 scope: scope.clone(),
                 options: demand.options.clone(),
             };
-            detach(cluster.address.send(want));
+            self.tell(cluster.address.send(want));
         }
         self.expect(name, cluster, &demand.wanted);
     }
 
     fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) {
         if subscription.clusters.matches(name, &cluster.labels) {
-            detach(cluster.address.send(Attach(Arc::clone(subscription))));
+            self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
             if let Target::Resource(wanted, _) = &subscription.target {
                 self.expect(name, cluster, wanted);
             }
         }
+    }
+
+    /// Sends what a cluster shows once it has answered: until then nobody may take it for synced.
+    fn tell<T: 'static>(&self, request: impl Future<Output = T> + 'static) {
+        let telling = Arc::clone(&self.telling);
+        telling.fetch_add(1, SeqCst);
+        detach(request.map(move |_| telling.fetch_sub(1, SeqCst)));
     }
 
     /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.
@@ -351,12 +374,15 @@ impl Handler<WaitForCacheSync> for RegistryActor {
     type Result = ResponseFuture<Result<(), NotSynced>>;
 
     fn handle(&mut self, WaitForCacheSync { timeout }: WaitForCacheSync, _ctx: &mut Self::Context) -> Self::Result {
-        let views = Arc::clone(&self.views);
+        let (views, telling) = (Arc::clone(&self.views), Arc::clone(&self.telling));
         let mut syncs = self.env.watch_syncs();
         Box::pin(async move {
             let until = clock::now() + timeout;
             loop {
-                let waiting = not_synced(&views);
+                let mut waiting = not_synced(&views);
+                if telling.load(SeqCst) > 0 {
+                    waiting.push("informers are being started".to_owned());
+                }
                 if waiting.is_empty() {
                     return Ok(());
                 }
@@ -391,7 +417,8 @@ impl Handler<GetStatus> for RegistryActor {
 
     /// Reads what the clusters have published, on a thread of its own: counting bytes walks over every object.
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
-        let (views, caches, started) = (Arc::clone(&self.views), self.env.caches.clone(), self.started);
+        let (views, caches) = (Arc::clone(&self.views), self.env.caches.clone());
+        let started = self.started && self.telling.load(SeqCst) == 0;
         let work = self.env.io.spawn_blocking(move || {
             let views = views.read().clone();
             let ready = started && views.values().all(|(_, view)| view.load().is_ready());
@@ -423,5 +450,25 @@ impl Handler<Shutdown> for RegistryActor {
             act.env.caches.clear();
             ctx.stop();
         }))
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Registry);
+        self.clusters.values().for_each(|cluster| cluster.address.do_send(crash));
+    }
+}
+
+#[cfg(test)]
+impl Handler<super::tests::CrashIn> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::CrashIn, _ctx: &mut Self::Context) {
+        let named = self.clusters.iter().filter(|(name, _)| name.as_str() == crash.0);
+        named.for_each(|(_, cluster)| cluster.address.do_send(crash.1));
     }
 }

@@ -25,6 +25,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinError;
 use tracing::Instrument;
 
+use super::capacity::MAILBOX;
+use super::supervision::ExitGuard;
 use crate::sink::{
     BatchParams, Bounds, Circuit, DeadLetter, Decision, Event, EventError, LaneId, Lanes, Outcome, RetryParams,
     Selection, SinkHealth, Transport, Verdict,
@@ -32,6 +34,12 @@ use crate::sink::{
 use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
 use crate::types::{Notification, Notifications};
+
+mod estate;
+mod supervisor;
+
+use estate::Estate;
+pub use supervisor::Sink;
 
 /// What a sink is built from.
 #[derive(Clone, Debug)]
@@ -79,21 +87,37 @@ impl Message for Drain {
 /// The actor.
 pub struct SinkActor {
     params: SinkParams,
-    lanes: Lanes,
+    state: Estate<State>,
     circuit: Circuit,
-    held: VecDeque<Held>,
-    drains: Vec<Draining>,
     timer: Option<(SpawnHandle, Instant)>,
     rng: StdRng,
+    _guard: ExitGuard,
+}
+
+/// What must not die with the actor: what is to be delivered, and who waits for an answer.
+#[derive(Debug)]
+pub(super) struct State {
+    lanes: Lanes,
+    held: VecDeque<Held>,
+    drains: Vec<Draining>,
+}
+
+impl State {
+    pub(super) fn new(params: &SinkParams) -> Self {
+        let lanes = Lanes::new(params.concurrency, params.batch, params.bounds);
+        Self { lanes, held: VecDeque::new(), drains: Vec::new() }
+    }
 }
 
 /// A message, or what is left of it, that waits for room.
+#[derive(Debug)]
 struct Held {
     rest: std::vec::IntoIter<Notification>,
     seen: jiff::Timestamp,
     reply: oneshot::Sender<()>,
 }
 
+#[derive(Debug)]
 struct Draining {
     deadline: Instant,
     delivered_before: u64,
@@ -125,20 +149,20 @@ impl<A: Actor, M: Message<Result = T>, T: 'static> MessageResponse<A, M> for Rep
 }
 
 impl SinkActor {
-    /// A sink with an empty queue.
-    #[must_use]
-    pub fn new(params: SinkParams) -> Self {
-        let lanes = Lanes::new(params.concurrency, params.batch, params.bounds);
+    /// A sink that goes on from `state`. Attempts of a predecessor that were in flight are made again: whether they
+    /// arrived is not known.
+    pub(super) fn new(params: SinkParams, mut state: Estate<State>, guard: ExitGuard) -> Self {
+        state.lanes.attempt_again(clock::now());
         let (circuit, rng) = (Circuit::default(), StdRng::from_os_rng());
-        Self { params, lanes, circuit, held: VecDeque::new(), drains: Vec::new(), timer: None, rng }
+        Self { params, state, circuit, timer: None, rng, _guard: guard }
     }
 
     /// Takes in what there is room for. Tells whether that was all.
     fn admit(&mut self, rest: &mut std::vec::IntoIter<Notification>, seen: jiff::Timestamp) -> bool {
-        while !self.lanes.is_full() {
+        while !self.state.lanes.is_full() {
             let Some(notification) = rest.next() else { return true };
             if let Some(event) = self.convert(&notification, seen) {
-                let pushed = self.lanes.push(event, clock::now());
+                let pushed = self.state.lanes.push(event, clock::now());
                 debug_assert!(pushed.is_ok(), "there was room");
             }
         }
@@ -182,9 +206,9 @@ impl SinkActor {
 
     /// Lets waiting messages in, oldest first, as far as there is room.
     fn unhold(&mut self) {
-        while let Some(mut held) = self.held.pop_front() {
+        while let Some(mut held) = self.state.held.pop_front() {
             if !self.admit(&mut held.rest, held.seen) {
-                self.held.push_front(held);
+                self.state.held.push_front(held);
                 return;
             }
             // A sender that has gone has nothing to wait for.
@@ -195,7 +219,7 @@ impl SinkActor {
     /// Starts what may be started, answers who can be answered, and sets the timer for the rest.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         let now = clock::now();
-        while let Some((lane, batch)) = self.lanes.take_ready(now, self.circuit.gate(now)) {
+        while let Some((lane, batch)) = self.state.lanes.take_ready(now, self.circuit.gate(now)) {
             self.start_attempt(lane, batch, ctx);
         }
         self.answer_drains(now);
@@ -205,7 +229,7 @@ impl SinkActor {
 
     fn start_attempt(&mut self, lane: LaneId, batch: Arc<[Event]>, ctx: &mut Context<Self>) {
         self.circuit.started(lane);
-        if self.lanes.failures(lane) > 0 {
+        if self.state.lanes.failures(lane) > 0 {
             self.params.health.retries.fetch_add(1, Relaxed);
         }
         let transport = Arc::clone(&self.params.transport);
@@ -233,7 +257,7 @@ impl SinkActor {
     }
 
     fn accept(&mut self, lane: LaneId) {
-        let events = self.lanes.acked(lane).len() as u64;
+        let events = self.state.lanes.acked(lane).len() as u64;
         self.params.health.note_delivery(events);
         if self.circuit.succeeded() {
             self.params.health.set_circuit_open(false);
@@ -247,7 +271,7 @@ impl SinkActor {
         health.failed_attempts.fetch_add(1, Relaxed);
         let known = health.error().is_some_and(|before| *before == error);
         health.set_error(error.to_owned());
-        let (failures, since) = self.lanes.failed(lane, now);
+        let (failures, since) = self.state.lanes.failed(lane, now);
         // Lanes fail together: one line for all of them.
         if failures == 1 && !known {
             tracing::warn!(sink = %name, error, "delivery failed, will be tried again");
@@ -263,18 +287,18 @@ impl SinkActor {
             tracing::warn!(sink = %name, error, "receiver keeps failing, one lane probes until it answers");
         }
         if content {
-            self.lanes.halve(lane, now);
+            self.state.lanes.halve(lane, now);
         }
-        match self.params.retry.decide(self.lanes.failures(lane), since, after, now, &mut self.rng) {
-            Decision::RetryAt(at) => self.lanes.retry_at(lane, at),
+        match self.params.retry.decide(self.state.lanes.failures(lane), since, after, now, &mut self.rng) {
+            Decision::RetryAt(at) => self.state.lanes.retry_at(lane, at),
             Decision::GiveUp => self.bury(lane, error),
         }
     }
 
     /// Gives the lane's batch up.
     fn bury(&mut self, lane: LaneId, error: &str) {
-        let attempts = self.lanes.failures(lane).max(1);
-        let events = self.lanes.give_up(lane);
+        let attempts = self.state.lanes.failures(lane).max(1);
+        let events = self.state.lanes.give_up(lane);
         self.circuit.gave_up(lane);
         self.dead_letter(&events, attempts, error);
     }
@@ -297,9 +321,9 @@ impl SinkActor {
         self.params.health.failed_attempts.fetch_add(1, Relaxed);
         self.params.health.set_disabled();
         self.bury(lane, error);
-        let rest = self.lanes.clear();
+        let rest = self.state.lanes.clear();
         self.dead_letter(&rest, 0, error);
-        for held in std::mem::take(&mut self.held) {
+        for held in std::mem::take(&mut self.state.held) {
             self.discard(held.rest.as_slice().len());
             let _ = held.reply.send(());
         }
@@ -310,13 +334,13 @@ impl SinkActor {
     }
 
     fn answer_drains(&mut self, now: Instant) {
-        if self.drains.is_empty() {
+        if self.state.drains.is_empty() {
             return;
         }
-        let left = (self.lanes.events() + self.held_count()) as u64;
+        let left = (self.state.lanes.events() + self.held_count()) as u64;
         let delivered = self.params.health.delivered.load(Relaxed);
         let over = |drain: &mut Draining| left == 0 || drain.deadline <= now;
-        for drain in self.drains.extract_if(.., over) {
+        for drain in self.state.drains.extract_if(.., over) {
             if left > 0 {
                 tracing::warn!(sink = %self.params.name, left, "drain is over before everything was delivered");
             }
@@ -327,8 +351,8 @@ impl SinkActor {
     /// Keeps one timer, for the earliest thing to do. One that fires too early does no harm, so it is only ever
     /// replaced by an earlier one.
     fn arm(&mut self, now: Instant, ctx: &mut Context<Self>) {
-        let drain = self.drains.iter().map(|drain| drain.deadline).min();
-        let wake = self.lanes.next_wake(self.circuit.gate(now)).into_iter().chain(drain).min();
+        let drain = self.state.drains.iter().map(|drain| drain.deadline).min();
+        let wake = self.state.lanes.next_wake(self.circuit.gate(now)).into_iter().chain(drain).min();
         let Some(wake) = wake else { return };
         if let Some((timer, at)) = self.timer {
             if at <= wake {
@@ -344,13 +368,13 @@ impl SinkActor {
     }
 
     fn held_count(&self) -> usize {
-        self.held.iter().map(|held| held.rest.as_slice().len()).sum()
+        self.state.held.iter().map(|held| held.rest.as_slice().len()).sum()
     }
 
     fn show(&self) {
         let health = &self.params.health;
-        health.pending_events.store(self.lanes.events() as u64, Relaxed);
-        health.pending_bytes.store(self.lanes.bytes() as u64, Relaxed);
+        health.pending_events.store(self.state.lanes.events() as u64, Relaxed);
+        health.pending_bytes.store(self.state.lanes.bytes() as u64, Relaxed);
         health.held.store(self.held_count() as u64, Relaxed);
     }
 }
@@ -369,8 +393,14 @@ impl fmt::Debug for SinkActor {
 impl Actor for SinkActor {
     type Context = Context<Self>;
 
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        self.unhold();
+        self.pump(ctx);
+    }
+
     fn stopped(&mut self, _: &mut Context<Self>) {
-        let left = self.lanes.events() + self.held_count();
+        let left = self.state.lanes.events() + self.held_count();
         if left > 0 {
             tracing::warn!(sink = %self.params.name, left, "sink stopped with events pending");
         }
@@ -389,11 +419,11 @@ impl Handler<Notifications> for SinkActor {
         }
         let (mut rest, seen) = (message.0.into_iter(), clock::wall());
         // Behind those who wait already, for the order of a sender's messages.
-        let reply = if self.held.is_empty() && self.admit(&mut rest, seen) {
+        let reply = if self.state.held.is_empty() && self.admit(&mut rest, seen) {
             Reply::Now(())
         } else {
             let (reply, answer) = oneshot::channel();
-            self.held.push_back(Held { rest, seen, reply });
+            self.state.held.push_back(Held { rest, seen, reply });
             Reply::Later(answer)
         };
         self.pump(ctx);
@@ -407,8 +437,8 @@ impl Handler<Drain> for SinkActor {
     fn handle(&mut self, Drain { deadline }: Drain, ctx: &mut Context<Self>) -> Reply<DrainReport> {
         let (reply, answer) = oneshot::channel();
         let delivered_before = self.params.health.delivered.load(Relaxed);
-        self.drains.push(Draining { deadline, delivered_before, reply });
-        self.lanes.flush(clock::now());
+        self.state.drains.push(Draining { deadline, delivered_before, reply });
+        self.state.lanes.flush(clock::now());
         self.pump(ctx);
         Reply::Later(answer)
     }

@@ -51,7 +51,7 @@ impl<K: 'static> Subscriber<K> {
         Self::new(Closure { handler: Arc::new(Mutex::new(handler)), kind: std::marker::PhantomData })
     }
 
-    fn new(deliver: impl Deliver) -> Self {
+    pub(super) fn new(deliver: impl Deliver) -> Self {
         Self { deliver: Arc::new(deliver), kind: std::marker::PhantomData }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::Message;
 use parking_lot::Mutex;
 
-use super::listener::ListenerHealth;
+use super::inbox::Inbox;
 use super::messages::{User, Want, Wanted};
 use super::subscriber::{Deliver, Subscriber};
 use crate::cache::{InitialObjects, ListenerOptions};
@@ -121,7 +121,7 @@ pub struct Subscription {
     pub(super) options: ListenerOptions,
     pub(super) resync: Option<Duration>,
     pub(super) subscriber: Arc<dyn Deliver>,
-    health: Mutex<Vec<(Arc<Origin>, Arc<ListenerHealth>)>>,
+    inboxes: Mutex<Vec<(Arc<Origin>, Arc<Inbox>)>>,
 }
 
 impl Subscription {
@@ -135,19 +135,25 @@ impl Subscription {
             options: subscribe.options,
             resync: subscribe.resync,
             subscriber: subscribe.subscriber.deliver,
-            health: Mutex::default(),
+            inboxes: Mutex::default(),
         }
     }
 
-    /// What its listener at an informer shows of itself.
-    pub(super) fn health_at(&self, origin: &Arc<Origin>) -> Arc<ListenerHealth> {
-        let mut all = self.health.lock();
+    /// What waits for it at an informer. It is here that it outlives the informer's actors.
+    pub(super) fn inbox_at(&self, origin: &Arc<Origin>) -> Arc<Inbox> {
+        let mut all = self.inboxes.lock();
         if let Some((_, known)) = all.iter().find(|(at, _)| at == origin) {
             return Arc::clone(known);
         }
-        let health = Arc::<ListenerHealth>::default();
-        all.push((Arc::clone(origin), Arc::clone(&health)));
-        health
+        let inbox = Arc::<Inbox>::default();
+        all.push((Arc::clone(origin), Arc::clone(&inbox)));
+        inbox
+    }
+
+    /// Forgets what waits for it at an informer whose objects are forgotten too: were that informer wanted again, it
+    /// would begin anew.
+    pub(super) fn forget(&self, origin: &Origin) {
+        self.inboxes.lock().retain(|(at, _)| **at != *origin);
     }
 
     /// Whether it is about an informer that is wanted as this.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Message, Recipient};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::types::clock::Instant;
 
@@ -139,6 +139,25 @@ impl Census {
     #[must_use]
     pub fn living(&self) -> usize {
         self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Owned by a supervisor that has children on other threads: when it goes, even by a panic, they go.
+#[derive(Debug)]
+pub(super) struct Children {
+    token: CancellationToken,
+    _end: DropGuard,
+}
+
+impl Children {
+    pub(super) fn new() -> Self {
+        let token = CancellationToken::new();
+        Self { _end: token.clone().drop_guard(), token }
+    }
+
+    /// What a child is to stop with.
+    pub(super) fn token(&self) -> CancellationToken {
+        self.token.clone()
     }
 }
 

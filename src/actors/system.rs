@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use actix::{Actor, Addr, Arbiter, System};
 use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
 
 use super::capacity::Tuning;
 use super::env::Env;
@@ -38,6 +39,7 @@ pub enum SystemError {
 /// A running actor system with a registry, and nothing in it yet.
 pub struct HubSystem {
     registry: Addr<RegistryActor>,
+    end: CancellationToken,
     env: Env,
     system: System,
     thread: Option<JoinHandle<()>>,
@@ -78,17 +80,24 @@ impl HubSystem {
             .map_err(|source| SystemError::Threads { what: "system thread", source })?;
         let (system, arbiters) = starting.recv().map_err(|_| SystemError::Died)?;
         let env = Env::new(io.handle().clone(), arbiters, tuning);
-        let registry = RegistryActor::start_in_arbiter(env.arbiter(), {
-            let env = env.clone();
-            move |_| RegistryActor::new(env)
-        });
-        Ok(Self { registry, env, system, thread: Some(thread), io: Some(io) })
+        let registry = RegistryActor::new(env.clone());
+        let end = registry.end();
+        let registry = RegistryActor::start_in_arbiter(env.arbiter(), move |_| registry);
+        Ok(Self { registry, end, env, system, thread: Some(thread), io: Some(io) })
     }
 
     /// The registry's address.
     #[must_use]
     pub fn registry(&self) -> &Addr<RegistryActor> {
         &self.registry
+    }
+
+    /// Completes when the registry has ended: by its `Shutdown`, or because it died, and with it every cluster.
+    ///
+    /// The registry is the root of the tree, and nobody is above it to restart it; whoever runs the hub should end
+    /// the process then, as `informer-hub run` does, and have it started anew.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.end.clone().cancelled_owned()
     }
 
     /// What the actors share.

@@ -5,21 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, Addr, MailboxError};
+use actix::{Addr, MailboxError};
 use kube::Resource;
 use serde::Serialize;
 
 use super::convert;
 use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{AddCluster, GetStatus, Shutdown, Start, WaitForCacheSync};
-use crate::actors::sink::{Drain, SinkActor, SinkParams};
-use crate::actors::{
-    HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, Subscriber, SystemError, Tuning,
-};
+use crate::actors::sink::{Drain, Sink, SinkParams};
+use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
 use crate::config::{Config, Initial, SinkConfig};
 use crate::sink::{SinkHealth, SinkStatus};
 use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, Dynamic};
+use crate::types::ApiResource;
 
 /// How long before the end of a shutdown it is seen how far behind the sinks are.
 const LAST_LOOK: Duration = Duration::from_millis(50);
@@ -59,7 +57,7 @@ pub struct Hub {
 
 struct RunningSink {
     name: String,
-    address: Addr<SinkActor>,
+    sink: Sink,
     health: Arc<SinkHealth>,
 }
 
@@ -135,15 +133,15 @@ impl Hub {
 
     async fn start_sink(&mut self, config: &Config, sink: &SinkConfig, params: SinkParams) -> Result<(), StartError> {
         let health = Arc::clone(&params.health);
-        let address = SinkActor::start_in_arbiter(self.system.env().arbiter(), move |_| SinkActor::new(params));
+        let running = Sink::start(params, self.system.env());
         for resource in &config.resources {
             let wanted = &sink.select.resources;
             if !wanted.is_empty() && !wanted.contains(&resource.name) {
                 continue;
             }
-            let subscriber = Subscriber::<Dynamic>::from(address.clone());
+            let clusters = sink.select.clusters.clone();
             let mut subscribe =
-                Subscribe::to_configured(&resource.name, sink.select.clusters.clone(), subscriber).named(&sink.name);
+                Subscribe::to_configured(&resource.name, clusters, running.subscriber()).named(&sink.name);
             if sink.initial == Initial::Skip {
                 subscribe = subscribe.skip_initial();
             }
@@ -152,7 +150,7 @@ impl Hub {
             }
             self.registry().send(subscribe).await?;
         }
-        self.sinks.push(RunningSink { name: sink.name.clone(), address, health });
+        self.sinks.push(RunningSink { name: sink.name.clone(), sink: running, health });
         Ok(())
     }
 
@@ -231,20 +229,21 @@ impl Hub {
     }
 
     /// Ends the hub in order: reflectors, what waits in the pipelines, then the sinks, all within `timeout`.
-    pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
+    pub async fn shutdown(mut self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
         let behind = self.stop_clusters(deadline).await;
         let mut undelivered = Vec::new();
         for sink in &self.sinks {
-            let left = match sink.address.send(Drain { deadline }).await {
-                Ok(report) => report.left,
-                Err(_) => sink.health.status().pending_events,
+            let left = match sink.sink.drain(Drain { deadline }).await {
+                Some(report) => report.left,
+                None => sink.health.status().pending_events,
             };
             let left = left + behind.get(&sink.name).copied().unwrap_or_default();
             if left > 0 {
                 undelivered.push((sink.name.clone(), left));
             }
         }
+        self.sinks.clear();
         let census = self.system.env().census.clone();
         let until = clock::now() + Duration::from_secs(1);
         while census.living() > 0 && clock::now() < until {

@@ -32,7 +32,7 @@ mod store;
 mod young;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -232,7 +232,12 @@ impl Snapshot {
         self.expected.remove(&origin.cluster);
         let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
         let partition = match known {
-            Some(known) => Partition { origin, health, indexes: indexes.into(), ..known },
+            Some(known) => {
+                if !Arc::ptr_eq(&known.health, &health) {
+                    health.go_on_from(&known.health);
+                }
+                Partition { origin, health, indexes: indexes.into(), ..known }
+            }
             None => Partition {
                 origin,
                 health,

@@ -199,9 +199,10 @@ impl Decoder {
     /// Makes the stored object out of what a walk over `input` found in `span`.
     fn build(&mut self, found: Found<'_>, input: &[u8], span: Range<usize>) -> Result<Decoded, SourceError> {
         let Found { head, labels, index_values } = found;
-        // serde_json does not look into strings that it ignores.
+        // serde_json does not look into strings that it ignores. Where the object ends is certain all the same, so it
+        // alone is lost: as an error it would keep its informer from ever completing a list.
         if std::str::from_utf8(&input[span.clone()]).is_err() {
-            return Err(malformed("object: it is not UTF-8"));
+            return Ok(Decoded::Skipped(self.skipped(&head, true, "it is not UTF-8".to_owned())));
         }
         let name = head.name.as_deref().unwrap_or_default();
         let namespace = head.namespace.as_deref().unwrap_or_default();

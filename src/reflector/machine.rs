@@ -80,8 +80,6 @@ const PAGE_SIZE: u32 = 500;
 const MAX_PAGE_FAILURES: u32 = 3;
 /// How long a server's "come back later" is believed.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
-/// Lower end of the slow retry; with jitter up to twice as long.
-const SLOW: Duration = Duration::from_secs(30);
 
 /// A list in progress.
 #[derive(Debug, Clone)]
@@ -411,7 +409,7 @@ impl Reflector {
                 after.min(MAX_RETRY_AFTER) + Duration::from_millis(500).mul_f64(spread)
             }
             ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound => {
-                jittered(SLOW, &mut *self.random)
+                jittered(self.options.slow_retry, &mut *self.random)
             }
             _ => self.backoff.next_delay(now, &mut *self.random),
         };

@@ -48,6 +48,8 @@ pub struct ReflectorOptions {
     pub page_size: Option<u32>,
     /// Lower end of a watch's timeout, which is drawn from `[t, 2t)`. Default 5 min.
     pub min_watch_timeout: Duration,
+    /// Lower end of the wait after a 401, 403 or 404, which only somebody can mend; drawn from `[t, 2t)`. Default 30 s.
+    pub slow_retry: Duration,
     /// How long silence is borne.
     pub stall: StallPolicy,
 }
@@ -58,6 +60,7 @@ impl Default for ReflectorOptions {
             streaming_list: true,
             page_size: None,
             min_watch_timeout: Duration::from_secs(300),
+            slow_retry: Duration::from_secs(30),
             stall: StallPolicy::default(),
         }
     }

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+use super::answer::RawAnswer;
 
 /// One thing that a simulated apiserver does wrong with one request.
 ///
@@ -58,6 +61,11 @@ pub enum Fault {
     ReorderedKeys,
     /// The next event is padded to this many bytes; then the watch expires with an in-stream 410.
     HugeObject(usize),
+    /// This instead of the answer. Not drawn by seeded scripts.
+    Answer(RawAnswer),
+    /// These bytes, as they are, as a line of a watch or an item of a list. A watch does not wait for an event to put
+    /// them in. Not drawn by seeded scripts.
+    Insert(Bytes),
 }
 
 /// What kind of request a fault is for.

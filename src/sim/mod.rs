@@ -5,6 +5,7 @@
 //! [`oracle`] compares it with what a consumer has seen, and checks on the way that nothing was told that cannot
 //! have happened. [`replay`] is a second, much simpler server that is as fast as a socket, for benches.
 
+mod answer;
 mod churn;
 mod collection;
 mod connection;
@@ -27,6 +28,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use answer::RawAnswer;
 pub use churn::{Churn, Operation, Weights};
 pub use collection::ResourceDef;
 pub use fault::{Fault, FaultRecord, FaultScript, Rule, When};

@@ -147,6 +147,7 @@ impl<S: Source> Pump<S> {
                 vec![Step::End]
             }
             Fault::NamelessObject => nameless::<S>(unit, position),
+            Fault::Insert(bytes) => inserted::<S>(unit, &bytes),
             Fault::UnknownEventType if S::WATCH => vec![Step::Send(unknown(position)), Step::Send(unit)],
             Fault::ReorderedKeys if S::WATCH => vec![Step::Send(reordered(&unit))],
             Fault::HugeObject(size) if S::WATCH => {
@@ -189,11 +190,17 @@ fn drip(unit: &Bytes) -> Vec<Step> {
 
 fn nameless<S: Source>(unit: Bytes, position: u64) -> Vec<Step> {
     let object = json!({ "metadata": { "resourceVersion": position.to_string() } }).to_string();
+    let piece = if S::WATCH { event_line("MODIFIED", object.as_bytes()) } else { object.into() };
+    inserted::<S>(unit, &piece)
+}
+
+/// A line of a watch (with its newline, if it is to have one) or an item of a list, before the unit.
+fn inserted<S: Source>(unit: Bytes, piece: &Bytes) -> Vec<Step> {
     if S::WATCH {
-        return vec![Step::Send(event_line("MODIFIED", object.as_bytes())), Step::Send(unit)];
+        return vec![Step::Send(piece.clone()), Step::Send(unit)];
     }
-    let with_comma = if unit.starts_with(b",") { format!(",{object}") } else { format!("{object},") };
-    vec![Step::Send(with_comma.into()), Step::Send(unit)]
+    let (before, after) = if unit.starts_with(b",") { (",", "") } else { ("", ",") };
+    vec![Step::Send(before.into()), Step::Send(piece.clone()), Step::Send(after.into()), Step::Send(unit)]
 }
 
 fn unknown(position: u64) -> Bytes {

@@ -218,6 +218,7 @@ fn strikes_head(armed: &Armed) -> bool {
         | Fault::InternalError
         | Fault::Unavailable
         | Fault::WrongContentType
+        | Fault::Answer(_)
         | Fault::Down(_) => true,
         Fault::Stall(_) | Fault::Reset => armed.after == 0,
         _ => false,
@@ -225,7 +226,7 @@ fn strikes_head(armed: &Armed) -> bool {
 }
 
 /// What a fault of the head makes of the answer; `None` when it only delays it.
-async fn break_head(shared: &Shared, link: &Link, fault: &Fault, label: &str) -> Option<io::Result<SimResponse>> {
+async fn break_head(shared: &Arc<Shared>, link: &Link, fault: &Fault, label: &str) -> Option<io::Result<SimResponse>> {
     shared.record(label, 0, fault);
     let answer = match fault {
         Fault::HttpGone => Status::expired("too old resource version").response(),
@@ -236,6 +237,7 @@ async fn break_head(shared: &Shared, link: &Link, fault: &Fault, label: &str) ->
             let page = full("<html><body>Please sign in to continue</body></html>");
             typed_response(StatusCode::OK, "text/html", page)
         }
+        Fault::Answer(answer) => answer.response(shared),
         Fault::Stall(pause) => {
             shared.stall(*pause).await;
             return None;

@@ -189,6 +189,13 @@ impl Lanes {
         }
     }
 
+    /// Batches in flight are due again: whoever attempted them is gone, and how that ended is not known.
+    pub fn attempt_again(&mut self, now: Instant) {
+        for batch in self.lanes.iter_mut().filter_map(|lane| lane.batch.as_mut()) {
+            batch.due.get_or_insert(now);
+        }
+    }
+
     /// Puts the second half of the lane's batch back in front of its queue; the first half starts over with short
     /// delays. Nothing happens to a batch of one.
     pub fn halve(&mut self, lane: LaneId, now: Instant) {

@@ -116,6 +116,34 @@ impl InformerHealth {
         Arc::default()
     }
 
+    /// Goes on from what a predecessor showed of the same objects, which are still there: an informer that was set up
+    /// anew has not unlearned them, and must not go back behind the version that it had read.
+    pub fn go_on_from(&self, before: &Self) {
+        if let Some(version) = before.version() {
+            self.set_version(version.as_ref().clone());
+        }
+        if before.has_synced() {
+            self.set_synced();
+        }
+        let stale_since = match before.stale_since.load(Relaxed) {
+            0 => clock::wall_millis(),
+            since => since,
+        };
+        self.stale_since.store(stale_since, Relaxed);
+        self.last_event.store(before.last_event.load(Relaxed), Relaxed);
+        self.objects.store(before.objects.load(Relaxed), Relaxed);
+        self.bytes.store(before.bytes.load(Relaxed), Relaxed);
+        for (counter, before) in [
+            (&self.events, &before.events),
+            (&self.lists, &before.lists),
+            (&self.watches, &before.watches),
+            (&self.skipped, &before.skipped),
+            (&self.restarts, &before.restarts),
+        ] {
+            counter.fetch_add(before.load(Relaxed), Relaxed);
+        }
+    }
+
     /// What the informer is doing.
     #[must_use]
     pub fn phase(&self) -> Phase {
@@ -239,6 +267,22 @@ mod tests {
         health.set_phase(Phase::Stale);
         health.set_synced();
         assert!(matches!(health.freshness(), Freshness::StaleSince { .. }));
+    }
+
+    #[test]
+    fn a_successor_is_as_synced_and_as_far_as_its_predecessor_and_stale_until_it_watches() {
+        let before = InformerHealth::default();
+        before.set_phase(Phase::Watching);
+        before.set_synced();
+        before.set_version(ResourceVersion::new("7"));
+        before.restarts.store(2, Relaxed);
+        let health = InformerHealth::default();
+        health.go_on_from(&before);
+        assert_eq!(health.version().as_deref(), Some(&ResourceVersion::new("7")));
+        assert_eq!(health.restarts.load(Relaxed), 2);
+        assert!(matches!(health.freshness(), Freshness::StaleSince { .. }));
+        health.set_phase(Phase::Watching);
+        assert_eq!(health.freshness(), Freshness::Synced);
     }
 
     #[test]

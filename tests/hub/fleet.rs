@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use informer_hub::actors::{Subscribe, Subscriber, Tuning};
+use informer_hub::actors::{ClusterStatus, InformerStatus, Subscribe, Subscriber, Tuning};
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
 use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, Projection, ResourceConfig, SinkConfig};
@@ -59,7 +59,18 @@ pub(crate) fn quick() -> Tuning {
         watch_slack: Duration::from_secs(2),
         initial_events: Duration::from_secs(3),
     };
-    Tuning { reflector: ReflectorOptions { stall, ..ReflectorOptions::default() }, ..Tuning::default() }
+    let slow_retry = Duration::from_secs(1);
+    Tuning { reflector: ReflectorOptions { stall, slow_retry, ..ReflectorOptions::default() }, ..Tuning::default() }
+}
+
+/// A hub over these clusters and resources.
+pub(crate) fn config(clusters: &BTreeMap<String, SimCluster>, resources: &[&str]) -> Config {
+    Config {
+        hub: HubConfig::default(),
+        clusters: clusters.iter().map(|(name, cluster)| cluster_config(name, &cluster.url())).collect(),
+        resources: resources.iter().map(|resource| resource_config(resource)).collect(),
+        sinks: Vec::new(),
+    }
 }
 
 /// Simulated clusters and a hub over them.
@@ -85,12 +96,11 @@ impl Fleet {
         sinks: Vec<SinkConfig>,
         tuning: Tuning,
     ) -> Self {
-        let config = Config {
-            hub: HubConfig::default(),
-            clusters: clusters.iter().map(|(name, cluster)| cluster_config(name, &cluster.url())).collect(),
-            resources: resources.iter().map(|resource| resource_config(resource)).collect(),
-            sinks,
-        };
+        let config = Config { sinks, ..config(&clusters, resources) };
+        Self::start_config(clusters, config, tuning).await
+    }
+
+    pub(crate) async fn start_config(clusters: BTreeMap<String, SimCluster>, config: Config, tuning: Tuning) -> Self {
         let hub = Hub::start_with(config, tuning).await.unwrap();
         let replica = Arc::new(Mutex::new(Replica::new()));
         let told = Arc::clone(&replica);
@@ -122,24 +132,58 @@ impl Fleet {
 
     /// Waits until the cache and the replica of every cluster equal its truth, and checks the replica's invariants.
     pub(crate) async fn converged(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        for (name, cluster) in &self.clusters {
-            loop {
-                let truth = cluster.truth(&pods().gvr);
-                let cached = Oracle::diff(&truth, &self.cached(name).await);
-                let told = Oracle::diff(&truth, &self.replica.lock().seen_of(name));
-                if cached.is_empty() && told.is_empty() {
-                    break;
-                }
-                if Instant::now() > deadline {
-                    let report = serde_json::to_string_pretty(&self.hub.report().await.unwrap()).unwrap();
-                    panic!("{name}: cache {cached:?}\nreplica {told:?}\n{report}\n{}", self.fault_logs());
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+        for name in self.clusters.keys() {
+            self.converged_on(name).await;
         }
         let violations = self.replica.lock().violations().to_vec();
         assert!(violations.is_empty(), "{violations:#?}\n{}", self.fault_logs());
+    }
+
+    /// Waits until the cache and the replica of one cluster equal its truth.
+    pub(crate) async fn converged_on(&self, name: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let cluster = &self.clusters[name];
+        loop {
+            let truth = cluster.truth(&pods().gvr);
+            let cached = Oracle::diff(&truth, &self.cached(name).await);
+            let told = Oracle::diff(&truth, &self.replica.lock().seen_of(&format!("{name}/")));
+            if cached.is_empty() && told.is_empty() {
+                return;
+            }
+            if Instant::now() > deadline {
+                let report = serde_json::to_string_pretty(&self.cluster(name).await).unwrap();
+                panic!("{name}: cache {cached:?}\nreplica {told:?}\n{report}\n{:#?}", cluster.fault_log());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// What the status says of one cluster.
+    pub(crate) async fn cluster(&self, name: &str) -> ClusterStatus {
+        let report = self.hub.report().await.unwrap();
+        report.hub.clusters.into_iter().find(|cluster| cluster.name.as_str() == name).unwrap()
+    }
+
+    /// What the status says of the informer of one cluster that watches pods.
+    pub(crate) async fn informer(&self, name: &str) -> InformerStatus {
+        self.find_informer(name).await.unwrap()
+    }
+
+    async fn find_informer(&self, name: &str) -> Option<InformerStatus> {
+        self.cluster(name).await.informers.into_iter().find(|informer| informer.resource.starts_with("pods"))
+    }
+
+    /// Waits until the status of one cluster's pods is as wanted.
+    pub(crate) async fn shows(&self, name: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let informer = self.find_informer(name).await;
+            if informer.as_ref().is_some_and(&wanted) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{name} never showed {what}: {informer:#?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// The first cluster by name.

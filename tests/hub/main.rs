@@ -4,3 +4,6 @@
 mod basics;
 mod faults;
 mod fleet;
+mod hostile;
+mod out_of_reach;
+mod subscriptions;

@@ -9,7 +9,10 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::estate::Heir;
 use super::*;
+use crate::actors::subscriber::{Deliver, Delivered};
+use crate::actors::{Census, Env, Tuning};
 use crate::sink::test_objects::{added, pod};
 use crate::sink::{EventType, Filter};
 
@@ -96,26 +99,32 @@ struct Bench {
     sink: Addr<SinkActor>,
 }
 
+fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
+    SinkParams {
+        name: "test".into(),
+        transport: Arc::new(Shared(Arc::clone(transport))),
+        selection: Arc::default(),
+        batch: BatchParams { max_events: 10, ..BatchParams::default() },
+        retry: RetryParams::default(),
+        bounds: Bounds::default(),
+        concurrency: NonZeroUsize::new(4).unwrap(),
+        health: SinkHealth::new(),
+        io: runtime::Handle::current(),
+    }
+}
+
 impl Bench {
     fn start(transport: Arc<ScriptedTransport>) -> Self {
         Self::with(transport, |_| {})
     }
 
     fn with(transport: Arc<ScriptedTransport>, change: impl FnOnce(&mut SinkParams)) -> Self {
-        let health = SinkHealth::new();
-        let mut params = SinkParams {
-            name: "test".into(),
-            transport: Arc::new(Shared(Arc::clone(&transport))),
-            selection: Arc::default(),
-            batch: BatchParams { max_events: 10, ..BatchParams::default() },
-            retry: RetryParams::default(),
-            bounds: Bounds::default(),
-            concurrency: NonZeroUsize::new(4).unwrap(),
-            health: Arc::clone(&health),
-            io: runtime::Handle::current(),
-        };
+        let mut params = params(&transport);
         change(&mut params);
-        Self { transport, health, sink: SinkActor::new(params).start() }
+        let health = Arc::clone(&params.health);
+        let state = Heir::new(State::new(&params)).claim().unwrap();
+        let guard = ExitGuard::new(0, 0, None, &Census::default());
+        Self { transport, health, sink: SinkActor::new(params, state, guard).start() }
     }
 
     async fn send(&self, notifications: Vec<Notification>) {
@@ -500,6 +509,54 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
     }
     assert_eq!(seen.len(), 20);
     assert!(seen.values().all(|versions| versions.iter().copied().eq(1..=50)), "{seen:?}");
+}
+
+/// Whose actor is killed between any two messages, with batches in flight, queued and held back.
+#[test]
+fn a_sink_whose_actor_dies_loses_nothing() {
+    paused(async {
+        let transport = ScriptedTransport::new(|_, _| Outcome::Accepted);
+        let env = Env::new(runtime::Handle::current(), vec![actix_rt::Arbiter::current()], Tuning::default());
+        let sink =
+            Sink::start(SinkParams { bounds: Bounds { events: 100, ..Bounds::default() }, ..params(&transport) }, &env);
+        for chunk in adds(20, 50).chunks(90) {
+            let delivered = Deliver::deliver(&sink, chunk.to_vec(), &env.io);
+            let living = sink.clone().living().await.unwrap();
+            let kill = async {
+                tokio::time::sleep(Duration::from_millis(7)).await;
+                living.do_send(Crash);
+            };
+            let (delivered, ()) = futures::join!(delivered, kill);
+            assert_eq!(delivered, Delivered::All);
+            // Apart enough for the restarts to be borne.
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        let left = sink.drain(Drain { deadline: clock::now() + LONG }).await.unwrap().left;
+        assert_eq!(left, 0);
+        let accepted = transport.accepted();
+        assert_eq!(accepted.len(), 20);
+        for (subject, mut seen) in accepted {
+            assert_eq!(seen.last(), Some(&50), "{subject}");
+            seen.sort_unstable();
+            seen.dedup();
+            assert!(seen.iter().copied().eq(1..=50), "{subject}: {seen:?}");
+        }
+        drop(sink);
+        while env.census.living() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Crash;
+
+impl Handler<Crash> for SinkActor {
+    type Result = ();
+    fn handle(&mut self, _: Crash, _: &mut Context<Self>) {
+        panic!("on purpose");
+    }
 }
 
 #[derive(Message)]

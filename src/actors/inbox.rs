@@ -1,0 +1,134 @@
+//! What waits for one subscriber of one informer, over the lives of the actors that fill and empty it.
+//!
+//! Listener, processor, informer and cluster actor may all die; what a subscriber has not handled yet must not. So its
+//! queue belongs to the subscription, and a batch leaves it only when the subscriber is known to have it: a listener
+//! that dies with a batch in hand leaves it to its successor. A subscriber may then see that batch twice, never not
+//! at all.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::listener::ListenerHealth;
+use crate::cache::{Applied, ListenerQueue};
+use crate::types::Notification;
+
+/// One listener actor's right to empty an inbox, until the next one takes over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Turn(u64);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    pub(super) health: Arc<ListenerHealth>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None` until it has joined a processor.
+    queue: Option<ListenerQueue>,
+    /// The batch that the subscriber has been given and has not answered for.
+    handed: Vec<Notification>,
+    turn: Turn,
+}
+
+impl Inbox {
+    /// Whether it has joined a processor before, and goes on from there.
+    pub(super) fn has_joined(&self) -> bool {
+        self.state.lock().queue.is_some()
+    }
+
+    /// Has it begin with `queue`, unless it has begun.
+    pub(super) fn join(&self, queue: ListenerQueue) {
+        self.state.lock().queue.get_or_insert(queue);
+    }
+
+    /// Takes in what one batch did to the store.
+    pub(super) fn offer(&self, number: u64, applied: &[Applied], resync: bool) {
+        if let Some(queue) = &mut self.state.lock().queue {
+            queue.offer(number, applied, resync);
+        }
+        self.show();
+    }
+
+    /// The right to empty it, which the holder until now loses.
+    pub(super) fn take_over(&self) -> Turn {
+        let mut state = self.state.lock();
+        state.turn.0 += 1;
+        state.turn
+    }
+
+    /// The next batch, of at most `max` notifications unless a predecessor left a larger one. `None` when another has
+    /// taken over.
+    pub(super) fn next(&self, turn: Turn, max: usize) -> Option<Vec<Notification>> {
+        let mut state = self.state.lock();
+        if state.turn != turn {
+            return None;
+        }
+        if state.handed.is_empty() {
+            state.handed = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
+        }
+        Some(state.handed.clone())
+    }
+
+    /// The subscriber has answered for the batch in hand.
+    pub(super) fn done(&self, turn: Turn) {
+        let mut state = self.state.lock();
+        if state.turn == turn {
+            state.handed = Vec::new();
+        }
+    }
+
+    /// Publishes how far behind the subscriber is.
+    pub(super) fn show(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let state = self.state.lock();
+        if let Some(queue) = &state.queue {
+            self.health.pending.store((queue.len() + state.handed.len()) as u64, Relaxed);
+            self.health.merged.store(queue.merged(), Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::testing::{Informer, told};
+    use crate::cache::{ListenerOptions, ListenerQueue};
+
+    #[test]
+    fn a_batch_in_hand_passes_to_the_successor_and_its_late_answer_is_nobodys() {
+        let mut informer = Informer::new();
+        informer.apply("[ ]0");
+        let inbox = Inbox::default();
+        inbox.join(ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
+        let outbox = informer.apply("+a@1 +b@2");
+        inbox.offer(outbox.number, &outbox.applied, false);
+        let dying = inbox.take_over();
+        assert_eq!(told(&inbox.next(dying, 2).unwrap()), ["synced", "+a@1"]);
+        let successor = inbox.take_over();
+        assert!(inbox.next(dying, 2).is_none(), "its turn is over");
+        inbox.done(dying);
+        assert_eq!(told(&inbox.next(successor, 2).unwrap()), ["synced", "+a@1"]);
+        inbox.done(successor);
+        assert_eq!(told(&inbox.next(successor, 2).unwrap()), ["+b@2"]);
+        inbox.done(successor);
+        assert!(inbox.next(successor, 2).unwrap().is_empty());
+    }
+
+    #[test]
+    fn joining_again_goes_on_from_where_it_was() {
+        let mut informer = Informer::new();
+        informer.apply("[ *a@1 ]1");
+        let inbox = Inbox::default();
+        let queue = |informer: &Informer| ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024);
+        inbox.join(queue(&informer));
+        let turn = inbox.take_over();
+        inbox.next(turn, 9).unwrap();
+        inbox.done(turn);
+        inbox.join(queue(&informer));
+        assert!(inbox.has_joined());
+        assert!(inbox.next(turn, 9).unwrap().is_empty(), "nobody is told twice");
+    }
+}

@@ -1,0 +1,73 @@
+//! State that outlives the actor which works on it.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// A value that, when its holder goes, even by a panic, passes to an heir.
+///
+/// What a panic left half-changed passes as it is: the holder must keep its value sound between any two steps that
+/// may panic, or have the heir mend it.
+#[derive(Debug)]
+pub(crate) struct Estate<T> {
+    /// `Some` until it is dropped.
+    value: Option<T>,
+    heir: Heir<T>,
+}
+
+/// Where the value of an [`Estate`] is found after its holder's death.
+#[derive(Debug)]
+pub(crate) struct Heir<T>(Arc<Mutex<Option<T>>>);
+
+impl<T> Heir<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Arc::new(Mutex::new(Some(value))))
+    }
+
+    /// Hands the value to a holder; `None` while another has it.
+    pub(crate) fn claim(&self) -> Option<Estate<T>> {
+        let value = self.0.lock().take()?;
+        Some(Estate { value: Some(value), heir: Self(Arc::clone(&self.0)) })
+    }
+}
+
+impl<T> Deref for Estate<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("only drop takes it")
+    }
+}
+
+impl<T> DerefMut for Estate<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("only drop takes it")
+    }
+}
+
+impl<T> Drop for Estate<T> {
+    fn drop(&mut self) {
+        *self.heir.0.lock() = self.value.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_value_survives_its_holders_panic() {
+        let heir = Heir::new(vec![1]);
+        let mut holder = heir.claim().unwrap();
+        assert!(heir.claim().is_none(), "one holder at a time");
+        let died = catch_unwind(AssertUnwindSafe(move || {
+            holder.push(2);
+            panic!("on purpose");
+        }));
+        assert!(died.is_err());
+        assert_eq!(*heir.claim().unwrap(), [1, 2]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Keeps a sink's actor alive, and its address current.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::estate::Heir;
+use super::{Drain, DrainReport, SinkActor, SinkParams, State};
+use crate::actors::env::Env;
+use crate::actors::subscriber::{Deliver, Delivered, Subscriber};
+use crate::actors::supervision::{
+    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
+};
+use crate::types::{Dynamic, Notification, Notifications, clock};
+
+const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
+
+/// How long a sink whose actor died too often rests. What is for it waits, and coalesces, in its listeners.
+const REST: Duration = Duration::from_secs(60);
+
+type Address = Option<Addr<SinkActor>>;
+
+/// A running sink. Stops when the last handle goes.
+#[derive(Clone)]
+pub struct Sink {
+    address: watch::Receiver<Address>,
+    /// Ends the supervisor, and the actor with it.
+    _supervisor: Arc<Children>,
+}
+
+impl Sink {
+    /// Starts a sink's actor under a supervisor of its own.
+    #[must_use]
+    pub fn start(params: SinkParams, env: &Env) -> Self {
+        let (address, current) = watch::channel(None);
+        let guard = ExitGuard::new(0, 0, None, &env.census);
+        let heir = Heir::new(State::new(&params));
+        let handle = Children::new();
+        let token = handle.token();
+        let supervisor = Supervisor {
+            env: env.clone(),
+            params,
+            heir,
+            address,
+            supervision: Supervision::new(&[], INTENSITY),
+            children: Children::new(),
+            _guard: guard,
+        };
+        Supervisor::start_in_arbiter(env.arbiter(), move |ctx| {
+            stop_with(&token, ctx);
+            supervisor
+        });
+        Self { address: current, _supervisor: Arc::new(handle) }
+    }
+
+    /// As somebody to tell. Events that its actor died over are handed to its successor.
+    #[must_use]
+    pub fn subscriber(&self) -> Subscriber<Dynamic> {
+        Subscriber::new(self.clone())
+    }
+
+    /// Delivers what is pending, without waiting for more. `None` when the sink has no actor that could.
+    pub async fn drain(&self, drain: Drain) -> Option<DrainReport> {
+        let mut sink = self.clone();
+        let address = tokio::time::timeout_at(drain.deadline, sink.living()).await.ok()??;
+        address.send(drain).await.ok()
+    }
+
+    /// The actor, as soon as there is one; `None` when there will be none any more.
+    pub(super) async fn living(&mut self) -> Address {
+        let living = |address: &Address| address.as_ref().is_some_and(Addr::connected);
+        self.address.wait_for(living).await.ok()?.clone()
+    }
+}
+
+impl Deliver for Sink {
+    fn deliver(&self, batch: Vec<Notification>, _io: &Handle) -> BoxFuture<'static, Delivered> {
+        let mut sink = self.clone();
+        async move {
+            while let Some(address) = sink.living().await {
+                if address.send(Notifications(batch.clone())).await.is_ok() {
+                    return Delivered::All;
+                }
+                // It died with the batch in hand. Of what it had taken in, its successor will have some twice; events
+                // have ids for that.
+                tokio::task::yield_now().await;
+            }
+            Delivered::Gone
+        }
+        .boxed()
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sink").finish_non_exhaustive()
+    }
+}
+
+struct Supervisor {
+    env: Env,
+    params: SinkParams,
+    heir: Heir<State>,
+    address: watch::Sender<Address>,
+    supervision: Supervision,
+    children: Children,
+    _guard: ExitGuard,
+}
+
+impl Supervisor {
+    fn launch(&mut self, ctx: &mut Context<Self>) {
+        let Some(state) = self.heir.claim() else { return };
+        let guard = ExitGuard::new(0, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let (params, token) = (self.params.clone(), self.children.token());
+        let address = SinkActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
+            stop_with(&token, ctx);
+            SinkActor::new(params, state, guard)
+        });
+        self.address.send_replace(Some(address));
+    }
+}
+
+impl Actor for Supervisor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.launch(ctx);
+    }
+}
+
+impl Handler<ChildExited> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
+        if exited.status == ExitStatus::Stopped {
+            return;
+        }
+        let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
+        tracing::error!(sink = %self.params.name, "the sink's actor {}; starting it again in {rest:?}", exited.status);
+        self.params.health.set_error(format!("the sink's actor {}", exited.status));
+        self.address.send_replace(None);
+        ctx.run_later(rest, Self::launch);
+    }
+}

@@ -1,0 +1,192 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::fleet::{Fleet, pods, quick, small};
+use super::{Crash, CrashIn, Victim};
+use crate::actors::{ClusterState, Subscribe, Subscriber, Tuning};
+use crate::sim::oracle::{Oracle, Replica};
+use crate::sim::{Churn, SimCluster};
+use crate::types::{ClusterSelector, Notification};
+
+const NAMES: [&str; 2] = ["left", "right"];
+
+async fn fleet(tuning: Tuning) -> Fleet {
+    let start =
+        |(name, seed): (&str, u64)| (name.to_owned(), SimCluster::start(small(seed, 30), &Handle::current()).unwrap());
+    let clusters: BTreeMap<_, _> = NAMES.into_iter().zip(1..).map(start).collect();
+    let fleet = Fleet::start_with(clusters, &["pods"], Vec::new(), tuning).await;
+    fleet.synced().await;
+    fleet
+}
+
+struct Churns(Vec<Churn>);
+
+impl Churns {
+    fn new() -> Self {
+        Self((1..=NAMES.len() as u64).map(Churn::new).collect())
+    }
+
+    fn step(&mut self, fleet: &Fleet, steps: usize) {
+        for (cluster, churn) in fleet.clusters.values().zip(&mut self.0) {
+            for _ in 0..steps {
+                cluster.with_world(|world| churn.step(world));
+            }
+        }
+    }
+}
+
+/// Shoots every actor of a kind a few times while the clusters change; less often than their supervisors bear.
+async fn shoot(victim: Victim, shots: usize) -> Fleet {
+    let fleet = fleet(quick()).await;
+    let mut churns = Churns::new();
+    for _ in 0..shots {
+        churns.step(&fleet, 20);
+        fleet.hub.registry().do_send(Crash(victim));
+        churns.step(&fleet, 20);
+        fleet.converged_on("left").await;
+        fleet.converged_on("right").await;
+    }
+    for name in NAMES {
+        let informer = fleet.informer(name).await;
+        assert!(informer.restarts >= shots as u64, "{name}: {} restarts of the {victim:?}", informer.restarts);
+    }
+    fleet
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reflector_that_dies_goes_on_and_nobody_is_told_anything_twice() {
+    let fleet = shoot(Victim::Reflector, 3).await;
+    fleet.converged().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dying_fifo_had_in_line_is_found_by_listing() {
+    let fleet = shoot(Victim::Fifo, 3).await;
+    fleet.converged().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_processor_that_dies_leaves_no_batch_untold_and_none_told_twice() {
+    let fleet = shoot(Victim::Processor, 3).await;
+    fleet.converged().await;
+    fleet.end().await;
+}
+
+/// It may tell twice what it had in hand, so the order of the story is not judged, only its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_dies_leaves_what_it_had_in_hand_to_its_successor() {
+    shoot(Victim::Listener, 3).await.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_informer_that_dies_takes_its_children_along_and_its_successor_goes_on() {
+    let fleet = fleet(quick()).await;
+    let mut churns = Churns::new();
+    for _ in 0..2 {
+        churns.step(&fleet, 20);
+        fleet.hub.registry().do_send(Crash(Victim::Informer));
+        churns.step(&fleet, 20);
+        fleet.converged_on("left").await;
+        fleet.converged_on("right").await;
+    }
+    watched_once(&fleet).await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_dies_takes_its_informers_along_and_its_successor_goes_on() {
+    let fleet = fleet(quick()).await;
+    let mut churns = Churns::new();
+    for _ in 0..2 {
+        churns.step(&fleet, 20);
+        fleet.hub.registry().do_send(Crash(Victim::Cluster));
+        churns.step(&fleet, 20);
+        fleet.converged_on("left").await;
+        fleet.converged_on("right").await;
+    }
+    watched_once(&fleet).await;
+    for name in NAMES {
+        assert!(fleet.informer(name).await.synced, "what was synced stays so");
+    }
+    fleet.end().await;
+}
+
+/// Nothing of an earlier life goes on: one watch per cluster is open at the server.
+async fn watched_once(fleet: &Fleet) {
+    for (name, cluster) in &fleet.clusters {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        while cluster.open_watches() != 1 {
+            assert!(tokio::time::Instant::now() < deadline, "{name} has {} watches open", cluster.open_watches());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cache_that_dies_comes_back_with_what_it_had_published() {
+    let fleet = fleet(quick()).await;
+    let mut churns = Churns::new();
+    for _ in 0..3 {
+        churns.step(&fleet, 20);
+        fleet.hub.system().env().caches.of(&pods()).do_send(Crash(Victim::Processor));
+        churns.step(&fleet, 20);
+        fleet.converged().await;
+    }
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_informer_past_its_intensity_is_degraded_rests_and_comes_back_while_the_others_feel_nothing() {
+    let fleet = fleet(Tuning { degraded_rest: Duration::from_secs(1), ..quick() }).await;
+    let told_of_right = Arc::new(Mutex::new(Replica::new()));
+    let told = Arc::clone(&told_of_right);
+    let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| told.lock().apply(notification));
+    let right = ClusterSelector::Names(vec!["right".parse().unwrap()]);
+    let subscribe = Subscribe::to_configured("pods", right, subscriber);
+    fleet.hub.registry().send(subscribe).await.unwrap();
+    let lists = fleet.informer("right").await.lists;
+    let left = fleet.hub.registry().clone();
+    let mut churns = Churns::new();
+    // Whatever is started again is shot again at once.
+    let state = async || fleet.cluster("left").await.state;
+    for shot in 0.. {
+        assert!(shot < 10_000, "it never gave up");
+        left.do_send(CrashIn("left", Crash(Victim::Reflector)));
+        if state().await == ClusterState::Degraded {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    churns.step(&fleet, 50);
+    fleet.converged_on("right").await;
+    assert_eq!(fleet.cluster("right").await.state, ClusterState::Connected);
+    assert_eq!(fleet.informer("right").await.lists, lists, "the other cluster was disturbed");
+    fleet.converged_on("left").await;
+    assert_eq!(state().await, ClusterState::Connected);
+    let truth = fleet.clusters["right"].truth(&pods().gvr);
+    assert!(Oracle::diff(&truth, &told_of_right.lock().seen_of("right/")).is_empty());
+    assert_eq!(told_of_right.lock().violations(), &[] as &[String]);
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_registry_dies_everything_ends_and_whoever_runs_the_hub_hears_of_it() {
+    let fleet = fleet(quick()).await;
+    let census = fleet.hub.system().env().census.clone();
+    let ended = fleet.hub.system().ended();
+    fleet.hub.registry().do_send(Crash(Victim::Registry));
+    tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
+    assert!(fleet.hub.report().await.is_err(), "it says so to those who ask");
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    // The cache has no supervisor: it is kept to be asked.
+    while census.living() > 1 {
+        assert!(tokio::time::Instant::now() < deadline, "{} actors go on", census.living());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

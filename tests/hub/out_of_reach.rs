@@ -1,0 +1,214 @@
+//! Clusters and resources that cannot be had: silent, not to be trusted, forbidden, absent, overloaded.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use informer_hub::actors::{ClusterState, ClusterStatus};
+use informer_hub::config::{ClusterAccess, ClusterConfig};
+use informer_hub::sim::{Fault, FaultScript, RawAnswer, Rule, SimCluster, Streaming, When, World};
+use informer_hub::types::Phase;
+use tokio::runtime::Handle;
+
+use crate::fleet::{Fleet, PATIENCE, cluster_config, config, quick, small};
+
+fn sim(seed: u64) -> SimCluster {
+    SimCluster::start(small(seed, 20), &Handle::current()).unwrap()
+}
+
+/// A server behind TLS whose certificate is of a CA of its own; answers 503 to everything. Gives its port and the CA.
+fn tls_server() -> (u16, String) {
+    let ca_key = rcgen::KeyPair::generate().unwrap();
+    let mut ca = rcgen::CertificateParams::default();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca_cert = ca.self_signed(&ca_key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let cert = leaf.signed_by(&key, &rcgen::Issuer::new(ca, ca_key)).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (Ok(mut socket), config) = (socket, Arc::clone(&config)) else { continue };
+            std::thread::spawn(move || {
+                let mut tls = rustls::ServerConnection::new(config).unwrap();
+                let mut stream = rustls::Stream::new(&mut tls, &mut socket);
+                if stream.read(&mut [0; 4096]).is_ok() {
+                    let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+                }
+            });
+        }
+    });
+    (port, ca_cert.pem())
+}
+
+fn behind_tls(name: &str, port: u16, ca_file: &Path) -> ClusterConfig {
+    let server = format!("https://127.0.0.1:{port}");
+    let access = ClusterAccess::Server { server, ca_file: Some(ca_file.to_owned()), token: None };
+    ClusterConfig { access, ..cluster_config(name, "") }
+}
+
+/// All that the status says has gone wrong with a cluster.
+fn errors(cluster: &ClusterStatus) -> String {
+    let of_informers = cluster.informers.iter().filter_map(|informer| informer.last_error.as_deref());
+    cluster.last_error.as_deref().into_iter().chain(of_informers).collect::<Vec<_>>().join("; ")
+}
+
+async fn until(fleet: &Fleet, cluster: &str, what: &str, wanted: impl Fn(&ClusterStatus) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let status = fleet.cluster(cluster).await;
+        if wanted(&status) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{cluster} never was {what}: {status:#?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until the hub calls itself ready, which is not to wait for what only somebody can mend.
+async fn ready(fleet: &Fleet) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let hub = fleet.hub.report().await.unwrap().hub;
+        if hub.ready {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not ready: {hub:#?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_cluster_and_one_that_is_not_trusted_hold_up_nobody_and_are_named() {
+    // Never accepted: the kernel takes connections, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, right) = tls_server();
+    let (_, wrong) = tls_server();
+    let (right_file, wrong_file) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
+    std::fs::write(right_file.path(), right).unwrap();
+    std::fs::write(wrong_file.path(), wrong).unwrap();
+    let clusters = BTreeMap::from([("healthy".to_owned(), sim(1))]);
+    let mut config = config(&clusters, &["pods", "nodes"]);
+    config.clusters.push(cluster_config("silent", &format!("http://{}", silent.local_addr().unwrap())));
+    config.clusters.push(behind_tls("untrusted", port, wrong_file.path()));
+    config.clusters.push(behind_tls("trusted", port, right_file.path()));
+    let begun = Instant::now();
+    let fleet = Fleet::start_config(clusters, config, quick()).await;
+    fleet.converged_on("healthy").await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "held up by the others: {:?}", begun.elapsed());
+    let missing = fleet.hub.wait_for_cache_sync(Duration::from_millis(200)).await.unwrap_err().to_string();
+    assert!(missing.contains("silent") && missing.contains("pods") && !missing.contains("healthy"), "{missing}");
+
+    until(&fleet, "untrusted", "refused for its certificate", |status| errors(status).contains("certificate")).await;
+    until(&fleet, "trusted", "past the handshake", |status| errors(status).contains("503")).await;
+    assert!(!errors(&fleet.cluster("trusted").await).contains("certificate"));
+    until(&fleet, "silent", "named as silent", |status| {
+        status.state == ClusterState::Unreachable && errors(status).contains("within")
+    })
+    .await;
+    // What cannot be reached does not make a hub unready.
+    ready(&fleet).await;
+    fleet.converged().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forbidden_resource_is_picked_up_when_it_is_permitted() {
+    for streaming in [Streaming::Supported, Streaming::Refused] {
+        let sim_config = informer_hub::sim::SimConfig { streaming, ..small(2, 20) };
+        let shut = SimCluster::start(sim_config, &Handle::current()).unwrap();
+        shut.forbid(&World::pods(), true);
+        let clusters = BTreeMap::from([("healthy".to_owned(), sim(1)), ("shut".to_owned(), shut)]);
+        let fleet = Fleet::start(clusters, &["pods", "nodes"], Vec::new()).await;
+        fleet.shows("shut", "forbidden", |pods| pods.state == Phase::Forbidden && !pods.synced).await;
+        let said = fleet.informer("shut").await.last_error.unwrap();
+        assert!(said.contains("403") && said.contains("pods"), "{said}");
+        until(&fleet, "shut", "synced with its nodes", |status| status.informers.iter().any(|i| i.synced)).await;
+        ready(&fleet).await;
+        let asked = fleet.clusters["shut"].stats().requests;
+        fleet.clusters["shut"].forbid(&World::pods(), false);
+        fleet.converged().await;
+        fleet.shows("shut", "no error", |pods| pods.state == Phase::Watching && pods.last_error.is_none()).await;
+        assert!(asked < 30, "{asked} requests: a forbidden resource is not hammered");
+
+        // Taken away again under an open watch, which then ends.
+        fleet.clusters["shut"].forbid(&World::pods(), true);
+        fleet.clusters["shut"].stop().await;
+        fleet.clusters["shut"].restart().await;
+        fleet.shows("shut", "forbidden again", |pods| pods.state == Phase::Forbidden && pods.synced).await;
+        assert_eq!(fleet.cached("shut").await.len(), 20, "what is known stays readable");
+        fleet.clusters["shut"].forbid(&World::pods(), false);
+        fleet.clusters["shut"].with_world(|world| world.create_pod().unwrap());
+        fleet.converged().await;
+        fleet.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_absent_resource_is_waited_for_and_watched_once_it_is_there() {
+    let widgets = World::widgets();
+    let late = sim(2);
+    let def = late.with_world(|world| world.resources().find(|def| def.api.gvr == widgets).unwrap().clone());
+    late.unregister(&widgets);
+    let clusters = BTreeMap::from([("late".to_owned(), late)]);
+    let fleet = Fleet::start(clusters, &["pods", "widgets.example.com"], Vec::new()).await;
+    let of_widgets = |status: &ClusterStatus| status.informers.iter().find(|i| i.resource.contains("widgets")).cloned();
+    until(&fleet, "late", "without widgets", |status| {
+        of_widgets(status).is_some_and(|w| w.state == Phase::Absent && w.last_error.unwrap().contains("widgets"))
+    })
+    .await;
+    ready(&fleet).await;
+    fleet.converged().await;
+    fleet.clusters["late"].with_world(|world| {
+        world.register(def);
+        world.create_widget("first").unwrap();
+    });
+    until(&fleet, "late", "with a widget", |status| {
+        of_widgets(status).is_some_and(|w| w.state == Phase::Watching && w.objects == 1 && w.last_error.is_none())
+    })
+    .await;
+    // Taken away under its watch, and brought back: no look-up is needed for that.
+    let def = fleet.clusters["late"]
+        .with_world(|world| world.resources().find(|def| def.api.gvr == widgets).unwrap().clone());
+    fleet.clusters["late"].unregister(&widgets);
+    until(&fleet, "late", "without widgets again", |status| {
+        of_widgets(status).is_some_and(|w| w.state == Phase::Absent)
+    })
+    .await;
+    fleet.clusters["late"].with_world(|world| {
+        world.register(def);
+        world.create_widget("second").unwrap();
+        world.create_widget("third").unwrap();
+    });
+    until(&fleet, "late", "with two widgets", |status| {
+        of_widgets(status).is_some_and(|w| w.state == Phase::Watching && w.objects == 2)
+    })
+    .await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_asks_to_be_left_alone_for_ever_is_named_and_does_not_hold_up_the_end() {
+    let busy = sim(2);
+    let never = u64::MAX.to_string();
+    let answer = RawAnswer::new(429, "").header("retry-after", &never);
+    busy.set_faults(FaultScript::one(Rule::new(When::Watch, Fault::Answer(answer)).times(usize::MAX)));
+    let clusters = BTreeMap::from([("busy".to_owned(), busy), ("healthy".to_owned(), sim(1))]);
+    let fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
+    fleet.shows("busy", "429", |pods| pods.last_error.as_deref().is_some_and(|said| said.contains("429"))).await;
+    fleet.converged_on("healthy").await;
+    let missing = fleet.hub.wait_for_cache_sync(Duration::from_millis(100)).await.unwrap_err().to_string();
+    assert!(missing.contains("busy") && missing.contains("pods") && missing.contains("429"), "{missing}");
+    assert_eq!(fleet.informer("busy").await.restarts, 0);
+    let begun = Instant::now();
+    fleet.end().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "the end was held up: {:?}", begun.elapsed());
+}
