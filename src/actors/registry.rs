@@ -28,7 +28,7 @@ use super::supervision::{ChildExited, Children, ExitGuard, ExitStatus, RestartIn
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, clock};
 
-/// The smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
+/// Of each cluster by itself, and the smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
 
 /// How long a cluster whose actor died too often rests.
@@ -63,6 +63,7 @@ struct Cluster {
     connector: Arc<dyn Connector>,
     address: Addr<ClusterActor>,
     number: usize,
+    supervision: Supervision,
 }
 
 type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
@@ -81,7 +82,6 @@ pub struct RegistryActor {
     stopping: bool,
     next_subscription: u64,
     next_cluster: usize,
-    supervision: Supervision,
     children: Children,
     _guard: ExitGuard,
 }
@@ -108,7 +108,6 @@ impl RegistryActor {
             stopping: false,
             next_subscription: 0,
             next_cluster: 0,
-            supervision: Supervision::new(&[], INTENSITY),
             children: Children::new(),
             _guard: guard,
         }
@@ -119,6 +118,7 @@ impl RegistryActor {
         name: &ClusterName,
         labels: ClusterLabels,
         connector: Arc<dyn Connector>,
+        supervision: Supervision,
         ctx: &mut Context<Self>,
     ) {
         self.next_cluster += 1;
@@ -139,7 +139,7 @@ impl RegistryActor {
             ClusterActor::new(env, parts, guard)
         });
         self.views.write().insert(name.clone(), (labels.clone(), view));
-        self.clusters.insert(name.clone(), Cluster { labels, connector, address, number });
+        self.clusters.insert(name.clone(), Cluster { labels, connector, address, number, supervision });
         if self.started {
             self.equip(name);
         }
@@ -242,15 +242,16 @@ impl Handler<ChildExited> for RegistryActor {
         if self.stopping || exited.status == ExitStatus::Stopped {
             return;
         }
-        let dead = self.clusters.iter().find(|(_, cluster)| cluster.number == exited.child);
+        let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
         let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
-        let (labels, connector) = (cluster.labels.clone(), Arc::clone(&cluster.connector));
-        let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
+        let rest = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
         tracing::error!(cluster = %name, "the cluster's actor {}; starting it again in {rest:?}", exited.status);
         ctx.run_later(rest, move |act, ctx| {
             // It may have been removed, or removed and added again, meanwhile.
-            if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child) {
-                act.launch(&name, labels, connector, ctx);
+            if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child)
+                && let Some(Cluster { labels, connector, supervision, .. }) = act.clusters.remove(&name)
+            {
+                act.launch(&name, labels, connector, supervision, ctx);
             }
         });
     }
@@ -263,7 +264,7 @@ impl Handler<AddCluster> for RegistryActor {
         if self.clusters.contains_key(&add.name) {
             return Err(RegistryError::DuplicateCluster(add.name));
         }
-        self.launch(&add.name, add.labels, add.connector, ctx);
+        self.launch(&add.name, add.labels, add.connector, Supervision::new(&[], INTENSITY), ctx);
         Ok(())
     }
 }

@@ -6,6 +6,9 @@ use crate::reflector::Skipped;
 use crate::reflector::VersionMatch::MostRecent;
 use crate::types::{Labels, ObjectKey, StoredObject, StoredObjectParts, Uid, clock};
 
+/// The default.
+const SLOW_RETRY: Duration = Duration::from_secs(30);
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn version(text: &str) -> ResourceVersion {
@@ -245,7 +248,7 @@ fn who_may_not_list_is_retried_slowly_with_the_reason_in_sight() {
         let mut rig = Rig::listing();
         for _ in 0..3 {
             rig.list_fails_after_asking(class);
-            assert_eq!(rig.waits(), Some((SLOW, WaitReason::Failure(class))));
+            assert_eq!(rig.waits(), Some((SLOW_RETRY, WaitReason::Failure(class))));
         }
     }
 }
@@ -445,7 +448,7 @@ fn a_forbidden_watch_is_retried_slowly_and_does_not_relist() {
     for class in [ErrorClass::Forbidden, ErrorClass::Unauthorized] {
         rig.watch();
         rig.watch_fails(class);
-        assert_eq!(rig.waits(), Some((SLOW, WaitReason::Failure(class))));
+        assert_eq!(rig.waits(), Some((SLOW_RETRY, WaitReason::Failure(class))));
         assert_eq!(rig.watch(), (since("10"), false));
     }
 }
@@ -455,7 +458,7 @@ fn a_resource_that_is_gone_is_listed_again_slowly() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.watch_fails(ErrorClass::NotFound);
-    assert_eq!(rig.waits().unwrap().0, SLOW);
+    assert_eq!(rig.waits().unwrap().0, SLOW_RETRY);
     assert_eq!(rig.list().0, since("10"));
 }
 

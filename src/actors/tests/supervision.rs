@@ -121,8 +121,8 @@ async fn a_cluster_that_dies_takes_its_informers_along_and_its_successor_goes_on
 async fn watched_once(fleet: &Fleet) {
     for (name, cluster) in &fleet.clusters {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-        while cluster.open_watches() != 1 {
-            assert!(tokio::time::Instant::now() < deadline, "{name} has {} watches open", cluster.open_watches());
+        while cluster.stats().open_watches != 1 {
+            assert!(tokio::time::Instant::now() < deadline, "{name} has {} watches open", cluster.stats().open_watches);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
