@@ -16,8 +16,8 @@ use crate::actors::sink::{Drain, Sink, SinkParams};
 use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
 use crate::config::{Config, Initial, SinkConfig};
 use crate::sink::{SinkHealth, SinkStatus};
-use crate::types::clock::{self, Instant};
 use crate::types::ApiResource;
+use crate::types::clock::{self, Instant};
 
 /// How long before the end of a shutdown it is seen how far behind the sinks are.
 const LAST_LOOK: Duration = Duration::from_millis(50);
