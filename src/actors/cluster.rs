@@ -121,8 +121,12 @@ impl ClusterActor {
     }
 
     fn fail(&mut self, error: &SourceError) {
-        tracing::warn!(cluster = %self.parts.name, %error, "the cluster cannot be reached");
-        self.error = Some(error.to_string());
+        let text = Some(error.to_string());
+        // Once for each cause, not for each attempt.
+        if self.error != text {
+            tracing::warn!(cluster = %self.parts.name, %error, "the cluster cannot be reached, it is tried again");
+        }
+        self.error = text;
     }
 
     /// Finds out what a wanted resource is, then starts its informer.
@@ -135,7 +139,10 @@ impl ClusterActor {
         let key = key.clone();
         ctx.spawn(connection.resolve(resource).into_actor(self).map(move |resolved, act, ctx| {
             match resolved {
-                Ok(resource) => act.on_resolved(&key, resource, ctx),
+                Ok(resource) => {
+                    act.wants.get(&key).inspect(|want| want.health.set_answers(true));
+                    act.on_resolved(&key, resource, ctx);
+                }
                 Err(error) => act.on_unresolved(key, &error, ctx),
             }
             act.show();
@@ -145,6 +152,7 @@ impl ClusterActor {
     fn on_unresolved(&mut self, key: WantKey, error: &ResolveError, ctx: &mut Context<Self>) {
         let Some(want) = self.wants.get_mut(&key) else { return };
         want.attempts += 1;
+        let before = want.health.error();
         let rest = match error {
             ResolveError::NotFound { .. } => {
                 want.health.set_answers(true);
@@ -158,7 +166,10 @@ impl ClusterActor {
                 retry_after(want.attempts)
             }
         };
-        tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = %chain(error), "the resource cannot be watched yet");
+        // Once for each cause, not for each attempt.
+        if want.health.error() != before {
+            tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = %chain(error), "the resource cannot be watched yet");
+        }
         ctx.run_later(rest, move |act, ctx| act.resolve(&key, ctx));
     }
 
@@ -168,6 +179,9 @@ impl ClusterActor {
             return;
         }
         want.health.set_error(None);
+        if std::mem::take(&mut want.attempts) > 0 {
+            tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
+        }
         // A namespace in the scope of a cluster-scoped resource would ask for a path that does not exist.
         let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
         let informer_key = (resource.gvr.clone(), scope);
@@ -455,6 +469,9 @@ impl Handler<super::tests::Crash> for ClusterActor {
 
     fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
         crash.strike(super::tests::Victim::Cluster);
-        self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| drop(actix::spawn(it.send(crash))));
+        self.informers
+            .values()
+            .filter_map(|informer| informer.address.as_ref())
+            .for_each(|it| drop(actix::spawn(it.send(crash))));
     }
 }

@@ -397,7 +397,8 @@ impl Handler<super::tests::Crash> for InformerActor {
     fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
         crash.strike(super::tests::Victim::Informer);
         let Pipeline { processor, fifo, reflector } = &self.pipeline;
-        let send = |victim: Option<Recipient<super::tests::Crash>>| victim.into_iter().for_each(|it| detach(it.send(crash)));
+        let send =
+            |victim: Option<Recipient<super::tests::Crash>>| victim.into_iter().for_each(|it| detach(it.send(crash)));
         send(processor.clone().map(Addr::recipient));
         send(fifo.clone().map(Addr::recipient));
         send(reflector.clone().map(Addr::recipient));

@@ -3,6 +3,7 @@
 //! The machine decides, the source reads, this loop carries. While the fifo has no room it waits, and the source reads
 //! on by itself into its own bounded buffer; only when that is full too does the socket stand still.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::StreamExt;
 use tokio::sync::{Notify, oneshot};
+use tracing::Span;
 
 use super::capacity::{ENQUEUE_BATCH, MAILBOX};
 use super::messages::{Enqueue, Relist, Stop};
@@ -18,6 +20,7 @@ use crate::reflector::{
     ErrorClass, ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped,
     SourceError, StallPolicy, Step, WatchItem, WatchRequest,
 };
+use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
 use crate::types::{Change, Delta, DeltaKind, InformerHealth, ObjectKey, Origin, Phase, StoredObject};
 
@@ -105,6 +108,15 @@ struct Driver {
     held: Vec<Change>,
     /// The last object that was skipped, until it is taken in or a list begins, and what is said of it meanwhile.
     skipped: Option<(Option<ObjectKey>, String)>,
+    /// The list under way, and its pages so far.
+    listing: Option<Listing>,
+    /// Kinds of failure that were logged since it last went well, so that each is logged once and not per attempt.
+    told: Vec<ErrorClass>,
+}
+
+struct Listing {
+    span: Span,
+    pages: u64,
 }
 
 impl Driver {
@@ -114,7 +126,7 @@ impl Driver {
         if let Some(version) = parts.health.version() {
             machine.resume(version.as_ref().clone());
         }
-        Self { parts, machine, relist, held: Vec::new(), skipped: None }
+        Self { parts, machine, relist, held: Vec::new(), skipped: None, listing: None, told: Vec::new() }
     }
 
     async fn run(mut self) -> FifoGone {
@@ -129,6 +141,7 @@ impl Driver {
                 Err(Cut::FifoGone) => return FifoGone,
                 Err(Cut::Relist) => {
                     self.held.clear();
+                    self.listing = None;
                     self.machine.relist();
                 }
             }
@@ -149,6 +162,7 @@ impl Driver {
         if fresh {
             self.begin_list();
         }
+        self.trace_list();
         let stall = self.parts.options.stall;
         let opening = within(stall.list_head, "list: no answer", self.parts.source.list(request));
         let mut stream = match opening.await {
@@ -174,6 +188,7 @@ impl Driver {
                 Ok(ListChunk::Skipped(skipped)) => self.skip(skipped, true),
                 Ok(ListChunk::End { version, continue_token, remaining }) => {
                     health.set_answers(true);
+                    self.listing.iter_mut().for_each(|listing| listing.pages += 1);
                     if let Some(remaining) = remaining {
                         health.list_expected.store(health.list_items.load(Relaxed) + remaining, Relaxed);
                     }
@@ -205,7 +220,21 @@ impl Driver {
         self.held.push(Change::ReplaceBegin);
     }
 
-    fn listed(&self) {
+    /// A list that goes on after a failure begins a span of its own.
+    fn trace_list(&mut self) {
+        let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
+        self.listing.get_or_insert_with(|| Listing { span: spans::list(cluster, &resource.gvr, scope), pages: 0 });
+    }
+
+    fn end_list_trace(&mut self, error: Option<&SourceError>) {
+        if let Some(listing) = self.listing.take() {
+            let objects = self.parts.health.list_items.load(Relaxed);
+            spans::end_list(&listing.span, objects, listing.pages, error.map(|error| error as &dyn Display));
+        }
+    }
+
+    fn listed(&mut self) {
+        self.end_list_trace(None);
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
         health.list_expected.store(0, Relaxed);
@@ -215,6 +244,7 @@ impl Driver {
     }
 
     fn list_failed(&mut self, error: &SourceError) {
+        self.end_list_trace(Some(error));
         self.show_failure(error);
         self.machine.on_list_error(error, clock::now());
     }
@@ -222,9 +252,15 @@ impl Driver {
     // === watch ===
 
     async fn watch(&mut self, request: WatchRequest) -> Result<(), Cut> {
+        self.listing = None;
         if request.initial_events {
             self.begin_list();
+            self.trace_list();
         }
+        let span = {
+            let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
+            spans::watch(cluster, &resource.gvr, scope)
+        };
         let head = self.parts.options.stall.watch_head;
         let mut opened = None;
         let mut events = 0;
@@ -237,7 +273,9 @@ impl Driver {
             }
         };
         let now = clock::now();
+        spans::end_watch(&span, events, end.as_ref().err().map(|error| error as &dyn Display));
         if let Err(error) = &end {
+            self.end_list_trace(Some(error));
             self.show_failure(error);
         }
         let lasted = opened.map_or(Duration::ZERO, |opened| now.duration_since(opened));
@@ -253,6 +291,7 @@ impl Driver {
         if !self.machine.is_listing() {
             health.set_phase(Phase::Watching);
             self.clear_error();
+            self.show_well();
         }
     }
 
@@ -298,6 +337,7 @@ impl Driver {
                 self.held.push(Change::ReplaceEnd(version.clone()));
                 self.listed();
                 health.set_phase(Phase::Watching);
+                self.show_well();
             }
             let live = |kind| if initial { DeltaKind::Replaced } else { kind };
             let (kind, object) = match item {
@@ -369,7 +409,16 @@ impl Driver {
         }
     }
 
-    fn show_failure(&self, error: &SourceError) {
+    /// Says that a failure that was logged is over.
+    fn show_well(&mut self) {
+        if !self.told.is_empty() {
+            self.told.clear();
+            let Origin { cluster, resource, .. } = &*self.parts.origin;
+            tracing::info!(%cluster, resource = %resource.gvr, "watching again");
+        }
+    }
+
+    fn show_failure(&mut self, error: &SourceError) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
         let silent = matches!(error.class, ErrorClass::Refused | ErrorClass::Stalled | ErrorClass::Transient);
@@ -385,8 +434,11 @@ impl Driver {
         health.set_error(Some(error.to_string()));
         if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
             tracing::info!(%cluster, resource = %resource.gvr, %error, "listing again");
+        } else if self.told.contains(&error.class) {
+            tracing::debug!(%cluster, resource = %resource.gvr, %error, "the list or watch failed again");
         } else {
-            tracing::warn!(%cluster, resource = %resource.gvr, %error, "the list or watch failed");
+            self.told.push(error.class);
+            tracing::warn!(%cluster, resource = %resource.gvr, %error, "the list or watch failed, it is tried again");
         }
     }
 }

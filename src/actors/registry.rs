@@ -427,7 +427,7 @@ impl Handler<GetStatus> for RegistryActor {
                 let view = view.load();
                 let state = view.state();
                 let informers: Vec<_> = view.informers.iter().map(|informer| informer.status(&caches)).collect();
-                let last_error = view.error.clone();
+                let last_error = view.last_error();
                 ClusterStatus { name, labels, state, last_error, informers }
             };
             HubStatus { ready, clusters: views.into_iter().map(cluster).collect() }

@@ -23,6 +23,7 @@ use rand::rngs::StdRng;
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
+use tracing::Instrument;
 
 use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
@@ -30,6 +31,7 @@ use crate::sink::{
     BatchParams, Bounds, Circuit, DeadLetter, Decision, Event, EventError, LaneId, Lanes, Outcome, RetryParams,
     Selection, SinkHealth, Transport, Verdict,
 };
+use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
 use crate::types::{Notification, Notifications};
 
@@ -232,7 +234,8 @@ impl SinkActor {
         }
         let transport = Arc::clone(&self.params.transport);
         // The call itself is inside the task too, so that a panic in it is the task's.
-        let attempt = self.params.io.spawn(async move { transport.attempt(batch).await });
+        let span = spans::delivery(&self.params.name, batch.len() as u64);
+        let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
             actor.settle(lane, outcome);
             actor.unhold();
@@ -266,9 +269,11 @@ impl SinkActor {
         let now = clock::now();
         let (health, name) = (&self.params.health, &self.params.name);
         health.failed_attempts.fetch_add(1, Relaxed);
+        let known = health.error().is_some_and(|before| *before == error);
         health.set_error(error.to_owned());
         let (failures, since) = self.state.lanes.failed(lane, now);
-        if failures == 1 {
+        // Lanes fail together: one line for all of them.
+        if failures == 1 && !known {
             tracing::warn!(sink = %name, error, "delivery failed, will be tried again");
         } else {
             tracing::debug!(sink = %name, error, failures, "delivery failed again");

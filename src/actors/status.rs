@@ -139,15 +139,23 @@ pub(super) struct InformerView {
 pub(super) type SharedView = Arc<ArcSwap<ClusterView>>;
 
 impl ClusterView {
-    /// What the cluster is doing, as its informers experience it: one that answers none of them is unreachable.
+    /// What the cluster is doing, as its informers experience it: one that answers none of them is unreachable, one
+    /// that has answered none yet is still being connected to.
     pub(super) fn state(&self) -> ClusterState {
-        let silent = |informer: &InformerView| informer.health.answers() == Some(false);
+        let any = |answer| self.informers.iter().any(|informer| informer.health.answers() == answer);
         match self.state {
-            ClusterState::Connected if !self.informers.is_empty() && self.informers.iter().all(silent) => {
-                ClusterState::Unreachable
-            }
+            ClusterState::Connected if any(Some(true)) || self.informers.is_empty() => ClusterState::Connected,
+            ClusterState::Connected if any(None) => ClusterState::Connecting,
+            ClusterState::Connected => ClusterState::Unreachable,
             state => state,
         }
+    }
+
+    /// What keeps the cluster from being reached; where only its informers know, what the first of them knows.
+    pub(super) fn last_error(&self) -> Option<String> {
+        let unreachable = self.state() == ClusterState::Unreachable;
+        let told = || self.informers.iter().find_map(|informer| informer.health.error());
+        self.error.clone().or_else(|| told().filter(|_| unreachable).map(|error| error.to_string()))
     }
 
     /// Whether all informers have synced, or the cluster cannot be reached (which must not hold up the others).

@@ -1,5 +1,6 @@
 //! A hub as an embedder has it: started from a configuration, asked and subscribed to, shut down.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,11 @@ use crate::actors::sink::{Drain, Sink, SinkParams};
 use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
 use crate::config::{Config, Initial, SinkConfig};
 use crate::sink::{SinkHealth, SinkStatus};
-use crate::types::{ApiResource, clock};
+use crate::types::ApiResource;
+use crate::types::clock::{self, Instant};
+
+/// How long before the end of a shutdown it is seen how far behind the sinks are.
+const LAST_LOOK: Duration = Duration::from_millis(50);
 
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +88,8 @@ pub struct HubReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownReport {
-    /// Events that sinks could not deliver in time, by sink.
+    /// Events that sinks could not deliver in time, by sink, those included that a sink had no room for. Of these it
+    /// is not known yet which the sink would have taken.
     pub undelivered: Vec<(String, u64)>,
     /// Actors that were still alive at the end; zero unless something is wrong.
     pub actors_left: usize,
@@ -201,16 +207,40 @@ impl Hub {
         &self.system
     }
 
+    /// Stops clusters and informers, and drains what waits in their pipelines. Gives what still waited to be handed to
+    /// each subscriber by name when the time was all but over: a sink that is full takes nothing in.
+    async fn stop_clusters(&self, deadline: Instant) -> BTreeMap<String, u64> {
+        let mut behind = BTreeMap::new();
+        let mut stopping = Box::pin(self.registry().send(Shutdown { deadline }));
+        let nearly = deadline.checked_sub(LAST_LOOK).unwrap_or(deadline);
+        if tokio::time::timeout_at(nearly, &mut stopping).await.is_ok() {
+            return behind;
+        }
+        // The registry answers while it stops the clusters. What it cannot say in time is not waited for.
+        let reporter = self.reporter();
+        let look = tokio::time::timeout(Duration::from_secs(1), reporter.report());
+        // An error of the second means that the registry had ended already.
+        let (looked, _) = futures::join!(look, stopping);
+        let Ok(Ok(report)) = looked else { return behind };
+        let informers = report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers);
+        for listener in informers.flat_map(|informer| informer.listeners) {
+            *behind.entry(listener.name).or_default() += listener.pending;
+        }
+        behind
+    }
+
     /// Ends the hub in order: reflectors, what waits in the pipelines, then the sinks, all within `timeout`.
     pub async fn shutdown(mut self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
-        // An error means that it had ended already.
-        let _ = self.registry().send(Shutdown { deadline }).await;
+        let behind = self.stop_clusters(deadline).await;
         let drains = self.sinks.iter().map(async |sink| match sink.sink.drain(Drain { deadline }).await {
             Some(report) => (sink.name.clone(), report.left),
             None => (sink.name.clone(), sink.health.status().pending_events),
         });
         let mut undelivered = join_all(drains).await;
+        for (sink, left) in &mut undelivered {
+            *left += behind.get(sink).copied().unwrap_or_default();
+        }
         undelivered.retain(|(_, left)| *left > 0);
         self.sinks.clear();
         let census = self.system.env().census.clone();

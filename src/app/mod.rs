@@ -4,9 +4,11 @@
 
 mod convert;
 mod hub;
+mod load;
 mod run;
 mod typed;
 
 pub use hub::{Hub, HubReport, Reporter, ShutdownReport, SinkReport, StartError};
-pub use run::run;
+pub use load::load;
+pub use run::{Ended, run};
 pub use typed::{CacheClient, api_resource};

@@ -7,15 +7,28 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::hub::{Hub, HubReport, Reporter};
+use super::hub::{Hub, HubReport, Reporter, ShutdownReport};
 use crate::api::{self, Show, Shown};
 use crate::config::Config;
 
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// In order; no sink had events left.
+    Drained,
+    /// At the deadline, with this many events undelivered and lost.
+    Lost(u64),
+    /// By a second signal (its number), with everything as it was.
+    Cut(i32),
+}
+
 /// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go.
 ///
+/// After [`Ended::Cut`] the hub's threads are still at work; the process is meant to end.
+///
 /// # Errors
-/// When the port is taken or a sink cannot be set up; not for clusters that cannot be reached.
-pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'static) -> anyhow::Result<()> {
+/// When the port is taken, a sink cannot be set up, or the registry dies; not for clusters that cannot be reached.
+pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'static) -> anyhow::Result<Ended> {
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("the port has no address")?;
     let deadline = config.hub.shutdown_deadline;
@@ -32,22 +45,41 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
         _ = interrupt.recv() => tracing::info!("SIGINT: shutting down"),
+        () = hub.system().ended() => anyhow::bail!("the registry died, and every cluster with it: start the process again"),
     }
     watching.abort();
-    tokio::select! {
-        report = hub.shutdown(deadline) => {
-            for (sink, events) in &report.undelivered {
-                tracing::warn!(sink, events, "not delivered before the deadline: lost");
-            }
-            tracing::info!("shut down");
+    let mut ending = Box::pin(hub.shutdown(deadline));
+    let cut = tokio::select! {
+        report = &mut ending => Err(report),
+        _ = terminate.recv() => Ok(SignalKind::terminate()),
+        _ = interrupt.recv() => Ok(SignalKind::interrupt()),
+    };
+    let report = match cut {
+        Err(report) => report,
+        Ok(signal) => {
+            tracing::warn!("second signal: ending at once, what waits in sinks is lost");
+            // Dropping the hub would join its threads, and a handler that blocks would hold the process up.
+            std::mem::forget(ending);
+            return Ok(Ended::Cut(signal.as_raw_value()));
         }
-        _ = terminate.recv() => tracing::warn!("second signal: ending at once"),
-        _ = interrupt.recv() => tracing::warn!("second signal: ending at once"),
-    }
+    };
     drop(stop);
     // Idle keep-alive connections must not hold the process up.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
-    Ok(())
+    Ok(ended(&report, deadline))
+}
+
+fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
+    for (sink, events) in &report.undelivered {
+        tracing::error!(sink, events, "not delivered within {deadline:?} (hub.shutdown_deadline): lost");
+    }
+    match report.undelivered.iter().map(|(_, events)| events).sum() {
+        0 => {
+            tracing::info!("shut down, no sink has events left");
+            Ended::Drained
+        }
+        lost => Ended::Lost(lost),
+    }
 }
 
 /// Reports until everything that can be reached has synced.

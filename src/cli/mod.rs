@@ -1,8 +1,10 @@
 //! The command line: one file per subcommand.
 //!
 //! # Exit codes
-//! 0: done. 1: it failed, or (`demo`) what arrived differs from the truth. 2: the configuration or the command line is
-//! wrong.
+//! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were
+//! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth. 2: the
+//! configuration or the command line is wrong; nothing was started. 130 and 143 (128 and the signal's number): `run`
+//! was ended at once by a second SIGINT or SIGTERM.
 
 use std::process::ExitCode;
 
@@ -13,7 +15,12 @@ mod run;
 
 /// Watches many Kubernetes clusters so that nothing else has to.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = "Exit codes: 0 done, 1 failed, 2 wrong configuration or command line.")]
+#[command(
+    version,
+    about,
+    after_help = "Exit codes: 0 done, 1 failed (run: or events lost at shutdown), 2 wrong configuration or command \
+    line, 130/143 ended by a second signal."
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -42,6 +49,9 @@ pub fn main(cli: Cli) -> ExitCode {
 
 /// The exit code for a configuration or command line that is wrong.
 const WRONG_INPUT: u8 = 2;
+
+/// The exit code for an end by a signal, to which its number is added: what shells show for it.
+const SIGNALLED: i32 = 128;
 
 /// A runtime for the command itself; the hub brings its own threads.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{WRONG_INPUT, runtime};
-use crate::app::{self, HubReport};
-use crate::config::Config;
+use super::{SIGNALLED, WRONG_INPUT, runtime};
+use crate::app::{self, Ended, HubReport};
 use crate::telemetry::{self, LogFormat};
 
 /// Arguments of `run`.
@@ -26,17 +25,28 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let terminal = std::io::stderr().is_terminal() && args.log_format == LogFormat::Text;
-    telemetry::init(args.log_format, "info");
-    let config = match Config::from_file(&args.config) {
+    let config = match app::load(&args.config) {
         Ok(config) => config,
         Err(mistakes) => {
             eprintln!("{mistakes}");
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };
+    let runtime = runtime()?;
+    let traces = telemetry::init_with_traces(args.log_format, "info", runtime.handle());
     let mut progress = Progress::new(terminal);
-    runtime()?.block_on(app::run(config, move |report| progress.show(report)))?;
-    Ok(ExitCode::SUCCESS)
+    let ended = runtime.block_on(app::run(config, move |report| progress.show(report)));
+    if let Ok(Ended::Cut(signal)) = ended {
+        // Nothing is waited for, not even the threads.
+        std::process::exit(SIGNALLED + signal);
+    }
+    runtime.block_on(traces.flush());
+    // What still runs there has had its time.
+    runtime.shutdown_background();
+    Ok(match ended? {
+        Ended::Drained => ExitCode::SUCCESS,
+        Ended::Lost(_) | Ended::Cut(_) => ExitCode::FAILURE,
+    })
 }
 
 /// How the first lists go: a bar on a terminal, a line when done elsewhere.

@@ -35,6 +35,8 @@ fn access(table: &mut Table<'_>) -> ClusterAccess {
     let ca_file = table.file("ca_file");
     let has_token = table.has("token");
     let token = table.secret("token");
+    table.probe_ca_file(ca_file.as_deref());
+    table.probe_kubeconfig(kubeconfig.as_deref(), context.as_deref());
     if let Some(server) = &server {
         check_server(table, server, has_token);
     }

@@ -59,6 +59,9 @@ impl Table<'_> {
             (false, false) => self.checker.mistake(&path, format!("names no secret; {SHAPE}")),
             _ => {}
         }
+        if let Some(file) = &file {
+            self.checker.check_secret_file(&path.key("file"), file);
+        }
         if let Some(name) = &env {
             check_variable(self.checker, &path.key("env"), name);
         }

@@ -15,6 +15,7 @@
 mod clusters;
 mod error;
 mod files;
+mod probes;
 mod raw;
 mod resolve;
 mod resources;
@@ -33,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::error::{ConfigErrors, Mistake};
+pub use self::probes::{Probes, WrongKubeconfig};
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
 use crate::types::{ClusterLabels, ClusterName, ClusterSelector, FieldPath, LabelSelector, ResourceRef};
 
@@ -53,15 +55,23 @@ impl Config {
     /// Reads a file, lays the process's environment over it, and checks the result.
     ///
     /// Relative paths in it are relative to the file's folder. Cost: reads the file and opens, without reading, each
-    /// file that it names; asks no cluster anything.
+    /// file that it names; asks no cluster anything. Filters, certificates and kubeconfigs are not looked into:
+    /// [`crate::app::load`] does that, as the service does.
     ///
     /// # Errors
     /// All mistakes at once.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
-        let lossy = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
-        };
-        Self::from_file_with_env(path, std::env::vars_os().map(lossy))
+        Self::read(path.as_ref(), &process_environment(), None)
+    }
+
+    /// As [`Self::from_file`], and tries values with `probes`: what they find is reported with the other mistakes.
+    ///
+    /// Cost: what the probes cost; reads the files that it names.
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn from_file_with_probes(path: impl AsRef<Path>, probes: Probes) -> Result<Self, ConfigErrors> {
+        Self::read(path.as_ref(), &process_environment(), Some(probes))
     }
 
     /// As [`Self::from_file`], with another environment, in which also `HOME` and secrets are looked up.
@@ -72,10 +82,12 @@ impl Config {
         path: impl AsRef<Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigErrors> {
-        let path = path.as_ref();
+        Self::read(path.as_ref(), &environment.into_iter().collect(), None)
+    }
+
+    fn read(path: &Path, environment: &raw::Environment, probes: Option<Probes>) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path).map_err(|e| resolve::unreadable(path, &e))?;
-        let environment = environment.into_iter().collect();
-        resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment: Some(&environment) })
+        resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment: Some(environment), probes })
     }
 
     /// Reads a text without any environment, for tests and embedding.
@@ -86,8 +98,15 @@ impl Config {
     /// # Errors
     /// All mistakes at once.
     pub fn from_toml(text: &str) -> Result<Self, ConfigErrors> {
-        resolve::resolve(&resolve::Source { file: None, text, environment: None })
+        resolve::resolve(&resolve::Source { file: None, text, environment: None, probes: None })
     }
+}
+
+fn process_environment() -> raw::Environment {
+    let lossy = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+    };
+    std::env::vars_os().map(lossy).collect()
 }
 
 /// `[hub]`.

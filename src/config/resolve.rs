@@ -10,7 +10,7 @@ use super::error::{ConfigErrors, Mistake};
 use super::raw::{self, Environment, Raw, Syntax};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, HubConfig, clusters, resources, sinks};
+use super::{Config, HubConfig, Probes, clusters, resources, sinks};
 
 const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
@@ -27,6 +27,8 @@ pub(super) struct Source<'s> {
     pub(super) text: &'s str,
     /// The environment; `None`: neither overrides nor secrets are looked up in one.
     pub(super) environment: Option<&'s Environment>,
+    /// What values are tried with; `None`: they are not.
+    pub(super) probes: Option<Probes>,
 }
 
 /// Checks everything.
@@ -42,6 +44,7 @@ pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
         folder,
         home: home(source.environment),
         environment: source.environment,
+        probes: source.probes,
         raw: &raw,
         mistakes: RefCell::default(),
     };

@@ -92,9 +92,11 @@ pub(super) fn sinks(
         }
         let mut table = Table::new(checker, path.clone(), value);
         let transport = transport(&mut table);
+        let filter = table.text("filter");
+        table.probe("filter", filter.as_deref(), |probes, filter| (probes.filter)(filter));
         let sink = SinkConfig {
             select: select(&mut table, clusters, names),
-            filter: table.text("filter"),
+            filter,
             changed: table.parsed_list("changed").into_iter().flatten().map(|(_, path)| path).collect(),
             initial: table.parsed("initial").unwrap_or_default(),
             batch: batch(&mut table),
@@ -128,12 +130,16 @@ fn transport(table: &mut Table<'_>) -> TransportConfig {
     {
         table.mistake("url", problem);
     }
+    let signing_secret = table.secret("signing_secret");
+    table.probe_signing_secret(signing_secret.as_ref());
+    let ca_file = table.file("ca_file");
+    table.probe_ca_file(ca_file.as_deref());
     TransportConfig::Webhook(WebhookConfig {
         url: address,
-        signing_secret: table.secret("signing_secret"),
+        signing_secret,
         timeout: table.duration("timeout", TIMEOUT).unwrap_or(Duration::from_secs(10)),
         concurrency: table.number("concurrency", CONCURRENCY).unwrap_or(4),
-        ca_file: table.file("ca_file"),
+        ca_file,
     })
 }
 

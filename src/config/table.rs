@@ -13,6 +13,7 @@ use std::time::Duration;
 use figment::value::{Dict, Value};
 
 use super::error::{Mistake, nearest, suggestion};
+use super::probes::Probes;
 use super::raw::{Environment, Raw};
 use super::spans::KeyPath;
 use super::units::{ByteSize, HumanDuration};
@@ -27,6 +28,8 @@ pub(super) struct Checker<'c> {
     pub(super) home: Option<PathBuf>,
     /// The environment, where secrets may be looked up; `None`: they are not.
     pub(super) environment: Option<&'c Environment>,
+    /// What values are tried with; `None`: they are not.
+    pub(super) probes: Option<Probes>,
     /// The values.
     pub(super) raw: &'c Raw,
     /// The mistakes so far, with the path of each.

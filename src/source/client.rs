@@ -242,6 +242,7 @@ fn install_crypto() {
 }
 
 fn prepare(mut config: Config, compression: bool) -> Config {
+    config.cluster_url = without_user(config.cluster_url);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Deadlines are the request's own: a watch may well be silent for minutes.
     config.read_timeout = None;
@@ -253,6 +254,15 @@ fn prepare(mut config: Config, compression: bool) -> Config {
     config
 }
 
+/// An address without its user information. Nothing down the line uses it, but hyper's log would show it.
+fn without_user(url: http::Uri) -> http::Uri {
+    let Some((_, host)) = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else { return url };
+    let Ok(host) = host.parse() else { return url };
+    let mut parts = url.clone().into_parts();
+    parts.authority = Some(host);
+    http::Uri::from_parts(parts).unwrap_or(url)
+}
+
 async fn load(access: Access) -> Result<Config, ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context).await,
@@ -261,28 +271,39 @@ async fn load(access: Access) -> Result<Config, ClientError> {
     }
 }
 
+fn unusable(path: &Path, error: &KubeconfigError) -> ClientError {
+    ClientError::Kubeconfig { path: path.to_owned(), message: kubeconfig_problem(error) }
+}
+
 async fn from_kubeconfig(path: PathBuf, context: Option<String>) -> Result<Config, ClientError> {
-    let unusable = |error| ClientError::Kubeconfig { path: path.clone(), message: kubeconfig_problem(&error) };
-    let file = path.clone();
-    let read = tokio::task::spawn_blocking(move || Kubeconfig::read_from(file)).await;
+    let (file, wanted) = (path.clone(), context.clone());
+    let read = tokio::task::spawn_blocking(move || read_kubeconfig(&file, wanted.as_deref())).await;
     let Ok(kubeconfig) = read else {
         return Err(ClientError::Client { what: path.display().to_string(), message: "reading it failed".to_owned() });
     };
-    let kubeconfig = kubeconfig.map_err(unusable)?;
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig?, &options).await.map_err(|error| unusable(&path, &error))
+}
+
+/// Reads a kubeconfig that has the context that is asked for, or else a current one. Blocks; runs no plugin.
+///
+/// # Errors
+/// [`ClientError::Kubeconfig`], [`ClientError::NoContext`], [`ClientError::NoCurrentContext`].
+pub fn read_kubeconfig(path: &Path, context: Option<&str>) -> Result<Kubeconfig, ClientError> {
+    let path = path.to_owned();
+    let kubeconfig = Kubeconfig::read_from(&path).map_err(|error| unusable(&path, &error))?;
     let known = || match kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>() {
         names if names.is_empty() => "no contexts".to_owned(),
         names => names.join(", "),
     };
-    let wanted = context.as_ref().or(kubeconfig.current_context.as_ref()).filter(|name| !name.is_empty());
+    let wanted = context.or(kubeconfig.current_context.as_deref()).filter(|name| !name.is_empty());
     match wanted {
-        None => return Err(ClientError::NoCurrentContext { known: known(), path }),
+        None => Err(ClientError::NoCurrentContext { known: known(), path }),
         Some(name) if !kubeconfig.contexts.iter().any(|context| context.name == *name) => {
-            return Err(ClientError::NoContext { context: name.clone(), known: known(), path });
+            Err(ClientError::NoContext { context: name.to_owned(), known: known(), path })
         }
-        Some(_) => {}
+        Some(_) => Ok(kubeconfig),
     }
-    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)
 }
 
 /// What is wrong with a kubeconfig. The parser's own words quote the line, which may be the one with the token.
@@ -402,6 +423,13 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         tokio::time::advance(TOKEN_AGE).await;
         tokio::time::resume();
         assert!(ask().await.contains("authorization: bearer two\r\n"));
+    }
+
+    #[test]
+    fn user_information_does_not_get_as_far_as_the_client() {
+        let without = |text: &str| without_user(text.parse().unwrap()).to_string();
+        assert_eq!(without("https://u:p@host:6443/prefix"), "https://host:6443/prefix");
+        assert_eq!(without("https://[::1]:6443/"), "https://[::1]:6443/");
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod kube;
 mod pump;
 mod request;
 
-pub use client::{Access, ClientError, Token, connect};
+pub use client::{Access, ClientError, Token, connect, read_kubeconfig};
 pub use connector::KubeConnector;
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};

@@ -1,8 +1,24 @@
-//! Logging: structured lines on standard error, as text for people or JSON for machines.
+//! Logging: structured lines on standard error, as text for people or JSON for machines. And traces, where asked for.
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use opentelemetry_sdk::trace::SdkTracer;
+use tokio::runtime::Handle;
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::Registry;
+use tracing_subscriber::util::SubscriberInitExt;
+
+pub mod spans;
+mod traces;
+
+pub use traces::Traces;
+
+/// Dependencies that tell per attempt, and without the cluster's name, what our own lines say once and with it.
+const QUIET: [&str; 9] =
+    ["kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -14,16 +30,95 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging to standard error. `RUST_LOG` overrides the level, in `tracing`'s filter syntax.
+/// Starts logging to standard error. `default` is a level; `RUST_LOG` overrides it and whatever is quiet by default, in
+/// `tracing`'s filter syntax.
 ///
 /// Calling it twice changes nothing.
 pub fn init(format: LogFormat, default: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // An error means that somebody has set logging up before, who then wants it their way.
-    let _ = match format {
-        LogFormat::Text => lines.with_ansi(colours).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    start(format, default, None);
+}
+
+/// Starts logging as [`init`] does, and exports [`spans`] over OTLP/HTTP where `OTEL_EXPORTER_OTLP_ENDPOINT` or
+/// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set; its requests run on `io`. Without them nothing is traced.
+///
+/// What cannot be exported costs a warning, and spans.
+#[must_use = "the last spans are lost without a flush"]
+pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces {
+    let (traces, problem) = match traces::start(io) {
+        Ok(traces) => (traces, None),
+        Err(problem) => (Traces::default(), Some(problem)),
     };
+    start(format, default, Some(&traces));
+    if let Some(problem) = problem {
+        tracing::warn!(problem, "no traces are exported");
+    }
+    traces
+}
+
+fn start(format: LogFormat, default: &str, traces: Option<&Traces>) {
+    let (filter, problem) = filter(default);
+    // An error means that somebody has set logging up before, who then wants it their way.
+    let _ = subscriber(format, filter, traces.and_then(Traces::tracer)).try_init();
+    if let Some(problem) = problem {
+        tracing::warn!(problem, "RUST_LOG is not a filter; logging as if it were not set");
+    }
+}
+
+fn subscriber(format: LogFormat, filter: EnvFilter, tracer: Option<SdkTracer>) -> impl Subscriber + Send + Sync {
+    let events = filter_fn(|data| !data.is_span()).with_max_level_hint(LevelFilter::TRACE);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(colours).boxed(),
+        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
+    };
+    // Spans are for traces alone; on lines they would repeat what the lines' own fields say.
+    let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.with_filter(filter.and(events)).boxed()];
+    if let Some(tracer) = tracer {
+        let ours = filter_fn(|data| data.is_span() && data.target() == spans::TARGET);
+        let layer = tracing_opentelemetry::layer().with_tracer(tracer);
+        let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false);
+        layers.push(layer.with_filter(ours.with_max_level_hint(LevelFilter::INFO)).boxed());
+    }
+    tracing_subscriber::registry().with(layers)
+}
+
+/// What is logged, and what is wrong with `RUST_LOG`.
+fn filter(default: &str) -> (EnvFilter, Option<String>) {
+    let quiet = || {
+        let directives = QUIET.iter().map(|name| format!(",{name}=off"));
+        EnvFilter::new(directives.fold(default.to_owned(), |all, one| all + &one))
+    };
+    let set = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.trim().is_empty());
+    match set.map(EnvFilter::try_new) {
+        None => (quiet(), None),
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => (quiet(), Some(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_an_exporter_no_span_is_made_however_much_is_logged() {
+        let subscriber = subscriber(LogFormat::Json, EnvFilter::new("trace"), None);
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(spans::list(&"c", &"pods", &"*").is_disabled());
+            assert!(spans::watch(&"c", &"pods", &"*").is_disabled());
+            assert!(spans::delivery("s", 1).is_disabled());
+        });
+    }
+
+    #[test]
+    fn with_an_exporter_spans_are_made_at_any_level_of_the_log() {
+        use opentelemetry::trace::TracerProvider;
+        let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
+        let subscriber = subscriber(LogFormat::Text, EnvFilter::new("off"), Some(provider.tracer("test")));
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(!spans::delivery("s", 1).is_disabled());
+            assert!(tracing::info_span!("of_a_dependency").is_disabled());
+        });
+    }
 }

@@ -60,7 +60,7 @@ pub(crate) fn quick() -> Tuning {
         initial_events: Duration::from_secs(3),
     };
     let slow_retry = Duration::from_secs(1);
-    Tuning { reflector: ReflectorOptions { stall, slow_retry, ..ReflectorOptions::default() }, ..Tuning::default() }
+    Tuning { reflector: ReflectorOptions { slow_retry, stall, ..ReflectorOptions::default() }, ..Tuning::default() }
 }
 
 /// A hub over these clusters and resources.

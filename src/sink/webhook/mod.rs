@@ -23,6 +23,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+pub use service::check_roots;
 pub use sign::{InvalidSecret, SigningKeys};
 
 use super::{Event, Outcome, Transport};

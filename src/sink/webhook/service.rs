@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::{Certificate, Client, Response, Url, redirect};
+use tracing::Span;
 
 use super::{WebhookError, WebhookParams, request};
 use crate::sink::{Event, Outcome};
@@ -58,16 +59,22 @@ impl Service {
                 Err(error) => retry(describe(error)),
             }
         };
-        match tokio::time::timeout(params.timeout, exchange).await {
+        let outcome = match tokio::time::timeout(params.timeout, exchange).await {
             Ok(outcome) => outcome,
             Err(_) => retry(format!("no answer within {:?}", params.timeout)),
+        };
+        if let Outcome::Retry { error, .. } | Outcome::Disable { error } = &outcome {
+            Span::current().record("otel.status_code", "ERROR").record("otel.status_description", error);
         }
+        outcome
     }
 }
 
 /// Turns an answer into an outcome.
 async fn judge(mut response: Response, own: &Url) -> Outcome {
     let status = response.status();
+    // The span of the attempt, where somebody traces.
+    Span::current().record("http.response.status_code", status.as_u16());
     if status.is_success() {
         // Acknowledged, whatever becomes of the rest; reading it lets the connection be used again.
         read_some(&mut response).await;
@@ -80,7 +87,7 @@ async fn judge(mut response: Response, own: &Url) -> Outcome {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry_after(response.headers()),
         _ => None,
     };
-    let quote = quote(&read_some(&mut response).await);
+    let quote = quote(&read_some(&mut response).await, own);
     let error = format!("receiver answered {status}{quote}");
     match status {
         StatusCode::GONE => Outcome::Disable { error },
@@ -117,9 +124,13 @@ async fn read_some(response: &mut Response) -> Vec<u8> {
     body
 }
 
-/// The beginning of a body, as one line of printable text.
-fn quote(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
+/// The beginning of a body, as one line of printable text. Error pages like to repeat the address, of which path and
+/// query may be the credentials.
+fn quote(body: &[u8], own: &Url) -> String {
+    let mut text = String::from_utf8_lossy(body).into_owned();
+    for part in [own.query(), Some(own.path().trim_matches('/'))].into_iter().flatten().filter(|part| part.len() > 3) {
+        text = text.replace(part, "…");
+    }
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTE).collect();
     let line = line.trim();
     if line.is_empty() { String::new() } else { format!(": {line}") }
@@ -146,6 +157,17 @@ fn describe(error: reqwest::Error) -> String {
         cause = source.source();
     }
     text
+}
+
+/// Tries a PEM file of roots as a client would use it. Reads the file; connects to nothing.
+///
+/// # Errors
+/// [`WebhookError`] says what is wrong with the file.
+pub fn check_roots(path: &Path) -> Result<(), WebhookError> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let roots = read_roots(path)?;
+    let made = Client::builder().tls_certs_only(roots).build();
+    made.map(drop).map_err(|_| WebhookError::NoCertificate { path: path.to_owned() })
 }
 
 fn read_roots(path: &Path) -> Result<Vec<Certificate>, WebhookError> {
@@ -178,8 +200,10 @@ mod tests {
 
     #[test]
     fn a_quote_is_one_short_line() {
-        assert_eq!(quote(b""), "");
-        assert_eq!(quote(b" no\nsuch\x1b[31m "), ": no such [31m");
-        assert!(quote(&[0xff; 4096]).chars().count() <= MAX_QUOTE + 2);
+        let own = Url::parse("http://host/hooks/T0K3N?key=K3Y").unwrap();
+        assert_eq!(quote(b"", &own), "");
+        assert_eq!(quote(b" no\nsuch\x1b[31m ", &own), ": no such [31m");
+        assert!(quote(&[0xff; 4096], &own).chars().count() <= MAX_QUOTE + 2);
+        assert_eq!(quote(b"Cannot POST /hooks/T0K3N?key=K3Y", &own), ": Cannot POST /…?…");
     }
 }

@@ -1,0 +1,32 @@
+//! The configuration of a service: checked by those who will use its values, before anything starts.
+
+use std::path::Path;
+
+use crate::config::{Config, ConfigErrors, Probes, WrongKubeconfig};
+use crate::sink::Filter;
+use crate::sink::webhook::{SigningKeys, check_roots};
+use crate::source::{ClientError, read_kubeconfig};
+
+/// Reads a configuration file as [`Config::from_file`] does, and also compiles filters, reads secrets, CA files and
+/// kubeconfigs. What is wrong with them is a mistake like any other: all are reported at once, with their places.
+///
+/// # Errors
+/// All mistakes at once.
+pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
+    let probes = Probes {
+        filter: |text| Filter::compile(text).map(drop).map_err(|error| error.to_string()),
+        signing_secret: |text| SigningKeys::parse(text).map(drop).map_err(|error| error.to_string()),
+        ca_file: |path| check_roots(path).map_err(|error| error.to_string()),
+        kubeconfig: |path, context| read_kubeconfig(path, context).map(drop).map_err(|error| wrong(&error)),
+    };
+    Config::from_file_with_probes(path, probes)
+}
+
+fn wrong(error: &ClientError) -> WrongKubeconfig {
+    match error {
+        ClientError::NoContext { .. } | ClientError::NoCurrentContext { .. } => {
+            WrongKubeconfig::Context(error.to_string())
+        }
+        _ => WrongKubeconfig::File(error.to_string()),
+    }
+}

@@ -1,0 +1,110 @@
+//! Clusters that do not answer, beside one that does.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::process::{Launch, Process, cluster, message_of, sim, until};
+
+const PODS: &str = "[resources.pods]\n";
+
+/// A port that takes connections and says nothing.
+async fn silent() -> (String, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let task = tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            kept.push(stream);
+        }
+    });
+    (url, task)
+}
+
+fn named<'s>(status: &'s Value, name: &str) -> &'s Value {
+    let clusters = status["clusters"].as_array().unwrap();
+    clusters.iter().find(|cluster| cluster["name"] == name).unwrap()
+}
+
+async fn synced(hub: &Process, name: &str) -> Value {
+    until("synced", async || {
+        let status = hub.status().await;
+        (named(&status, name)["informers"][0]["synced"] == true).then_some(status)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_silent_makes_it_unready_by_name_until_it_counts_as_unreachable() {
+    let (sim, (url, accepting)) = (sim(1, 20), silent().await);
+    let hub = Launch::new(&(cluster("mute", &url) + &cluster("well", &sim.url()) + PODS)).start();
+    let start = Instant::now();
+    assert_eq!(hub.get("/livez").await.0, 200);
+    let status = synced(&hub, "well").await;
+    assert!(start.elapsed() < Duration::from_secs(10), "the other cluster waited: {:?}", start.elapsed());
+    assert_eq!((&status["ready"], &named(&status, "mute")["state"]), (&false.into(), &"connecting".into()), "{status}");
+    let (code, body) = hub.get("/readyz").await;
+    assert_eq!(code, 503);
+    assert!(body.contains("mute/pods") && body.contains("pending") && !body.contains("well/"), "{body}");
+    hub.ready().await;
+    let status = hub.status().await;
+    let mute = named(&status, "mute");
+    assert_eq!(mute["state"], "unreachable", "{mute}");
+    for error in [&mute["lastError"], &mute["informers"][0]["lastError"]] {
+        assert!(error.as_str().is_some_and(|text| text.contains("within 15 s")), "{mute}");
+    }
+    let (_, body) = hub.get("/readyz").await;
+    assert!(body.starts_with("ready") && body.contains("mute"), "{body}");
+    accepting.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_refuses_holds_nobody_up_and_the_status_says_why() {
+    let (sim, down) = (sim(2, 20), sim(3, 20));
+    down.stop().await;
+    let hub = Launch::new(&(cluster("down", &down.url()) + &cluster("well", &sim.url()) + PODS)).start();
+    hub.ready().await;
+    let status = synced(&hub, "well").await;
+    let refusing = named(&status, "down");
+    assert_eq!(refusing["state"], "unreachable", "{refusing}");
+    assert!(refusing["lastError"].as_str().is_some_and(|text| text.contains("refused")), "{refusing}");
+    down.restart().await;
+    let status = synced(&hub, "down").await;
+    let back = named(&status, "down");
+    assert_eq!((&back["state"], &back["informers"][0]["objects"]), (&"connected".into(), &20.into()), "{back}");
+    assert!(back["lastError"].is_null(), "{back}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_is_logged_once_with_cluster_resource_and_cause_and_so_is_its_end() {
+    let sim = sim(4, 20);
+    let resources = "[resources.pods]\n[resources.nodes]\n";
+    let hub = Launch::new(&(cluster("c0", &sim.url()) + resources)).start();
+    hub.ready().await;
+    sim.stop().await;
+    let failed = |status: &Value| {
+        let informers = named(status, "c0")["informers"].as_array().unwrap().clone();
+        informers.iter().all(|informer| informer["state"] == "stale")
+    };
+    until("stale", async || failed(&hub.status().await).then_some(())).await;
+    // Long enough for several attempts: the first delays are below a second.
+    let sees = Instant::now() + Duration::from_secs(6);
+    until("attempts", async || (Instant::now() > sees).then_some(())).await;
+    let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
+    assert!((2..=4).contains(&warned.len()), "{warned:#?}");
+    for line in &warned {
+        assert_eq!(line["cluster"], "c0", "{line}");
+        assert!(line["error"].is_string() && line["resource"].is_string(), "{line}");
+    }
+    assert!(
+        warned.iter().any(|line| line["resource"] == "nodes" && line.to_string().contains("refused")),
+        "{warned:#?}"
+    );
+    sim.restart().await;
+    let again = async || (hub.count("watching again") == 2).then_some(());
+    until("watching again", again).await;
+    let others: Vec<_> =
+        hub.lines().into_iter().filter(|line| message_of(line).contains("failed with error")).collect();
+    assert!(others.is_empty(), "a dependency's own lines: {others:#?}");
+}

@@ -1,0 +1,12 @@
+//! `informer-hub run` as an operator has it: the built binary as a child, simulated clusters, real receivers.
+#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod clusters;
+mod delivery;
+mod mistakes;
+mod process;
+mod receiver;
+mod secrets;
+mod shutdown;
+mod status;
+mod traces;

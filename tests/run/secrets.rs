@@ -1,0 +1,118 @@
+//! Everything fails, everything is logged, and no secret is seen.
+
+use std::io::Write;
+
+use tokio::net::TcpListener;
+
+use crate::process::{Launch, Process, cluster, sim, until};
+use crate::receiver::read_request;
+
+/// What must not be seen: a piece of each secret.
+const SECRETS: [&str; 7] = ["t0ken-env", "t0ken-file", "t0ken-kube", "us3r1nfo", "s1gning", "hook-p4th", "hook-qu3ry"];
+
+/// A server that refuses everything with 401 or 500 and repeats what it was sent, as some error pages do.
+async fn parrot() -> (String, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = listener.local_addr().unwrap().to_string();
+    let task = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = read_request(&mut stream).await;
+                let body = "Cannot POST /services/hook-p4th?key=hook-qu3ry";
+                let head = format!("HTTP/1.1 500 No\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, (head + body).as_bytes()).await;
+            });
+        }
+    });
+    (url, task)
+}
+
+fn assert_clean(text: &str, place: &str) {
+    for secret in SECRETS {
+        let line = text.lines().find(|line| line.contains(secret));
+        assert!(line.is_none(), "{secret} is in {place}: {line:?}");
+    }
+}
+
+fn launch(rust_log: &str, well: &str, parrot: &str, json: bool) -> Process {
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
+         clusters: [{{name: c, cluster: {{server: 'http://us3r1nfo:us3r1nfo@{parrot}', \
+         proxy-url: 'http://us3r1nfo:us3r1nfo@127.0.0.1:1'}}}}]\n\
+         users: [{{name: u, user: {{token: t0ken-kube}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n"
+    );
+    let dead = "http://127.0.0.1:1";
+    let toml = cluster("well", well)
+        + &cluster("env", dead)
+        + "token = { env = \"TOKEN\" }\n"
+        + &cluster("file", &format!("http://{parrot}"))
+        + "token = { file = \"token\" }\n[clusters.kube]\nkubeconfig = \"kube\"\n[resources.pods]\n"
+        + &format!(
+            "[sinks.hook]\ntype = \"webhook\"\ninitial = \"replay\"\nretry = {{ first = \"10ms\", max = \"100ms\" }}\n\
+             url = \"http://{parrot}/services/hook-p4th?key=hook-qu3ry\"\nsigning_secret = {{ env = \"KEY\" }}\n\
+             [sinks.down]\ntype = \"webhook\"\ninitial = \"replay\"\nurl = \"{dead}/hook-p4th?key=hook-qu3ry\"\n\
+             signing_secret = {{ env = \"KEY\" }}\n"
+        );
+    let launch = Launch::new(&toml).file("kube", &kubeconfig).file("token", "t0ken-file\n");
+    let launch = launch.env("TOKEN", "t0ken-env").env("KEY", "s1gning").env("RUST_LOG", rust_log);
+    if json { launch.start() } else { launch.start_as_text() }
+}
+
+async fn keeps_secrets(rust_log: &str) {
+    let (sim, (parrot, task)) = (sim(1, 20), parrot().await);
+    let mut hub = launch(rust_log, &sim.url(), &parrot, true);
+    until("everything fails", async || {
+        let status = hub.status().await;
+        let sinks = status["sinks"].as_array().unwrap();
+        let failing = sinks.iter().all(|sink| sink["retries"].as_u64() > Some(1) && sink["lastError"].is_string());
+        let clusters = status["clusters"].as_array().unwrap();
+        let unwell = clusters.iter().filter(|cluster| cluster["informers"][0]["lastError"].is_string()).count();
+        (failing && unwell == 3).then_some(())
+    })
+    .await;
+    assert_clean(&hub.get("/v1/status").await.1, "the status");
+    assert_clean(&hub.get("/readyz").await.1, "the probe");
+    hub.signal("TERM");
+    hub.line("shutting down").await;
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 143);
+    assert_clean(&hub.log(), "the log");
+    task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_secret_is_in_our_own_log_or_the_status() {
+    keeps_secrets("informer_hub=trace").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_secret_is_in_the_log_of_any_dependency() {
+    keeps_secrets("trace").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn user_information_in_an_address_is_refused_and_not_repeated() {
+    let toml = "[clusters.c]\nserver = \"https://u:us3r1nfo@127.0.0.1:1\"\n[resources.pods]\n[sinks.s]\n\
+                type = \"webhook\"\nurl = \"https://u:us3r1nfo@127.0.0.1:1/\"\n";
+    let mut hub = Launch::new(toml).start_as_text();
+    assert_eq!(hub.ended().await, 2);
+    assert_clean(&hub.log(), "the log");
+    assert!(hub.log().contains("2 mistakes"), "{}", hub.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_a_terminal_gets_no_control_codes() {
+    let (sim, (parrot, task)) = (sim(2, 20), parrot().await);
+    let mut hub = launch("info", &sim.url(), &parrot, false);
+    let log = async || (hub.log().contains("serving") && hub.log().contains("delivery failed")).then_some(());
+    until("failures", log).await;
+    hub.signal("TERM");
+    until("the signal", async || hub.log().contains("shutting down").then_some(())).await;
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 143);
+    let log = hub.log();
+    let control = log.chars().find(|c| c.is_control() && *c != '\n');
+    assert!(control.is_none(), "{control:?} in\n{log}");
+    std::io::stderr().flush().unwrap();
+    task.abort();
+}

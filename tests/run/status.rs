@@ -1,0 +1,91 @@
+//! Probes and status: their shape, and that the figures are the truth's.
+
+use informer_hub::sim::{Churn, World};
+use serde_json::Value;
+
+use crate::process::{Launch, cluster, sim, until};
+use crate::receiver::{Mode, Receiver, SECRET};
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_has_every_figure_and_they_are_right() {
+    let sim = sim(1, 40);
+    let receiver = Receiver::start(Mode::Well);
+    let toml = cluster("c0", &sim.url()) + "labels = { env = \"test\" }\n[resources.pods]\n" + &receiver.sink("hook");
+    let hub = Launch::new(&toml).env("HOOK_SECRET", SECRET).start();
+    hub.ready().await;
+    assert_eq!(hub.get("/readyz").await, (200, "ready\n".to_owned()));
+    assert_eq!(hub.get("/livez").await, (200, "ok\n".to_owned()));
+    let mut churn = Churn::new(1);
+    for _ in 0..100 {
+        sim.with_world(|world| churn.step(world));
+    }
+    let pods = World::pods();
+    receiver.converged("c0", &sim, &pods).await;
+    let truth = sim.truth(&pods);
+    let status = until("the status has settled", async || {
+        let status = hub.status().await;
+        let settled = status["sinks"][0]["pendingEvents"] == 0;
+        (settled && status["clusters"][0]["informers"][0]["objects"] == truth.len()).then_some(status)
+    })
+    .await;
+    let seen = &status["clusters"][0];
+    assert_eq!((&seen["name"], &seen["state"]), (&"c0".into(), &"connected".into()));
+    assert_eq!(seen["labels"], serde_json::json!({ "env": "test" }));
+    let informer = &seen["informers"][0];
+    for key in [
+        "resource",
+        "scope",
+        "state",
+        "synced",
+        "freshness",
+        "objects",
+        "bytes",
+        "resourceVersion",
+        "lastEventAgeSeconds",
+        "events",
+        "lists",
+        "watches",
+        "skipped",
+        "restarts",
+        "queued",
+        "listeners",
+    ] {
+        assert!(keys(informer).contains(&key), "no {key}: {informer:#}");
+    }
+    assert_eq!((&informer["resource"], &informer["state"]), (&"pods".into(), &"watching".into()), "{informer:#}");
+    // A small pod is about 600 bytes; projection takes a part of it.
+    let bytes = informer["bytes"].as_u64().unwrap() / truth.len() as u64;
+    assert!((200..2000).contains(&bytes), "{bytes} bytes each");
+    let newest = truth.values().filter_map(|(_, version)| version.to_string().parse::<u64>().ok()).max();
+    let read: u64 = informer["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!(Some(read) >= newest && read <= sim.with_world(|world| world.version()), "{read}, {newest:?}");
+    assert!(informer["lastEventAgeSeconds"].as_f64().is_some_and(|age| (0.0..60.0).contains(&age)), "{informer:#}");
+    assert_eq!((&informer["restarts"], &informer["skipped"]), (&0.into(), &0.into()), "{informer:#}");
+    assert!(informer["lastError"].is_null(), "{informer:#}");
+    let sink = &status["sinks"][0];
+    for key in ["name", "received", "delivered", "pendingEvents", "retries", "deadLettered", "lastError"] {
+        assert!(keys(sink).contains(&key), "no {key}: {sink:#}");
+    }
+    assert_eq!(sink["delivered"].as_u64(), Some(receiver.received(|received| received.events)), "{sink:#}");
+    assert_eq!((&sink["retries"], &sink["lastError"]), (&0.into(), &Value::Null), "{sink:#}");
+    assert_eq!(informer["listeners"][0]["name"], "hook");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_forbidden_is_named_and_does_not_make_it_unready() {
+    let sim = sim(2, 10);
+    sim.forbid(&World::nodes(), true);
+    let hub = Launch::new(&(cluster("c0", &sim.url()) + "[resources.pods]\n[resources.nodes]\n")).start();
+    hub.ready().await;
+    let body = until("forbidden", async || {
+        let (code, body) = hub.get("/readyz").await;
+        assert_eq!(code, 200, "{body}");
+        body.contains("forbidden").then_some(body)
+    })
+    .await;
+    assert!(body.contains("c0/nodes") && !body.contains("c0/pods"), "{body}");
+}

@@ -1,0 +1,173 @@
+//! Traces, as a collector gets them: over HTTP, as OTLP has it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use crate::process::{Launch, Process, cluster, sim, until};
+use crate::receiver::{Mode, Receiver, SECRET, read_request};
+
+type Attributes = BTreeMap<String, String>;
+
+/// A collector: what it was sent, by span name.
+#[derive(Default)]
+struct Collected {
+    services: Vec<String>,
+    spans: Vec<(String, Attributes, Duration)>,
+    problems: Vec<String>,
+}
+
+async fn collector() -> (String, Arc<Mutex<Collected>>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let collected = Arc::new(Mutex::new(Collected::default()));
+    let sink = Arc::clone(&collected);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let sink = Arc::clone(&sink);
+            tokio::spawn(async move {
+                let (headers, body) = read_request(&mut stream).await?;
+                collect(&mut sink.lock(), &headers, &body);
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\nconnection: close\r\n\
+                            content-length: 0\r\n\r\n";
+                stream.write_all(head.as_bytes()).await.ok()
+            });
+        }
+    });
+    (url, collected)
+}
+
+fn attributes(pairs: &[KeyValue]) -> Attributes {
+    let text = |pair: &KeyValue| match pair.value.as_ref()?.value.as_ref()? {
+        Value::StringValue(text) => Some(text.clone()),
+        Value::IntValue(number) => Some(number.to_string()),
+        _ => None,
+    };
+    pairs.iter().filter_map(|pair| Some((pair.key.clone(), text(pair)?))).collect()
+}
+
+fn collect(collected: &mut Collected, headers: &http::HeaderMap, body: &[u8]) {
+    if headers.get("content-type").is_none_or(|kind| kind != "application/x-protobuf") {
+        collected.problems.push(format!("{headers:?}"));
+    }
+    let Ok(request) = ExportTraceServiceRequest::decode(body) else {
+        return collected.problems.push("not an OTLP request".to_owned());
+    };
+    for resource in request.resource_spans {
+        let of = attributes(&resource.resource.map(|resource| resource.attributes).unwrap_or_default());
+        collected.services.push(of.get("service.name").cloned().unwrap_or_default());
+        for span in resource.scope_spans.into_iter().flat_map(|scope| scope.spans) {
+            let took = Duration::from_nanos(span.end_time_unix_nano - span.start_time_unix_nano);
+            collected.spans.push((span.name, attributes(&span.attributes), took));
+        }
+    }
+}
+
+fn launch(url: &str, receiver: &Receiver, variables: &[(&str, &str)]) -> Process {
+    let toml = cluster("c0", url) + "[resources.pods]\n" + &receiver.sink("hook");
+    let launch = Launch::new(&toml).env("HOOK_SECRET", SECRET);
+    variables.iter().fold(launch, |launch, (name, value)| launch.env(name, value)).start()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_gets_a_span_for_each_list_watch_and_delivery_also_the_last_ones() {
+    let (sim, (url, collected)) = (sim(1, 30), collector().await);
+    let receiver = Receiver::start(Mode::Error);
+    // The delay is longer than the test: what comes, the flush at the end has sent.
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
+    let mut hub = launch(&sim.url(), &receiver, &variables);
+    hub.ready().await;
+    receiver.met(Mode::Error, 1).await;
+    receiver.set(Mode::Well);
+    receiver.converged("c0", &sim, &informer_hub::sim::World::pods()).await;
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 0);
+    let collected = collected.lock();
+    assert!(collected.problems.is_empty(), "{:?}", collected.problems);
+    assert!(collected.services.iter().all(|name| name == "informer-hub"), "{:?}", collected.services);
+    let spans =
+        |name: &str| collected.spans.iter().filter(|(of, ..)| of == name).map(|(_, a, _)| a).collect::<Vec<_>>();
+    let lists = spans("list");
+    assert_eq!(lists.len(), 1, "{lists:?}");
+    let has =
+        |of: &Attributes, key: &str, value: &str| assert_eq!(of.get(key).map(String::as_str), Some(value), "{of:?}");
+    for (key, value) in [("cluster", "c0"), ("resource", "pods"), ("objects", "30")] {
+        has(lists[0], key, value);
+    }
+    assert!(lists[0].contains_key("pages"), "{lists:?}");
+    let watches = spans("watch");
+    assert!(!watches.is_empty(), "{:?}", collected.spans);
+    has(watches[0], "cluster", "c0");
+    let deliveries = spans("deliver");
+    let status = |code: &str| {
+        deliveries.iter().filter(|of| of.get("http.response.status_code").is_some_and(|status| status == code)).count()
+    };
+    assert!(status("500") >= 1 && status("204") >= 1, "{deliveries:?}");
+    for of in &deliveries {
+        has(of, "sink", "hook");
+    }
+    let delivered = deliveries.iter().filter(|of| of["http.response.status_code"] == "204");
+    assert_eq!(delivered.map(|of| of["events"].parse::<u64>().unwrap()).sum::<u64>(), 30);
+    let known = ["list", "watch", "deliver"];
+    assert!(collected.spans.iter().all(|(name, ..)| known.contains(&name.as_str())), "{:?}", collected.spans);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_service_is_named_as_the_environment_says_and_batches_go_out_while_it_runs() {
+    let (sim, (url, collected)) = (sim(2, 10), collector().await);
+    let receiver = Receiver::start(Mode::Well);
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{url}/v1/traces")),
+        ("OTEL_SERVICE_NAME", "another".to_owned()),
+        ("OTEL_BSP_SCHEDULE_DELAY", "50".to_owned()),
+    ];
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let hub = launch(&sim.url(), &receiver, &variables);
+    hub.ready().await;
+    until("a list's span", async || collected.lock().spans.iter().any(|span| span.0 == "list").then_some(())).await;
+    assert!(collected.lock().services.iter().all(|name| name == "another"), "{:?}", collected.lock().services);
+}
+
+/// A hub whose collector is of no use delivers, says so once, and ends in time.
+async fn is_not_disturbed(endpoint: &str, warnings: usize) {
+    let sim = sim(3, 30);
+    let receiver = Receiver::start(Mode::Well);
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_BSP_SCHEDULE_DELAY", "50")];
+    let mut hub = launch(&sim.url(), &receiver, &variables);
+    hub.ready().await;
+    receiver.converged("c0", &sim, &informer_hub::sim::World::pods()).await;
+    if warnings > 0 {
+        let line = hub.line("traces").await;
+        assert_eq!(line["level"], "WARN", "{line}");
+        assert!(!line.to_string().contains("us3r"), "{line}");
+    }
+    let asked = Instant::now();
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 0);
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    let warned = hub.lines().iter().filter(|line| line["level"] == "WARN" || line["level"] == "ERROR").count();
+    assert!(warned <= 1, "{}", hub.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_that_is_down_costs_a_warning() {
+    is_not_disturbed("http://us3r:us3r@127.0.0.1:1", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    is_not_disturbed(&format!("http://{}", listener.local_addr().unwrap()), 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_whose_address_is_none_costs_a_warning() {
+    is_not_disturbed("us3r collector", 1).await;
+}
