@@ -40,6 +40,9 @@ pub(super) struct ClusterParts {
     pub(super) connector: Arc<dyn Connector>,
     pub(super) view: SharedView,
     pub(super) registry: Recipient<Resolved>,
+    /// Those that are about it already. It knows them before any informer starts: one that an earlier informer told
+    /// must not miss what the next one finds.
+    pub(super) subscriptions: Vec<Arc<Subscription>>,
 }
 
 type WantKey = (Wanted, Scope);
@@ -78,7 +81,8 @@ pub(super) struct ClusterActor {
 }
 
 impl ClusterActor {
-    pub(super) fn new(env: Env, parts: ClusterParts, guard: ExitGuard) -> Self {
+    pub(super) fn new(env: Env, mut parts: ClusterParts, guard: ExitGuard) -> Self {
+        let subscriptions = std::mem::take(&mut parts.subscriptions);
         Self {
             env,
             parts,
@@ -87,7 +91,7 @@ impl ClusterActor {
             error: None,
             wants: BTreeMap::new(),
             informers: BTreeMap::new(),
-            attached: BTreeMap::new(),
+            attached: subscriptions.into_iter().map(|subscription| (subscription.id, subscription)).collect(),
             supervision: Supervision::new(&[], INTENSITY),
             degraded: 0,
             next_number: 0,
@@ -216,21 +220,22 @@ impl ClusterActor {
         self.launch(informer_key, ctx);
     }
 
-    /// Starts an informer's actor, with the listeners that are attached to it.
+    /// Starts an informer's actor, with the subscriptions that are about it.
     fn launch(&mut self, key: &InformerKey, ctx: &mut Context<Self>) {
         self.next_number += 1;
         let number = self.next_number;
+        let about = |subscription: &&Arc<Subscription>| self.informers_of(subscription).contains(key);
+        let subscriptions: Vec<_> = self.attached.values().filter(about).cloned().collect();
         let Some(informer) = self.informers.get_mut(key) else { return };
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let (env, parts) = (self.env.clone(), informer.parts.clone());
         let token = self.children.token();
         let actor = move |ctx: &mut Context<InformerActor>| {
             stop_with(&token, ctx);
-            InformerActor::new(env, parts, guard)
+            InformerActor::new(env, parts, subscriptions, guard)
         };
         informer.number = number;
         informer.address = Some(InformerActor::start_in_arbiter(self.env.arbiter(), actor));
-        self.attach_all(ctx);
     }
 
     /// Adds every attached subscription to the informers that it is about. Adding one twice changes nothing.

@@ -72,6 +72,8 @@ pub(super) struct InformerActor {
     partition: Option<(PartitionId, Lease)>,
     supervision: Supervision,
     pipeline: Pipeline,
+    /// To start with; empty then.
+    subscriptions: Vec<Arc<Subscription>>,
     listeners: BTreeMap<SubscriptionId, ListenerChild>,
     next_listener: usize,
     stopping: bool,
@@ -80,7 +82,9 @@ pub(super) struct InformerActor {
 }
 
 impl InformerActor {
-    pub(super) fn new(env: Env, parts: InformerParts, guard: ExitGuard) -> Self {
+    /// An informer that tells `subscriptions` from its first batch on. A subscription that an earlier informer of this
+    /// partition told must be among them: it would miss what happens until it is added.
+    pub(super) fn new(env: Env, parts: InformerParts, subscriptions: Vec<Arc<Subscription>>, guard: ExitGuard) -> Self {
         let cache = env.caches.of(&parts.origin.resource);
         Self {
             env,
@@ -89,6 +93,7 @@ impl InformerActor {
             partition: None,
             supervision: Supervision::new(CHILDREN, INTENSITY),
             pipeline: Pipeline::default(),
+            subscriptions,
             listeners: BTreeMap::new(),
             next_listener: CHILDREN.len(),
             stopping: false,
@@ -273,6 +278,10 @@ impl Actor for InformerActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
+        for subscription in std::mem::take(&mut self.subscriptions) {
+            let child = self.start_listener(subscription, ctx);
+            self.listeners.insert(child.subscription.id, child);
+        }
         self.start_pipeline(ctx);
     }
 

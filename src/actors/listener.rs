@@ -1,6 +1,7 @@
 //! The listener: one subscriber of one informer. Keeps what waits for it, and hands it over one batch at a time.
 //!
-//! It never holds its processor up: an offer goes into the queue, whose bound is kept by merging.
+//! It never holds its processor up, which puts what is new into the inbox and wakes it; the inbox keeps its bound by
+//! merging.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 use super::capacity::{DELIVER_BATCH, MAILBOX};
 use super::env::Env;
 use super::inbox::{Inbox, Turn};
-use super::messages::{Offer, Stop};
+use super::messages::{Stop, Wake};
 use super::subscriber::{Deliver, Delivered};
 use super::supervision::{ExitGuard, ExitStatus};
 use crate::types::Origin;
@@ -121,11 +122,10 @@ impl Actor for ListenerActor {
     }
 }
 
-impl Handler<Offer> for ListenerActor {
+impl Handler<Wake> for ListenerActor {
     type Result = ();
 
-    fn handle(&mut self, offer: Offer, ctx: &mut Self::Context) {
-        self.inbox.offer(offer.number, &offer.applied, offer.resync);
+    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
         self.pump(ctx);
     }
 }

@@ -10,7 +10,7 @@ use super::inbox::Inbox;
 use super::pressure::Pressure;
 use super::status::HubStatus;
 use super::subscription::{Subscription, SubscriptionId};
-use crate::cache::{Answer, Applied, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot};
+use crate::cache::{Answer, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot};
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{
@@ -120,17 +120,10 @@ pub struct TakeSnapshot;
 
 // === processor → listener ===
 
-/// What one batch did to the store.
-#[derive(Clone, Debug, Message)]
+/// There may be something in the listener's inbox. One that waits in a mailbox stands for any number of them.
+#[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Offer {
-    /// Number of the batch within its partition.
-    pub number: u64,
-    /// What it did, in order; shared by all listeners.
-    pub applied: Arc<[Applied]>,
-    /// Whether repetitions in it are for this listener.
-    pub resync: bool,
-}
+pub struct Wake;
 
 /// Tells a processor of a listener. Its queue is filled with the present state, unless it joined before.
 #[derive(Debug, Message)]
@@ -138,9 +131,9 @@ pub struct Offer {
 pub struct Join {
     /// The subscription.
     pub subscription: SubscriptionId,
-    /// Where offers go.
-    pub listener: Recipient<Offer>,
-    /// The listener's queue.
+    /// Whom to wake when something is in the inbox.
+    pub listener: Recipient<Wake>,
+    /// Where batches go.
     pub inbox: Arc<Inbox>,
     /// How to fill it.
     pub options: ListenerOptions,

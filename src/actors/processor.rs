@@ -10,7 +10,8 @@ use actix::prelude::*;
 
 use super::capacity::MAILBOX;
 use super::env::Env;
-use super::messages::{AppliedBatch, Apply, Enqueue, Join, Lease, Leave, Offer, Process, Stop, TakeSnapshot};
+use super::inbox::Inbox;
+use super::messages::{AppliedBatch, Apply, Enqueue, Join, Lease, Leave, Process, Stop, TakeSnapshot, Wake};
 use super::subscription::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId};
@@ -27,8 +28,17 @@ pub(super) struct CachePort {
 }
 
 struct Joined {
-    recipient: Recipient<Offer>,
+    inbox: Arc<Inbox>,
+    listener: Recipient<Wake>,
     resync: Option<Resync>,
+}
+
+impl Joined {
+    /// Where that fails, the mailbox is full, and a wake waits in it; or the listener is dead, and its successor looks
+    /// into the inbox first of all.
+    fn wake(&self) {
+        let _ = self.listener.try_send(Wake);
+    }
 }
 
 /// A listener's resyncs, which fall on ticks of the shortest period that any listener asked for.
@@ -65,33 +75,16 @@ impl ProcessorActor {
         Self { env, cache, health, listeners: BTreeMap::new(), fifo: None, resync: None, untold, guard }
     }
 
-    /// Tells every listener of a batch. Listeners only put it in their queues, so this does not wait for subscribers.
-    fn tell(&self, outbox: Outbox) -> impl Future<Output = Vec<SubscriptionId>> + use<> {
-        let Outbox { number, applied } = outbox;
-        if !self.health.has_synced() && applied.iter().any(|applied| matches!(applied, Applied::Synced)) {
+    /// Puts a batch into every listener's inbox, whose owner may be dead or slow; this waits for nobody.
+    fn tell(&self, outbox: &Outbox) {
+        if !self.health.has_synced() && outbox.applied.iter().any(|applied| matches!(applied, Applied::Synced)) {
             self.health.set_synced();
             self.env.sync_changed();
         }
-        let due = |joined: &Joined| joined.resync.is_some_and(|resync| resync.due);
-        let listeners: Vec<_> =
-            self.listeners.iter().map(|(id, joined)| (*id, joined.recipient.clone(), due(joined))).collect();
-        async move {
-            let mut gone = Vec::new();
-            for (id, listener, resync) in listeners {
-                let applied = Arc::clone(&applied);
-                if listener.send(Offer { number, applied, resync }).await.is_err() {
-                    gone.push(id);
-                }
-            }
-            gone
-        }
-    }
-
-    fn forget(&mut self, gone: Vec<SubscriptionId>) {
-        for id in gone {
-            if self.listeners.get(&id).is_some_and(|joined| !joined.recipient.connected()) {
-                self.listeners.remove(&id);
-            }
+        for joined in self.listeners.values() {
+            let resync = joined.resync.is_some_and(|resync| resync.due);
+            joined.inbox.offer(outbox.number, &outbox.applied, resync);
+            joined.wake();
         }
     }
 
@@ -149,36 +142,27 @@ impl Handler<Process> for ProcessorActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, Process(batch): Process, _ctx: &mut Self::Context) -> Self::Result {
-        let untold = self.untold.take().map(|outbox| self.tell(outbox));
+        if let Some(untold) = self.untold.take() {
+            self.tell(&untold);
+        }
         let applying = self.cache.apply.send(Apply { partition: self.cache.partition, lease: self.cache.lease, batch });
-        let work = async move {
-            if let Some(untold) = untold {
-                untold.await;
-            }
-            applying.await
-        };
-        let work = work.into_actor(self).then(|applied, act, ctx| {
-            let (telling, pressure) = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
+        let work = applying.into_actor(self).then(|applied, act, ctx| {
+            let pressure = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
                 act.health.objects.store(objects, Relaxed);
-                (Some(act.tell(outbox)), pressure)
+                act.tell(&outbox);
+                pressure
             } else {
                 // The partition or the cache is gone: this informer's supervisor sets it up again.
                 act.guard.set(ExitStatus::Orphaned);
                 ctx.stop();
-                (None, None)
+                None
             };
             async move {
-                let gone = match telling {
-                    Some(telling) => telling.await,
-                    None => Vec::new(),
-                };
                 if let Some(pressure) = pressure {
                     pressure.wait().await;
                 }
-                gone
             }
             .into_actor(act)
-            .map(|gone, act, _| act.forget(gone))
         });
         AtomicResponse::new(Box::pin(work))
     }
@@ -195,19 +179,20 @@ impl Handler<Join> for ProcessorActor {
         let untold = self.untold.clone();
         let Join { subscription, listener, inbox, options, resync } = join;
         let resync = resync.map(|period| Resync { period, next: clock::now() + period, due: false });
-        let joined = Joined { recipient: listener.clone(), resync };
+        let joined = Joined { inbox: Arc::clone(&inbox), listener, resync };
         let work = async move {
             if !inbox.has_joined() {
                 let Ok(snapshot) = snapshot.await else { return };
                 let Some(partition) = snapshot.partition(partition) else { return };
                 inbox.join(ListenerQueue::new(options, partition, merge_above));
             }
-            // An offer of nothing wakes it; a batch that a dead processor may not have told of comes along.
-            let outbox = untold.unwrap_or(Outbox { number: 0, applied: Arc::new([]) });
-            // A listener that is gone is dropped at the next batch.
-            let _ = listener.send(Offer { number: outbox.number, applied: outbox.applied, resync: false }).await;
+            // A batch that a dead processor may not have told of.
+            if let Some(untold) = untold {
+                inbox.offer(untold.number, &untold.applied, false);
+            }
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(move |(), act: &mut Self, ctx| {
+            joined.wake();
             act.listeners.insert(subscription, joined);
             act.rearm_resync(ctx);
         })))

@@ -124,12 +124,15 @@ impl RegistryActor {
         self.next_cluster += 1;
         let number = self.next_cluster;
         let view = SharedView::default();
+        let about = |subscription: &&Arc<Subscription>| subscription.clusters.matches(name, &labels);
+        let subscriptions = self.subscriptions.values().filter(about).cloned().collect();
         let parts = ClusterParts {
             name: name.clone(),
             labels: labels.clone(),
             connector: Arc::clone(&connector),
             view: Arc::clone(&view),
             registry: ctx.address().recipient(),
+            subscriptions,
         };
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let env = self.env.clone();

@@ -15,6 +15,9 @@ use crate::actors::{CacheActor, CacheDirectory, Subscribe, Subscriber};
 use crate::cache::{Answer, Query, QueryError, Snapshot};
 use crate::types::{ApiResource, ClusterSelector, Dynamic, Gvr, InvalidResource, ResourceRef};
 
+/// How often a question is put again to a cache that died over it.
+const RETRIES: usize = 2;
+
 /// The resource of a Rust type: any `k8s_openapi` type or `kube::CustomResource`.
 #[must_use]
 pub fn api_resource<K>() -> ApiResource
@@ -71,8 +74,15 @@ impl<K> CacheClient<K> {
     /// # Errors
     /// Outer: the hub is shutting down. Inner: [`QueryError`], the question's fault.
     pub async fn send(&self, query: Query) -> Result<Result<Answer<K>, QueryError>, MailboxError> {
-        let answer = self.cache()?.send(Ask(query)).await?;
-        Ok(answer.map(Answer::cast))
+        let mut answer = self.cache()?.send(Ask(query.clone())).await;
+        for _ in 0..RETRIES {
+            if answer.is_ok() {
+                break;
+            }
+            // It died over a question, perhaps not this one; unless the hub has ended there is a new one.
+            answer = self.cache()?.send(Ask(query.clone())).await;
+        }
+        Ok(answer?.map(Answer::cast))
     }
 
     /// A snapshot, to read from without further messages.
