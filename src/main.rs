@@ -7,7 +7,7 @@ use informer_hub::cli::{self, Cli};
 
 /// Gives memory back after a burst, which the system's allocator does not.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     cli::main(Cli::parse())

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 mod table;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// How long a phase may take.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -148,8 +148,8 @@ impl Handler<Notifications<Pod>> for Listener {
     }
 }
 
-/// A hub over one replay server, with two indices and one listener.
-async fn hub(url: &str, listener: Listener) -> (Hub, Addr<Listener>) {
+/// A hub over one replay server that is asked for nothing yet.
+async fn idle_hub(url: &str) -> Hub {
     let cluster = ClusterConfig {
         name: ClusterName::new("replay").unwrap(),
         labels: BTreeMap::new(),
@@ -159,7 +159,11 @@ async fn hub(url: &str, listener: Listener) -> (Hub, Addr<Listener>) {
     let config = Config { clusters: vec![cluster], ..Config::default() };
     let mut tuning = Tuning::default();
     tuning.reflector.streaming_list = false;
-    let hub = Hub::start_with(config, tuning).await.unwrap();
+    Hub::start_with(config, tuning).await.unwrap()
+}
+
+/// Has a hub watch pods, with two indices and one listener.
+async fn watch_pods(hub: &Hub, listener: Listener) -> Addr<Listener> {
     let indexes = [("by-node", "spec.nodeName"), ("by-image", "spec.containers[*].image")];
     let demand = InformerFor {
         user: User::Caller("bench".to_owned()),
@@ -175,7 +179,7 @@ async fn hub(url: &str, listener: Listener) -> (Hub, Addr<Listener>) {
     let address = Listener::start_in_arbiter(hub.system().env().arbiter(), |_| listener);
     let subscribe = Subscribe::to::<Pod>(Clusters::all(), address.clone().recipient::<Notifications<Pod>>());
     hub.registry().send(subscribe).await.unwrap();
-    (hub, address)
+    address
 }
 
 async fn sync_and_flood(pods: u64, events: u64) -> Figures {
@@ -187,8 +191,11 @@ async fn sync_and_flood(pods: u64, events: u64) -> Figures {
         since_sent: None,
         latencies: Arc::default(),
     };
+    let hub = idle_hub(&server.url).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // From before the list, as the peers were measured.
     let (rss, cpu, began) = (rss(), cpu(), Instant::now());
-    let (hub, _listener) = hub(&server.url, listener).await;
+    let _listener = watch_pods(&hub, listener).await;
     until("every pod has been told", || told.load(Relaxed) >= pods).await;
     let (sync, sync_cpu) = (began.elapsed(), self::cpu().checked_sub(cpu).unwrap());
     let peak = peak_rss().saturating_sub(rss);
@@ -228,7 +235,8 @@ async fn latency(rate: u32, events: u64) -> (Duration, Duration) {
         since_sent: Some(Arc::new(move |annotation: &str| since.since_sent(annotation))),
         latencies: Arc::clone(&latencies),
     };
-    let (hub, _listener) = hub(&server.url(), listener).await;
+    let hub = idle_hub(&server.url()).await;
+    let _listener = watch_pods(&hub, listener).await;
     until("every pod has been told", || told.load(Relaxed) >= 1_000).await;
     server.pace(rate, events);
     let last = server.last_version();

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use actix::prelude::*;
 use arc_swap::ArcSwap;
@@ -34,6 +35,10 @@ pub struct CacheActor {
     io: Handle,
     /// Set while a compression is under way.
     packing: Option<PressureSource>,
+    /// Set while there may be young objects to compress when nothing changes any more.
+    resting: Option<SpawnHandle>,
+    /// Whether anything has changed since the resource was last looked at for that.
+    changed: bool,
     _guard: ExitGuard,
 }
 
@@ -51,6 +56,9 @@ enum DictionaryState {
 /// Rounds of compression without a dictionary before training is tried again.
 const UNFIT_ROUNDS: u32 = 8;
 
+/// After how long without a change (up to twice that) all of a resource is compressed.
+const REST: Duration = Duration::from_secs(2);
+
 /// What one object adds to the training, at most.
 const SAMPLE_BYTES: usize = 64 * 1024;
 
@@ -64,21 +72,41 @@ impl CacheActor {
             next_lease: 0,
             io,
             packing: None,
+            resting: None,
+            changed: false,
             _guard: guard,
         }
     }
 
     /// Compresses what has aged, elsewhere, unless that is under way.
     fn pack(&mut self, ctx: &mut Context<Self>) {
-        if self.packing.is_some() || !self.young.is_over() {
+        if self.packing.is_none() && self.young.is_over() {
+            self.start_round(Young::take_aged, ctx);
+        }
+    }
+
+    /// Compresses everything once nothing has changed for a while: a resource at rest keeps nothing plain.
+    fn watch_for_rest(&mut self, ctx: &mut Context<Self>) {
+        self.changed = true;
+        if self.resting.is_some() {
             return;
         }
+        self.resting = Some(ctx.run_interval(REST, |act, ctx| {
+            if std::mem::take(&mut act.changed) || act.packing.is_some() {
+                return;
+            }
+            act.resting.take().map(|timer| ctx.cancel_future(timer));
+            act.start_round(Young::take_all, ctx);
+        }));
+    }
+
+    fn start_round(&mut self, take: fn(&mut Young) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
         let samples = match self.dictionary {
             DictionaryState::Untrained => Some(self.young.samples()),
             DictionaryState::Unfit { rounds } if rounds >= UNFIT_ROUNDS => Some(self.young.samples()),
             DictionaryState::Unfit { .. } | DictionaryState::Trained(_) => None,
         };
-        let aged = self.young.take_aged();
+        let aged = take(&mut self.young);
         let state = self.dictionary.clone();
         self.packing = Some(PressureSource::new());
         let work = self.io.spawn_blocking(move || pack_round(state, samples, &aged));
@@ -189,6 +217,7 @@ impl Handler<Apply> for CacheActor {
             self.young.add(Arc::clone(object));
         }
         self.pack(ctx);
+        self.watch_for_rest(ctx);
         let lags = self.young.is_pressing();
         let pressure = self.packing.as_ref().filter(|_| lags).map(PressureSource::pressure);
         let snapshot = self.store.published().load();

@@ -85,7 +85,7 @@ impl Inbox {
         use std::sync::atomic::Ordering::Relaxed;
         let state = self.state.lock();
         if let Some(queue) = &state.queue {
-            self.health.pending.store((queue.len() + state.handed.len()) as u64, Relaxed);
+            self.health.pending.store(queue.len() as u64, Relaxed);
             self.health.merged.store(queue.merged(), Relaxed);
         }
     }

@@ -32,7 +32,7 @@ use super::supervision::{
 use crate::cache::PartitionId;
 use crate::reflector::ListerWatcher;
 use crate::types::clock::{self, Instant};
-use crate::types::{InformerHealth, Origin, Phase};
+use crate::types::{InformerHealth, Origin, Phase, SharedStr};
 
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
@@ -46,7 +46,7 @@ pub(super) struct InformerParts {
     pub(super) origin: Arc<Origin>,
     pub(super) health: Arc<InformerHealth>,
     pub(super) source: Arc<dyn ListerWatcher>,
-    pub(super) indexes: Vec<Arc<str>>,
+    pub(super) indexes: Vec<SharedStr>,
 }
 
 #[derive(Default)]

@@ -15,6 +15,7 @@ use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{
     ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Origin, ResourceRef, Scope,
+    SharedStr,
 };
 
 // === reflector → fifo ===
@@ -42,7 +43,7 @@ pub struct OpenPartition {
     /// What it shows of itself.
     pub health: Arc<InformerHealth>,
     /// Names of the indices that it declares.
-    pub indexes: Vec<Arc<str>>,
+    pub indexes: Vec<SharedStr>,
 }
 
 /// Answer to [`OpenPartition`].

@@ -16,7 +16,7 @@ use crate::reflector::{InformerOptions, Projection, StallPolicy};
 use crate::sink::webhook::{SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
 use crate::sink::{BatchParams, Bounds, EventType, Filter, Initial, RetryParams, Selection, SinkHealth, Transport};
 use crate::source::{Access, KubeConnector, Token};
-use crate::types::Scope;
+use crate::types::{Scope, SharedStr};
 
 /// How a cluster is reached.
 pub(super) fn connector(cluster: &ClusterConfig, stall: StallPolicy, io: &Handle) -> KubeConnector {
@@ -52,7 +52,7 @@ pub(super) fn demand(resource: &ResourceConfig) -> InformerFor {
         config::Projection::Drop(paths) => Projection::Drop(paths.clone()),
         config::Projection::Keep(paths) => Projection::Keep(paths.clone()),
     };
-    let indexes: BTreeMap<Arc<str>, _> =
+    let indexes: BTreeMap<SharedStr, _> =
         resource.indexes.iter().map(|(name, path)| (name.as_str().into(), path.clone())).collect();
     InformerFor {
         user: User::Config(resource.name.clone()),

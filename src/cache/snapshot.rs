@@ -7,7 +7,7 @@ use super::posting::{Location, PartitionId, Posting};
 use super::store::Applied;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Freshness, IndexEntry, InformerHealth, Object, ObjectKey, Origin,
-    ResourceVersion, StoredObject,
+    ResourceVersion, SharedStr, StoredObject,
 };
 
 /// What the last batch of a partition did.
@@ -24,7 +24,7 @@ pub struct Outbox {
 pub struct Partition {
     origin: Arc<Origin>,
     health: Arc<InformerHealth>,
-    indexes: Arc<[Arc<str>]>,
+    indexes: Arc<[SharedStr]>,
     pub(super) objects: imbl::OrdMap<ObjectKey, Arc<StoredObject>>,
     pub(super) version: Option<ResourceVersion>,
     pub(super) synced: bool,
@@ -65,7 +65,7 @@ impl Partition {
     /// Whether it declares an index.
     #[must_use]
     pub fn declares(&self, index: &str) -> bool {
-        self.indexes.iter().any(|name| name.as_ref() == index)
+        self.indexes.iter().any(|name| name == index)
     }
 
     /// How many objects it has.
@@ -120,14 +120,14 @@ impl fmt::Debug for Partition {
     }
 }
 
-type Values = imbl::HashMap<Arc<str>, Posting>;
+type Values = imbl::HashMap<SharedStr, Posting>;
 
 /// One consistent state of one resource over all clusters: objects and indices together.
 #[derive(Clone)]
 pub struct Snapshot {
     resource: ApiResource,
     partitions: imbl::OrdMap<PartitionId, Arc<Partition>>,
-    indices: imbl::HashMap<Arc<str>, Values>,
+    indices: imbl::HashMap<SharedStr, Values>,
     /// Clusters that should have the resource and could not be asked yet.
     expected: imbl::OrdMap<ClusterName, ClusterLabels>,
     /// Never counts back, so that whoever still holds the number of a closed partition reaches no other one.
@@ -182,7 +182,7 @@ impl Snapshot {
 
     /// The values of an index, in no order, each with how many objects carry it. client-go's
     /// `ListIndexFuncValues`.
-    pub fn index_values(&self, index: &str) -> impl Iterator<Item = (&Arc<str>, usize)> {
+    pub fn index_values(&self, index: &str) -> impl Iterator<Item = (&SharedStr, usize)> {
         self.indices.get(index).into_iter().flat_map(|values| values.iter().map(|(value, at)| (value, at.len())))
     }
 
@@ -196,7 +196,7 @@ impl Snapshot {
 
     /// Names of the declared indices of any partition, sorted.
     #[must_use]
-    pub fn index_names(&self) -> Vec<Arc<str>> {
+    pub fn index_names(&self) -> Vec<SharedStr> {
         let mut names: Vec<_> =
             self.partitions.values().flat_map(|partition| partition.indexes.iter().cloned()).collect();
         names.sort();
@@ -227,7 +227,7 @@ impl Snapshot {
         id: PartitionId,
         origin: Arc<Origin>,
         health: Arc<InformerHealth>,
-        indexes: Vec<Arc<str>>,
+        indexes: Vec<SharedStr>,
     ) {
         self.expected.remove(&origin.cluster);
         let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
@@ -270,8 +270,8 @@ impl Snapshot {
     }
 
     pub(super) fn index(&mut self, entry: &IndexEntry, location: Location) {
-        let values = self.indices.entry(Arc::clone(&entry.index)).or_default();
-        values.entry(Arc::clone(&entry.value)).or_default().insert(location);
+        let values = self.indices.entry(entry.index.clone()).or_default();
+        values.entry(entry.value.clone()).or_default().insert(location);
     }
 
     pub(super) fn unindex(&mut self, entry: &IndexEntry, location: &Location) {

@@ -13,7 +13,7 @@ use super::posting::{Location, PartitionId};
 use super::snapshot::{Outbox, Partition, Snapshot};
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
-    ResourceVersion, StoredObject,
+    ResourceVersion, SharedStr, StoredObject,
 };
 
 /// What a change did to the store: the raw material of notifications.
@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// Opens the partition of one informer, or finds it again after the informer's restart.
-    pub fn open(&mut self, origin: Arc<Origin>, health: Arc<InformerHealth>, indexes: Vec<Arc<str>>) -> PartitionId {
+    pub fn open(&mut self, origin: Arc<Origin>, health: Arc<InformerHealth>, indexes: Vec<SharedStr>) -> PartitionId {
         let known = self.next.partitions().find(|(_, partition)| partition.origin() == &origin).map(|(id, _)| id);
         let id = known.unwrap_or_else(|| self.next.fresh_id());
         self.next.open(id, origin, health, indexes);

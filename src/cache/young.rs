@@ -54,8 +54,19 @@ impl Young {
 
     /// Takes out the oldest objects until half of the bound is free, without those that nobody else holds any more.
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
+        self.take_down_to(self.limit / 2)
+    }
+
+    /// Takes out every object, for when nothing has changed for a while, without those that nobody else holds any more.
+    pub fn take_all(&mut self) -> Vec<Arc<StoredObject>> {
+        let all = self.take_down_to(0);
+        self.objects = VecDeque::new();
+        all
+    }
+
+    fn take_down_to(&mut self, bytes_left: usize) -> Vec<Arc<StoredObject>> {
         let mut aged = Vec::new();
-        while self.bytes > self.limit / 2
+        while self.bytes > bytes_left
             && let Some((object, bytes)) = self.objects.pop_front()
         {
             self.bytes -= bytes;
@@ -130,6 +141,14 @@ mod tests {
         assert_eq!(names(&young.take_aged()), ["web-0", "web-3", "web-4", "web-5"]);
         assert!(replaced.upgrade().is_none());
         assert_eq!(young.bytes(), 4 * size);
+    }
+
+    #[test]
+    fn at_rest_all_of_them_go_and_the_room_they_took() {
+        let (objects, size) = ten();
+        let mut young = filled(20 * size, &objects[..3]);
+        assert_eq!(names(&young.take_all()), ["web-0", "web-1", "web-2"]);
+        assert_eq!((young.bytes(), young.objects.capacity()), (0, 0));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::{ListerWatcher, Projection, SourceError};
-use crate::types::{ApiResource, FieldPath, ResourceRef, Scope};
+use crate::types::{ApiResource, FieldPath, ResourceRef, Scope, SharedStr};
 
 /// How an informer takes objects in.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -15,7 +15,7 @@ pub struct InformerOptions {
     /// What of each object is kept.
     pub projection: Projection,
     /// Declared indices: name and path.
-    pub indexes: BTreeMap<Arc<str>, FieldPath>,
+    pub indexes: BTreeMap<SharedStr, FieldPath>,
     /// Whether only `metadata` is asked for.
     pub metadata_only: bool,
 }

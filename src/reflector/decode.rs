@@ -17,8 +17,8 @@ use super::trie::{Projection, Trie};
 use super::walk::{Head, Text, Walk, key_start, string};
 use super::{ErrorClass, Skipped, SourceError, WatchItem};
 use crate::types::{
-    ApiResource, FieldPath, IndexEntry, Interner, Labels, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts,
-    Uid,
+    ApiResource, FieldPath, IndexEntry, Interner, Labels, ObjectKey, ResourceVersion, SharedStr, StoredObject,
+    StoredObjectParts, Uid,
 };
 
 /// Turns bytes into objects of one resource. Keeps the shared strings of all that it has decoded, and its scratch
@@ -28,7 +28,7 @@ use crate::types::{
 pub struct Decoder {
     resource: ApiResource,
     trie: Trie,
-    index_names: Vec<Arc<str>>,
+    index_names: Vec<SharedStr>,
     interner: Interner,
     cuts: Vec<Range<usize>>,
     kept: Vec<u8>,
@@ -65,7 +65,7 @@ impl Decoder {
     /// A decoder for one resource. The order of `indexes` is the order of an object's index values, within one place
     /// of the document.
     #[must_use]
-    pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(Arc<str>, FieldPath)>) -> Self {
+    pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let trie = Trie::new(projection, &indexes);
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let missing = [

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::types::{Gvr, Segment};
+use crate::types::{Gvr, Segment, SharedStr};
 
 fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
@@ -175,7 +175,7 @@ fn index_values_are_scalars_as_text() {
 fn equal_labels_and_values_are_shared() {
     let mut decoder = indexing(&[("by-node", "spec.nodeName")]);
     let (one, two) = (object(&mut decoder, &pod().to_string()), object(&mut decoder, &pod().to_string()));
-    assert!(Arc::ptr_eq(&one.index_values()[0].value, &two.index_values()[0].value));
+    assert!(SharedStr::ptr_eq(&one.index_values()[0].value, &two.index_values()[0].value));
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! What a decoder looks for in an object: all wanted paths as one tree, so that one walk finds them all.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-use crate::types::{FieldPath, Segment};
+use crate::types::{FieldPath, Segment, SharedStr};
 
 /// What of an object is kept.
 ///
@@ -109,7 +107,7 @@ pub(super) struct Trie {
 impl Trie {
     pub(super) const ROOT: usize = 0;
 
-    pub(super) fn new(projection: &Projection, indexes: &[(Arc<str>, FieldPath)]) -> Self {
+    pub(super) fn new(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Self {
         let mut trie = Self { nodes: vec![Node::default()], keep_mode: matches!(projection, Projection::Keep(_)) };
         let roles = [Role::ApiVersion, Role::Kind, Role::Name, Role::Namespace, Role::Uid, Role::Version];
         for (path, role) in IDENTITY.iter().zip(roles) {

@@ -4,13 +4,12 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::trie::{Role, Trie};
-use crate::types::{IndexEntry, Interner, Labels};
+use crate::types::{IndexEntry, Interner, Labels, SharedStr};
 
 /// The head of an object, borrowed from its bytes where they hold no escapes.
 #[derive(Debug, Default)]
@@ -28,7 +27,7 @@ pub(super) struct Head<'de> {
 /// What one walk gathers.
 pub(super) struct Walk<'w, 'de> {
     pub(super) trie: &'w Trie,
-    pub(super) names: &'w [Arc<str>],
+    pub(super) names: &'w [SharedStr],
     pub(super) interner: &'w mut Interner,
     /// Everything that is walked over; spans are offsets into it.
     pub(super) input: &'de [u8],
@@ -63,7 +62,7 @@ impl<'de> Walk<'_, 'de> {
             for number in &wants.indexes {
                 if let Some(index) = self.names.get(usize::from(*number)) {
                     let value = self.interner.string(&value);
-                    self.index_values.push(IndexEntry { index: Arc::clone(index), value });
+                    self.index_values.push(IndexEntry { index: index.clone(), value });
                 }
             }
         }

@@ -83,7 +83,7 @@ impl Connection for KubeConnection {
         scope: &Scope,
         options: &InformerOptions,
     ) -> Arc<dyn ListerWatcher> {
-        let indexes = options.indexes.iter().map(|(name, path)| (Arc::clone(name), path.clone())).collect();
+        let indexes = options.indexes.iter().map(|(name, path)| (name.clone(), path.clone())).collect();
         let decoder = Decoder::new(resource.clone(), &options.projection, indexes);
         let settings = KubeSourceOptions {
             metadata_only: options.metadata_only,

@@ -1,10 +1,8 @@
 //! One allocation for strings that repeat: label keys and values, index values.
 
-use std::sync::Arc;
-
 use hashbrown::HashSet;
 
-use super::Labels;
+use super::{Labels, SharedStr};
 
 /// Hands out shared copies of strings and label sets, and forgets those that nobody else holds.
 ///
@@ -12,7 +10,7 @@ use super::Labels;
 /// still holds is dropped, so it never has more than twice the live strings (plus a small floor).
 #[derive(Debug)]
 pub struct Interner {
-    strings: HashSet<Arc<str>>,
+    strings: HashSet<SharedStr>,
     labels: HashSet<Labels>,
     sweep_at: usize,
 }
@@ -28,13 +26,13 @@ impl Interner {
     const FLOOR: usize = 1024;
 
     /// The shared copy of `text`.
-    pub fn string(&mut self, text: &str) -> Arc<str> {
+    pub fn string(&mut self, text: &str) -> SharedStr {
         if let Some(known) = self.strings.get(text) {
-            return Arc::clone(known);
+            return known.clone();
         }
         self.sweep_if_due();
-        let fresh: Arc<str> = text.into();
-        self.strings.insert(Arc::clone(&fresh));
+        let fresh: SharedStr = text.into();
+        self.strings.insert(fresh.clone());
         fresh
     }
 
@@ -69,7 +67,7 @@ impl Interner {
         }
         // Label sets first: they hold strings.
         self.labels.retain(Labels::is_shared);
-        self.strings.retain(|text| Arc::strong_count(text) > 1);
+        self.strings.retain(|text| SharedStr::strong_count(text).is_none_or(|holders| holders > 1));
         self.sweep_at = (self.len() * 2).max(Self::FLOOR);
     }
 }
@@ -81,7 +79,7 @@ mod tests {
     #[test]
     fn equal_strings_share_one_allocation() {
         let mut interner = Interner::default();
-        assert!(Arc::ptr_eq(&interner.string("app"), &interner.string("app")));
+        assert!(SharedStr::ptr_eq(&interner.string("app"), &interner.string("app")));
     }
 
     #[test]
@@ -92,6 +90,6 @@ mod tests {
             drop(interner.string(&format!("churn-{i}")));
         }
         assert!(interner.len() <= Interner::FLOOR, "{}", interner.len());
-        assert!(Arc::ptr_eq(&kept[0], &interner.string("kept-0")));
+        assert!(SharedStr::ptr_eq(&kept[0], &interner.string("kept-0")));
     }
 }

@@ -1,16 +1,17 @@
 //! The key of an object within one cluster and resource.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
+
+use super::SharedStr;
 
 /// `namespace/name`, or `name` for a cluster-scoped object: client-go's `MetaNamespaceKeyFunc`.
 ///
 /// One shared allocation; cloning counts a reference. Orders by its bytes, as etcd and so the apiserver's lists do:
 /// the keys of a namespace are one contiguous range.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey(Arc<str>);
+pub struct ObjectKey(SharedStr);
 
 impl ObjectKey {
     /// Makes a key. An empty namespace means a cluster-scoped object.

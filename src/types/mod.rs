@@ -18,6 +18,8 @@ mod selector;
 mod selector_parse;
 mod version;
 
+/// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
+pub use arcstr::ArcStr as SharedStr;
 pub use delta::{Change, Delta, DeltaKind, Deltas};
 pub use dictionary::{Codec, CodecError, Dictionary, TrainError};
 pub use health::{Freshness, InformerHealth, Phase};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use serde::de::DeserializeOwned;
 
-use super::{Codec, CodecError, DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion};
+use super::{Codec, CodecError, DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion, SharedStr};
 
 /// The encoding of an object's bytes. JSON today; the accessors of [`StoredObject`] are the only readers, so that
 /// another one (Kubernetes protobuf) touches nothing else.
@@ -120,7 +120,7 @@ impl fmt::Debug for Uid {
 pub struct Labels(Option<Arc<[Label]>>);
 
 /// Key and value.
-type Label = (Arc<str>, Arc<str>);
+type Label = (SharedStr, SharedStr);
 
 impl Labels {
     /// Sorts `pairs` by key and takes them over; of a repeated key the last one counts.
@@ -139,13 +139,13 @@ impl Labels {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let pairs = self.0.as_deref()?;
-        let at = pairs.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
+        let at = pairs.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
         Some(&pairs[at].1)
     }
 
     /// All pairs, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.as_deref().unwrap_or_default().iter().map(|(k, v)| (k.as_ref(), v.as_ref()))
+        self.0.as_deref().unwrap_or_default().iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
     /// Whether there is no label.
@@ -164,9 +164,9 @@ impl Labels {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct IndexEntry {
     /// The index, e.g. `by-node`.
-    pub index: Arc<str>,
+    pub index: SharedStr,
     /// The value, e.g. `node-7`.
-    pub value: Arc<str>,
+    pub value: SharedStr,
 }
 
 /// What a decoder hands over to make a [`StoredObject`].
