@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -14,13 +14,14 @@ use arc_swap::ArcSwap;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::messages::{
     AppliedBatch, Apply, Ask, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition, TakeSnapshot,
 };
 use super::pressure::PressureSource;
-use super::supervision::{Census, ExitGuard};
+use super::supervision::{Census, ExitGuard, stop_with};
 use crate::cache::{Answer, Applied, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
 use crate::types::{ApiResource, Dictionary, Gvr, StoredObject};
 
@@ -253,8 +254,8 @@ impl Handler<Ask> for CacheActor {
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<Gvr, Entry>>>,
-    /// Set, under the lock of `caches`, when the hub has ended.
-    closed: Arc<AtomicBool>,
+    /// Cancelled, under the lock of `caches`, when the hub has ended.
+    end: CancellationToken,
     io: Handle,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
@@ -269,7 +270,8 @@ struct Entry {
 
 impl CacheDirectory {
     pub(super) fn new(io: Handle, arbiters: Arc<[ArbiterHandle]>, young_bytes: usize, census: Census) -> Self {
-        Self { caches: Arc::default(), closed: Arc::default(), io, arbiters, next: Arc::default(), young_bytes, census }
+        let end = CancellationToken::new();
+        Self { caches: Arc::default(), end, io, arbiters, next: Arc::default(), young_bytes, census }
     }
 
     /// The cache of a resource.
@@ -282,7 +284,7 @@ impl CacheDirectory {
     #[must_use]
     pub fn of_open(&self, resource: &ApiResource) -> Option<Addr<CacheActor>> {
         let mut caches = self.caches.lock();
-        (!self.closed.load(Relaxed)).then(|| self.find(&mut caches, resource))
+        (!self.end.is_cancelled()).then(|| self.find(&mut caches, resource))
     }
 
     fn find(&self, caches: &mut BTreeMap<Gvr, Entry>, resource: &ApiResource) -> Addr<CacheActor> {
@@ -298,7 +300,11 @@ impl CacheDirectory {
         let guard = ExitGuard::new(0, 0, None, &self.census);
         let (io, young_bytes) = (self.io.clone(), self.young_bytes);
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
-        let address = CacheActor::start_in_arbiter(arbiter, move |_| CacheActor::new(store, young_bytes, io, guard));
+        let end = self.end.clone();
+        let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
+            stop_with(&end, ctx);
+            CacheActor::new(store, young_bytes, io, guard)
+        });
         caches.insert(resource.gvr.clone(), Entry { address: address.clone(), published });
         address
     }
@@ -315,10 +321,10 @@ impl CacheDirectory {
         self.caches.lock().keys().cloned().collect()
     }
 
-    /// Lets all caches go; each stops when nobody holds its address any more.
+    /// Ends all caches.
     pub(super) fn clear(&self) {
         let mut caches = self.caches.lock();
-        self.closed.store(true, Relaxed);
+        self.end.cancel();
         caches.clear();
     }
 }
