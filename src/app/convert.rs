@@ -37,7 +37,7 @@ pub(super) fn connector(cluster: &ClusterConfig, stall: StallPolicy, io: &Handle
 }
 
 /// The informers that a configured resource asks for.
-pub(super) fn demand(resource: &ResourceConfig) -> InformerFor {
+pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> InformerFor {
     let scope = |namespace: Option<&String>| Scope {
         namespace: namespace.map(Into::into),
         label_selector: resource.label_selector.as_ref().map(|selector| selector.to_string().into()),
@@ -52,8 +52,13 @@ pub(super) fn demand(resource: &ResourceConfig) -> InformerFor {
         config::Projection::Drop(paths) => Projection::Drop(paths.clone()),
         config::Projection::Keep(paths) => Projection::Keep(paths.clone()),
     };
-    let indexes: BTreeMap<SharedStr, _> =
-        resource.indexes.iter().map(|(name, path)| (name.as_str().into(), path.clone())).collect();
+    // An informer may be shared by several entries, and an index is declared for the resource as a whole.
+    let indexes: BTreeMap<SharedStr, _> = all
+        .iter()
+        .filter(|other| other.is_same_resource(resource))
+        .flat_map(|other| &other.indexes)
+        .map(|(name, path)| (name.as_str().into(), path.clone()))
+        .collect();
     InformerFor {
         user: User::Config(resource.name.clone()),
         wanted: Wanted::Written(resource.resource.clone()),

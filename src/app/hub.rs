@@ -118,7 +118,7 @@ impl Hub {
         let params: Vec<_> = config.sinks.iter().map(|sink| convert::sink(sink, &io)).collect::<Result<_, _>>()?;
         let mut hub = Self { system, sinks: Vec::new() };
         for resource in &config.resources {
-            hub.registry().send(convert::demand(resource)).await?;
+            hub.registry().send(convert::demand(resource, &config.resources)).await?;
         }
         for (sink, params) in config.sinks.iter().zip(params) {
             hub.start_sink(&config, sink, params).await?;

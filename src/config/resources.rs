@@ -150,9 +150,10 @@ fn check_overlap(
     earlier: &[ResourceConfig],
     clusters: &[ClusterConfig],
 ) {
-    for other in earlier {
+    for other in earlier.iter().filter(|other| other.is_same_resource(resource)) {
         let other_path = KeyPath::default().key("resources").key(&other.name);
-        let same = same_resource(&resource.resource, &other.resource) && overlap(resource, other);
+        check_indexes(checker, path, resource, other);
+        let same = overlap(resource, other);
         let differs = resource.projection != other.projection || resource.metadata_only != other.metadata_only;
         if !same || !differs || !checker.is_clean(path) || !checker.is_clean(&other_path) {
             continue;
@@ -169,13 +170,30 @@ fn check_overlap(
     }
 }
 
-/// Whether two references name the same resource as far as can be told before discovery: no group is the core group
-/// here, and no version is any version.
-fn same_resource(one: &ResourceRef, other: &ResourceRef) -> bool {
-    let group = |r: &ResourceRef| r.group.clone().unwrap_or_default();
-    let versions = (one.version.as_ref(), other.version.as_ref());
-    let same_version = if let (Some(one), Some(other)) = versions { one == other } else { true };
-    one.resource == other.resource && group(one) == group(other) && same_version
+/// An index is one of a resource over all clusters, so a name means one path.
+fn check_indexes(checker: &Checker<'_>, path: &KeyPath, resource: &ResourceConfig, other: &ResourceConfig) {
+    for (name, field) in &resource.indexes {
+        let differs = other.indexes.get(name).is_some_and(|theirs| theirs != field);
+        if differs {
+            let place = format!("resources.{}.indexes.{name}", other.name);
+            let problem =
+                format!("is another path than {place}, of the same resource; write the same, or another name");
+            checker.mistake(&path.key("indexes").key(name), problem);
+        }
+    }
+}
+
+impl ResourceConfig {
+    /// Whether both are about the same resource as far as can be told before discovery: no group is the core group
+    /// here, and no version is any version.
+    #[must_use]
+    pub fn is_same_resource(&self, other: &Self) -> bool {
+        let (one, other) = (&self.resource, &other.resource);
+        let group = |r: &ResourceRef| r.group.clone().unwrap_or_default();
+        let versions = (one.version.as_ref(), other.version.as_ref());
+        let same_version = if let (Some(one), Some(other)) = versions { one == other } else { true };
+        one.resource == other.resource && group(one) == group(other) && same_version
+    }
 }
 
 /// Whether two entries certainly have objects in common: the same selectors, and a namespace. Whether two different

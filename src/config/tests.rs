@@ -297,6 +297,18 @@ fn two_entries_may_not_keep_the_same_objects_in_two_ways() {
 }
 
 #[test]
+fn an_index_of_a_resource_is_one_path_whoever_declares_it() {
+    let two = |one: &str, other: &str| {
+        let text = BASE.replace("[resources.pods]", &format!("[resources.pods]\nindexes = {{ {one} }}"));
+        format!("{text}[resources.again]\nresource = \"pods\"\nlabel_selector = \"a\"\nindexes = {{ {other} }}\n")
+    };
+    let found = problems(&two("a = \"spec.x\"", "a = \"spec.y\""));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("resources.pods.indexes.a: is another path than resources.again.indexes.a"), "{found:?}");
+    assert_eq!(problems(&two("a = \"spec.x\"", "a = \"spec.x\", b = \"spec.y\"")), Vec::<String>::new());
+}
+
+#[test]
 fn sinks_are_checked() {
     let bare = format!("{BASE}[sinks.audit]\n");
     let found = problems(&bare);

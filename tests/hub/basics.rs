@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use informer_hub::sim::{Churn, SimCluster};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, pods, small};
+use crate::fleet::{Fleet, config, pods, quick, resource_config, small};
 
 fn clusters(count: u64, pods: usize) -> BTreeMap<String, SimCluster> {
     (0..count).map(|i| (format!("c{i}"), SimCluster::start(small(i, pods), &Handle::current()).unwrap())).collect()
@@ -27,5 +27,24 @@ async fn cache_and_subscriber_follow_three_clusters() {
     assert!(report.hub.ready);
     assert_eq!(report.hub.clusters.len(), 3);
     assert!(!fleet.clusters["c0"].truth(&pods().gvr).is_empty());
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_of_one_resource_share_an_informer_that_has_the_indexes_of_both() {
+    let cluster = SimCluster::start(small(5, 20), &Handle::current()).unwrap();
+    let clusters = BTreeMap::from([("c0".to_owned(), cluster)]);
+    let mut config = config(&clusters, &["pods"]);
+    let mut again = resource_config("pods");
+    "again".clone_into(&mut again.name);
+    again.indexes = BTreeMap::from([("by-phase".to_owned(), "status.phase".parse().unwrap())]);
+    config.resources.insert(0, again);
+    let fleet = Fleet::start_config(clusters, config, quick()).await;
+    fleet.synced().await;
+    let all = fleet.hub.cache_of(pods()).snapshot().await.unwrap();
+    assert_eq!(all.index_names().iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["by-node", "by-phase"]);
+    let indexed: usize = all.index_values("by-phase").map(|(_, objects)| objects).sum();
+    assert_eq!(indexed, fleet.clusters["c0"].truth(&pods().gvr).len());
+    assert_eq!(fleet.clusters["c0"].stats().open_watches, 1);
     fleet.end().await;
 }
