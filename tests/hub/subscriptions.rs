@@ -361,6 +361,71 @@ fn typed_actors_are_told_in_batches_or_one_by_one() {
     });
 }
 
+/// Has a mailbox of one, into which a dozen informers send, and which it keeps full itself.
+struct Crowded {
+    replica: Arc<Mutex<Replica>>,
+    knocks: Arc<AtomicUsize>,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Knock;
+
+impl Handler<Knock> for Crowded {
+    type Result = ();
+
+    fn handle(&mut self, _: Knock, _: &mut Self::Context) {}
+}
+
+impl Actor for Crowded {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(1);
+    }
+}
+
+impl Handler<Notification> for Crowded {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, notification: Notification, ctx: &mut Self::Context) -> Self::Result {
+        self.replica.lock().apply(&notification);
+        // Until there is no room for one more: whoever sends now has to wait.
+        let itself = ctx.address();
+        while itself.try_send(Knock).is_ok() {
+            self.knocks.fetch_add(1, SeqCst);
+        }
+        AtomicResponse::new(Box::pin(tokio::task::yield_now().into_actor(self)))
+    }
+}
+
+#[test]
+fn a_full_mailbox_loses_nothing() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let servers = runtime.handle().clone();
+    actix::System::new().block_on(async move {
+        let start = |i: u64| (format!("c{i:02}"), SimCluster::start(small(i, 30), &servers).unwrap());
+        let fleet = Fleet::start((0..12).map(start).collect(), &["pods"], Vec::new()).await;
+        let (replica, knocks) = (Arc::new(Mutex::new(Replica::new())), Arc::new(AtomicUsize::new(0)));
+        let crowded = Crowded { replica: Arc::clone(&replica), knocks: Arc::clone(&knocks) }.start();
+        let to_crowded = Subscribe::to_configured("pods", everywhere(), crowded.recipient::<Notification>());
+        fleet.hub.registry().send(to_crowded).await.unwrap();
+        let mut churns: Vec<_> = (0..12).map(Churn::new).collect();
+        for (cluster, churn) in fleet.clusters.values().zip(&mut churns) {
+            for _ in 0..50 {
+                cluster.with_world(|world| churn.step(world));
+            }
+        }
+        fleet.converged().await;
+        for (name, cluster) in &fleet.clusters {
+            has(&replica, cluster, name).await;
+        }
+        assert_eq!(replica.lock().violations(), &[] as &[String]);
+        assert!(knocks.load(SeqCst) > 0, "the mailbox was full from the start");
+        fleet.end().await;
+    });
+}
+
 // === sharing ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
