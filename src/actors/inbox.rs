@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::listener::ListenerHealth;
-use crate::cache::{Applied, ListenerQueue};
+use crate::cache::{Applied, ListenerQueue, PartitionId};
 use crate::types::Notification;
 
 /// One listener actor's right to empty an inbox, until the next one takes over.
@@ -28,20 +28,28 @@ pub struct Inbox {
 struct State {
     /// `None` until it has joined a processor.
     queue: Option<ListenerQueue>,
+    /// The partition that the queue is of.
+    partition: Option<PartitionId>,
     /// The batch that the subscriber has been given and has not answered for.
     handed: Vec<Notification>,
     turn: Turn,
 }
 
 impl Inbox {
-    /// Whether it has joined a processor before, and goes on from there.
-    pub(super) fn has_joined(&self) -> bool {
-        self.state.lock().queue.is_some()
+    /// Whether it has joined a processor of this partition before, and goes on from there.
+    pub(super) fn has_joined(&self, partition: PartitionId) -> bool {
+        let state = self.state.lock();
+        state.queue.is_some() && state.partition == Some(partition)
     }
 
-    /// Has it begin with `queue`, unless it has begun.
-    pub(super) fn join(&self, queue: ListenerQueue) {
-        self.state.lock().queue.get_or_insert(queue);
+    /// Has it begin with `queue`, unless it has begun with this partition. Batches are numbered by partition, so what
+    /// waits of an earlier one, which has been forgotten with its objects, cannot be gone on from.
+    pub(super) fn join(&self, partition: PartitionId, queue: ListenerQueue) {
+        let mut state = self.state.lock();
+        if state.queue.is_none() || state.partition != Some(partition) {
+            state.queue = Some(queue);
+            state.partition = Some(partition);
+        }
     }
 
     /// Takes in what one batch did to the store.
@@ -102,7 +110,7 @@ mod tests {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
         let inbox = Inbox::default();
-        inbox.join(ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
+        inbox.join(informer.id, ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
         let outbox = informer.apply("+a@1 +b@2");
         inbox.offer(outbox.number, &outbox.applied, false);
         let dying = inbox.take_over();
@@ -123,12 +131,16 @@ mod tests {
         informer.apply("[ *a@1 ]1");
         let inbox = Inbox::default();
         let queue = |informer: &Informer| ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024);
-        inbox.join(queue(&informer));
+        inbox.join(informer.id, queue(&informer));
         let turn = inbox.take_over();
         inbox.next(turn, 9).unwrap();
         inbox.done(turn);
-        inbox.join(queue(&informer));
-        assert!(inbox.has_joined());
+        inbox.join(informer.id, queue(&informer));
+        assert!(inbox.has_joined(informer.id));
         assert!(inbox.next(turn, 9).unwrap().is_empty(), "nobody is told twice");
+        let reopened = PartitionId(informer.id.0 + 1);
+        assert!(!inbox.has_joined(reopened));
+        inbox.join(reopened, queue(&informer));
+        assert_eq!(told(&inbox.next(turn, 9).unwrap()), ["!a@1", "synced"], "of a partition that began anew");
     }
 }

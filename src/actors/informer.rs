@@ -197,14 +197,18 @@ impl InformerActor {
                     self.start_from(first, ctx);
                 }
             }
-            Decision::GiveUp => {
-                tracing::error!(%cluster, resource = %resource.gvr, "the {name} {status} once too often; giving up");
-                self.parts.health.set_error(Some(format!("the {name} {status} once too often")));
-                self.stop_from(0);
-                self.guard.set(ExitStatus::GaveUp);
-                ctx.stop();
-            }
+            Decision::GiveUp => self.give_up(name, status, ctx),
         }
+    }
+
+    /// Leaves it to the cluster, which knows the subscriptions and starts an informer again, or degrades it.
+    fn give_up(&mut self, name: &str, status: ExitStatus, ctx: &mut Context<Self>) {
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        tracing::error!(%cluster, resource = %resource.gvr, "the {name} {status} once too often; giving up");
+        self.parts.health.set_error(Some(format!("the {name} {status} once too often")));
+        self.stop_from(0);
+        self.guard.set(ExitStatus::GaveUp);
+        ctx.stop();
     }
 
     /// Stops the children from `first` on, last first, without waiting: they belong to an older generation then.
@@ -243,7 +247,10 @@ impl InformerActor {
     fn on_listener_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let Some((&id, _)) = self.listeners.iter().find(|(_, child)| child.number == exited.child) else { return };
         let Some(old) = self.listeners.remove(&id) else { return };
-        if !exited.status.is_failure() || !self.supervision.note_death(clock::now()) {
+        if exited.status.is_failure() && !self.supervision.note_death(clock::now()) {
+            return self.give_up("listener", exited.status, ctx);
+        }
+        if !exited.status.is_failure() {
             if let Some(processor) = &self.pipeline.processor {
                 detach(processor.send(Leave(id)));
             }
@@ -271,6 +278,15 @@ fn join_of(child: &ListenerChild) -> Join {
 /// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
 fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
     actix::spawn(request.map(|_| ()));
+}
+
+impl Drop for InformerActor {
+    /// However it went, nobody watches now.
+    fn drop(&mut self) {
+        if !self.stopping && self.parts.health.has_synced() {
+            self.parts.health.set_phase(Phase::Stale);
+        }
+    }
 }
 
 impl Actor for InformerActor {

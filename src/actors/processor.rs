@@ -59,6 +59,8 @@ pub(super) struct ProcessorActor {
     /// Where resyncs are put in line; known once the fifo has started.
     fifo: Option<Recipient<Enqueue>>,
     resync: Option<(Duration, SpawnHandle)>,
+    /// Whether a pass of resyncs is being put in line.
+    repeating: bool,
     /// A batch that was applied before this processor's predecessor died, and may not have been told.
     untold: Option<Outbox>,
     guard: ExitGuard,
@@ -72,7 +74,7 @@ impl ProcessorActor {
         untold: Option<Outbox>,
         guard: ExitGuard,
     ) -> Self {
-        Self { env, cache, health, listeners: BTreeMap::new(), fifo: None, resync: None, untold, guard }
+        Self { env, cache, health, listeners: BTreeMap::new(), fifo: None, resync: None, repeating: false, untold, guard }
     }
 
     /// Puts a batch into every listener's inbox, whose owner may be dead or slow; this waits for nobody.
@@ -103,30 +105,53 @@ impl ProcessorActor {
         }
     }
 
-    /// Puts every object of the store in line once more.
+    /// Puts every object of the store in line once more, for the listeners whose time it is. While an earlier pass is in
+    /// line there is none: who is due then is due at the next tick still.
     fn resync(&mut self, ctx: &mut Context<Self>) {
         let Some(fifo) = self.fifo.clone() else { return };
+        if self.repeating || self.health.fifo_keys.load(Relaxed) > 0 {
+            return;
+        }
         let now = clock::now();
+        let mut due = false;
         for resync in self.listeners.values_mut().filter_map(|joined| joined.resync.as_mut()) {
             resync.due = now >= resync.next;
             if resync.due {
-                resync.next = now + resync.period;
+                // Not counted from this moment, which is a little late: the next tick must find it due.
+                resync.next = (resync.next + resync.period).max(now);
+                due = true;
             }
         }
+        if !due {
+            return;
+        }
+        self.repeating = true;
         let partition = self.cache.partition;
         let snapshot = self.cache.snapshot.clone();
         let repeat = async move {
-            let Ok(snapshot) = snapshot.send(TakeSnapshot).await else { return };
-            let Some(partition) = snapshot.partition(partition) else { return };
+            let Ok(snapshot) = snapshot.send(TakeSnapshot).await else { return false };
+            let Some(partition) = snapshot.partition(partition) else { return false };
             let sync = |object: &Arc<_>| Change::Delta(Delta { kind: DeltaKind::Sync, object: Arc::clone(object) });
             let objects: Vec<_> = partition.iter().map(sync).collect();
             for chunk in objects.chunks(super::capacity::ENQUEUE_BATCH) {
                 if fifo.send(Enqueue(chunk.to_vec())).await.is_err() {
-                    return;
+                    return false;
                 }
             }
+            true
         };
-        ctx.spawn(repeat.into_actor(self));
+        ctx.spawn(repeat.into_actor(self).map(|repeated, act, ctx| {
+            act.repeating = false;
+            if !repeated {
+                act.orphaned(ctx);
+            }
+        }));
+    }
+
+    /// The cache, the partition or the fifo is gone: this informer's supervisor sets the pipeline up again.
+    fn orphaned(&mut self, ctx: &mut Context<Self>) {
+        self.guard.set(ExitStatus::Orphaned);
+        ctx.stop();
     }
 }
 
@@ -152,9 +177,7 @@ impl Handler<Process> for ProcessorActor {
                 act.tell(&outbox);
                 pressure
             } else {
-                // The partition or the cache is gone: this informer's supervisor sets it up again.
-                act.guard.set(ExitStatus::Orphaned);
-                ctx.stop();
+                act.orphaned(ctx);
                 None
             };
             async move {
@@ -173,7 +196,7 @@ impl Handler<Join> for ProcessorActor {
 
     /// No batch is under way here, so the snapshot is exactly what later offers go on from: no gap, no double.
     fn handle(&mut self, join: Join, _ctx: &mut Self::Context) -> Self::Result {
-        let partition = self.cache.partition;
+        let id = self.cache.partition;
         let snapshot = self.cache.snapshot.send(TakeSnapshot);
         let merge_above = self.env.tuning.merge_above;
         let untold = self.untold.clone();
@@ -181,17 +204,21 @@ impl Handler<Join> for ProcessorActor {
         let resync = resync.map(|period| Resync { period, next: clock::now() + period, due: false });
         let joined = Joined { inbox: Arc::clone(&inbox), listener, resync };
         let work = async move {
-            if !inbox.has_joined() {
-                let Ok(snapshot) = snapshot.await else { return };
-                let Some(partition) = snapshot.partition(partition) else { return };
-                inbox.join(ListenerQueue::new(options, partition, merge_above));
+            if !inbox.has_joined(id) {
+                let Ok(snapshot) = snapshot.await else { return false };
+                let Some(partition) = snapshot.partition(id) else { return false };
+                inbox.join(id, ListenerQueue::new(options, partition, merge_above));
             }
             // A batch that a dead processor may not have told of.
             if let Some(untold) = untold {
                 inbox.offer(untold.number, &untold.applied, false);
             }
+            true
         };
-        AtomicResponse::new(Box::pin(work.into_actor(self).map(move |(), act: &mut Self, ctx| {
+        AtomicResponse::new(Box::pin(work.into_actor(self).map(move |found, act: &mut Self, ctx| {
+            if !found {
+                return act.orphaned(ctx);
+            }
             joined.wake();
             act.listeners.insert(subscription, joined);
             act.rearm_resync(ctx);

@@ -153,6 +153,7 @@ impl SinkActor {
     /// arrived is not known.
     pub(super) fn new(params: SinkParams, mut state: Estate<State>, guard: ExitGuard) -> Self {
         state.lanes.attempt_again(clock::now());
+        params.health.set_circuit_open(false);
         let (circuit, rng) = (Circuit::default(), StdRng::from_os_rng());
         Self { params, state, circuit, timer: None, rng, _guard: guard }
     }

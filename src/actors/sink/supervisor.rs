@@ -24,6 +24,9 @@ const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Dura
 /// How long a sink whose actor died too often rests. What is for it waits, and coalesces, in its listeners.
 const REST: Duration = Duration::from_secs(60);
 
+/// How much longer than its deadline the answer to a drain is waited for.
+const DRAIN_SLACK: Duration = Duration::from_millis(500);
+
 type Address = Option<Addr<SinkActor>>;
 
 /// A running sink. Stops when the last handle goes.
@@ -68,8 +71,9 @@ impl Sink {
     /// Delivers what is pending, without waiting for more. `None` when the sink has no actor that could.
     pub async fn drain(&self, drain: Drain) -> Option<DrainReport> {
         let mut sink = self.clone();
-        let address = tokio::time::timeout_at(drain.deadline, sink.living()).await.ok()??;
-        address.send(drain).await.ok()
+        let drained = async move { sink.living().await?.send(drain).await.ok() };
+        // The actor answers at the deadline; one that dies over it does not.
+        tokio::time::timeout_at(drain.deadline + DRAIN_SLACK, drained).await.ok()?
     }
 
     /// The actor, as soon as there is one; `None` when there will be none any more.
