@@ -18,12 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::messages::{
-    AppliedBatch, Apply, Ask, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition, TakeSnapshot,
+    AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
+    TakeSnapshot,
 };
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard, stop_with};
 use crate::cache::{Answer, Applied, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
-use crate::types::{ApiResource, Dictionary, Gvr, StoredObject};
+use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Origin, StoredObject};
 
 /// See the module.
 pub struct CacheActor {
@@ -187,6 +188,22 @@ impl Handler<OpenPartition> for CacheActor {
     }
 }
 
+impl Handler<CloseAbandoned> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, abandoned: CloseAbandoned, _ctx: &mut Self::Context) {
+        let is_it = |origin: &Arc<Origin>| match &abandoned {
+            CloseAbandoned::Origin(abandoned) => origin == abandoned,
+            CloseAbandoned::Cluster(cluster) => origin.cluster == *cluster,
+        };
+        let snapshot = self.store.published().load_full();
+        for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
+            self.leases.remove(&id);
+            self.store.close(id);
+        }
+    }
+}
+
 impl Handler<ClosePartition> for CacheActor {
     type Result = ();
 
@@ -319,6 +336,12 @@ impl CacheDirectory {
     #[must_use]
     pub fn resources(&self) -> Vec<Gvr> {
         self.caches.lock().keys().cloned().collect()
+    }
+
+    /// Has every cache forget what it holds of a cluster whose actor could not see to it.
+    pub(super) fn abandon(&self, cluster: &ClusterName) -> Vec<actix::prelude::Request<CacheActor, CloseAbandoned>> {
+        let abandoned = CloseAbandoned::Cluster(cluster.clone());
+        self.caches.lock().values().map(|entry| entry.address.send(abandoned.clone())).collect()
     }
 
     /// Ends all caches.

@@ -9,28 +9,26 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use futures::future::join_all;
-use rand::Rng;
 
 use super::capacity::MAILBOX;
 use super::env::Env;
 use super::informer::{InformerActor, InformerParts};
 use super::messages::{
-    AddListener, Attach, Detach, RemoveListener, Resolved, StopCluster, StopInformer, Unwant, User, Want, Wanted,
+    AddListener, Attach, CloseAbandoned, Detach, RemoveListener, Resolved, StopCluster, StopInformer, Unwant, User,
+    Want, Wanted,
 };
 use super::status::{ClusterState, ClusterView, InformerView, SharedView};
 use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with};
-use crate::reflector::{Connection, Connector, InformerOptions, ResolveError, SourceError};
+use crate::reflector::{Connection, Connector, InformerOptions};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
 
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
-/// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
-const ABSENT_REST: Duration = Duration::from_secs(20);
+mod lookup;
 
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(60);
+use lookup::jittered;
 
 /// What a cluster actor is made of.
 #[derive(Clone)]
@@ -54,6 +52,8 @@ struct WantState {
     health: Arc<InformerHealth>,
     resolved: Option<ApiResource>,
     attempts: u32,
+    /// The look-up under way or to come; answers and timers of others are old news.
+    lookup: u64,
 }
 
 struct Informer {
@@ -71,6 +71,9 @@ pub(super) struct ClusterActor {
     error: Option<String>,
     wants: BTreeMap<WantKey, WantState>,
     informers: BTreeMap<InformerKey, Informer>,
+    /// Informers that are stopping. One that is wanted again meanwhile is started when its predecessor has ended.
+    ending: BTreeSet<InformerKey>,
+    next_lookup: u64,
     attached: BTreeMap<SubscriptionId, Arc<Subscription>>,
     supervision: Supervision,
     degraded: usize,
@@ -91,6 +94,8 @@ impl ClusterActor {
             error: None,
             wants: BTreeMap::new(),
             informers: BTreeMap::new(),
+            ending: BTreeSet::new(),
+            next_lookup: 0,
             attached: subscriptions.into_iter().map(|subscription| (subscription.id, subscription)).collect(),
             supervision: Supervision::new(&[], INTENSITY),
             degraded: 0,
@@ -99,106 +104,6 @@ impl ClusterActor {
             children: Children::new(),
             _guard: guard,
         }
-    }
-
-    fn connect(&mut self, ctx: &mut Context<Self>) {
-        let connecting = self.parts.connector.connect().into_actor(self);
-        ctx.spawn(connecting.map(|connected, act, ctx| {
-            match connected {
-                Ok(connection) => {
-                    act.connection = Some(connection);
-                    act.connect_attempts = 0;
-                    act.error = None;
-                    let open: Vec<_> = act.wants.keys().cloned().collect();
-                    for key in open {
-                        act.resolve(&key, ctx);
-                    }
-                }
-                Err(error) => {
-                    act.fail(&error);
-                    act.connect_attempts += 1;
-                    ctx.run_later(retry_after(act.connect_attempts), Self::connect);
-                }
-            }
-            act.show();
-        }));
-    }
-
-    fn fail(&mut self, error: &SourceError) {
-        let text = Some(error.to_string());
-        // Once for each cause, not for each attempt.
-        if self.error != text {
-            tracing::warn!(cluster = %self.parts.name, %error, "the cluster cannot be reached, it is tried again");
-        }
-        self.error = text;
-    }
-
-    /// Finds out what a wanted resource is, then starts its informer.
-    fn resolve(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
-        let Some(connection) = self.connection.clone() else { return };
-        let resource = match &key.0 {
-            Wanted::Known(known) => return self.on_resolved(key, known.0.clone(), ctx),
-            Wanted::Written(written) => written.clone(),
-        };
-        let key = key.clone();
-        ctx.spawn(connection.resolve(resource).into_actor(self).map(move |resolved, act, ctx| {
-            match resolved {
-                Ok(resource) => {
-                    act.wants.get(&key).inspect(|want| want.health.set_answers(true));
-                    act.on_resolved(&key, resource, ctx);
-                }
-                Err(error) => act.on_unresolved(key, &error, ctx),
-            }
-            act.show();
-        }));
-    }
-
-    fn on_unresolved(&mut self, key: WantKey, error: &ResolveError, ctx: &mut Context<Self>) {
-        let Some(want) = self.wants.get_mut(&key) else { return };
-        want.attempts += 1;
-        let before = want.health.error();
-        let rest = match error {
-            ResolveError::NotFound { .. } => {
-                want.health.set_answers(true);
-                want.health.set_phase(Phase::Absent);
-                want.health.set_error(Some(error.to_string()));
-                jittered(ABSENT_REST)
-            }
-            ResolveError::Unavailable(source) => {
-                want.health.set_answers(false);
-                want.health.set_error(Some(format!("{error}: {source}")));
-                retry_after(want.attempts)
-            }
-        };
-        // Once for each cause, not for each attempt.
-        if want.health.error() != before {
-            tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = %chain(error), "the resource cannot be watched yet");
-        }
-        ctx.run_later(rest, move |act, ctx| act.resolve(&key, ctx));
-    }
-
-    fn on_resolved(&mut self, key: &WantKey, resource: ApiResource, ctx: &mut Context<Self>) {
-        let Some(want) = self.wants.get_mut(key) else { return };
-        if want.resolved.is_some() {
-            return;
-        }
-        want.health.set_error(None);
-        if std::mem::take(&mut want.attempts) > 0 {
-            tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
-        }
-        // A namespace in the scope of a cluster-scoped resource would ask for a path that does not exist.
-        let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
-        let informer_key = (resource.gvr.clone(), scope);
-        want.resolved = Some(resource.clone());
-        if let Some(known) = self.informers.get(&informer_key) {
-            want.health = Arc::clone(&known.parts.health);
-        } else {
-            self.set_up(key, &resource, &informer_key, ctx);
-        }
-        let resolved = Resolved { cluster: self.parts.name.clone(), wanted: key.0.clone(), resource };
-        ctx.spawn(self.parts.registry.send(resolved).into_actor(self).map(|_, _, _| ()));
-        self.attach_all(ctx);
-        self.show();
     }
 
     fn set_up(&mut self, key: &WantKey, resource: &ApiResource, informer_key: &InformerKey, ctx: &mut Context<Self>) {
@@ -251,22 +156,23 @@ impl ClusterActor {
         }
     }
 
-    /// The wants that a subscription is about: those configured or asked for by code; failing these, its own.
+    /// The wants that a subscription is about: its own, once it has one; else those configured or asked for by code.
+    /// What somebody else asks for later does not change what it sees.
     fn wants_of(&self, subscription: &Subscription) -> Vec<&WantKey> {
         let own = User::Subscription(subscription.id);
-        let shared: Vec<_> = self
-            .wants
+        let mine: Vec<_> =
+            self.wants.iter().filter(|(_, want)| want.users.contains(&own)).map(|(key, _)| key).collect();
+        if !mine.is_empty() {
+            return mine;
+        }
+        self.wants
             .iter()
             .filter(|(key, want)| {
                 let shared = want.users.iter().any(|user| !matches!(user, User::Subscription(_)));
                 shared && subscription.is_about(&key.0, &key.1, &want.users)
             })
             .map(|(key, _)| key)
-            .collect();
-        if !shared.is_empty() {
-            return shared;
-        }
-        self.wants.iter().filter(|(_, want)| want.users.contains(&own)).map(|(key, _)| key).collect()
+            .collect()
     }
 
     fn informers_of(&self, subscription: &Subscription) -> BTreeSet<InformerKey> {
@@ -291,15 +197,22 @@ impl ClusterActor {
             health: InformerHealth::new(),
             resolved: None,
             attempts: 0,
+            lookup: 0,
         };
         self.wants.insert(key.clone(), state);
         self.resolve(&key, ctx);
     }
 
     /// Drops a user; stops the informers that nobody wants any more.
-    fn unwant(&mut self, user: &User) -> impl Future<Output = ()> + use<> {
+    fn unwant(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
         for want in self.wants.values_mut() {
             want.users.remove(user);
+        }
+        // Who has shared what goes now needs one of its own, which may be that very one.
+        let alone = self.attached.values().filter(|subscription| self.wants_of(subscription).is_empty());
+        let own: Vec<_> = alone.filter_map(|subscription| subscription.own_want()).collect();
+        for want in own {
+            self.want(want, ctx);
         }
         self.wants.retain(|_, want| !want.users.is_empty());
         let wanted: BTreeSet<_> = self.wants.keys().filter_map(|key| self.informer_key(key)).collect();
@@ -307,7 +220,47 @@ impl ClusterActor {
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
         self.informers = kept;
         self.show();
-        stop_all(gone, StopInformer { drain_until: None, keep_objects: false })
+        self.stop_all(gone, StopInformer { drain_until: None, keep_objects: false })
+    }
+
+    /// Stops informers, all at once; ends when they have, and what they had is forgotten. What one that is dead could
+    /// not close itself is closed for it.
+    fn stop_all(&mut self, gone: BTreeMap<InformerKey, Informer>, stop: StopInformer) -> ResponseActFuture<Self, ()> {
+        self.ending.extend(gone.keys().cloned());
+        let caches = self.env.caches.clone();
+        let stops: Vec<_> = gone
+            .into_iter()
+            .map(|(key, informer)| {
+                let stopping = informer.address.map(|address| address.send(stop));
+                let (origin, caches) = (informer.parts.origin, caches.clone());
+                async move {
+                    let stopped = match stopping {
+                        Some(stopping) => stopping.await.is_ok(),
+                        None => false,
+                    };
+                    if !stopped && !stop.keep_objects {
+                        let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
+                        // An error means that the cache has died too; its successor is asked the same.
+                        if caches.of(&origin.resource).send(abandoned.clone()).await.is_err() {
+                            let _ = caches.of(&origin.resource).send(abandoned).await;
+                        }
+                    }
+                    (key, origin)
+                }
+            })
+            .collect();
+        Box::pin(join_all(stops).into_actor(self).map(|ended, act, ctx| {
+            for (key, origin) in ended {
+                act.ending.remove(&key);
+                act.attached.values().for_each(|subscription| subscription.forget(&origin));
+            }
+            // Of those that were wanted again meanwhile.
+            let open: Vec<_> =
+                act.wants.iter().filter(|(_, want)| want.resolved.is_none()).map(|(key, _)| key.clone()).collect();
+            for key in open {
+                act.resolve(&key, ctx);
+            }
+        }))
     }
 
     fn on_informer_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
@@ -364,31 +317,6 @@ impl ClusterActor {
     }
 }
 
-/// Stops informers, all at once; ends when they have.
-fn stop_all(informers: BTreeMap<InformerKey, Informer>, stop: StopInformer) -> impl Future<Output = ()> + use<> {
-    let stops: Vec<_> = informers.into_values().filter_map(|informer| Some(informer.address?.send(stop))).collect();
-    async move {
-        join_all(stops).await;
-    }
-}
-
-/// `rest`, with up to half of it added at random.
-fn jittered(rest: Duration) -> Duration {
-    rest + rest.mul_f64(rand::rng().random_range(0.0..0.5))
-}
-
-/// Exponential, with full jitter above the first delay.
-fn retry_after(attempts: u32) -> Duration {
-    let cap = FIRST_RETRY.saturating_mul(1 << attempts.min(6)).min(LAST_RETRY);
-    FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(rand::rng().random_range(0.0..1.0))
-}
-
-/// An error with its causes, for a log line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 impl Actor for ClusterActor {
     type Context = Context<Self>;
 
@@ -420,10 +348,10 @@ impl Handler<Want> for ClusterActor {
 }
 
 impl Handler<Unwant> for ClusterActor {
-    type Result = ResponseFuture<()>;
+    type Result = ResponseActFuture<Self, ()>;
 
-    fn handle(&mut self, Unwant(user): Unwant, _ctx: &mut Self::Context) -> Self::Result {
-        Box::pin(self.unwant(&user))
+    fn handle(&mut self, Unwant(user): Unwant, ctx: &mut Self::Context) -> Self::Result {
+        self.unwant(&user, ctx)
     }
 }
 
@@ -442,17 +370,14 @@ impl Handler<Attach> for ClusterActor {
 }
 
 impl Handler<Detach> for ClusterActor {
-    type Result = ResponseFuture<()>;
+    type Result = ResponseActFuture<Self, ()>;
 
     fn handle(&mut self, Detach(id): Detach, _ctx: &mut Self::Context) -> Self::Result {
         self.attached.remove(&id);
         let addresses = self.informers.values().filter_map(|informer| informer.address.as_ref());
         let removals: Vec<_> = addresses.map(|address| address.send(RemoveListener(id))).collect();
-        let unwanting = self.unwant(&User::Subscription(id));
-        Box::pin(async move {
-            join_all(removals).await;
-            unwanting.await;
-        })
+        let removed = join_all(removals).into_actor(self);
+        Box::pin(removed.then(move |_, act, ctx| act.unwant(&User::Subscription(id), ctx)))
     }
 }
 
@@ -464,7 +389,7 @@ impl Handler<StopCluster> for ClusterActor {
         self.wants.clear();
         let informers = std::mem::take(&mut self.informers);
         let stop = StopInformer { drain_until: stop.drain_until, keep_objects: stop.keep_objects };
-        Box::pin(stop_all(informers, stop).into_actor(self).map(|(), _, ctx| ctx.stop()))
+        Box::pin(self.stop_all(informers, stop).map(|(), _, ctx| ctx.stop()))
     }
 }
 

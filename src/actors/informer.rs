@@ -236,7 +236,7 @@ impl InformerActor {
             self.env.clone(),
             Arc::clone(&self.parts.origin),
             Arc::clone(&inbox),
-            Arc::clone(&subscription.subscriber),
+            Arc::clone(&subscription),
             ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census),
         );
         let address = self.start_child(listener);
@@ -388,9 +388,6 @@ impl Handler<StopInformer> for InformerActor {
         };
         let closing = move |act: &Self| {
             let (partition, lease) = act.partition.filter(|_| !stop.keep_objects)?;
-            for child in act.listeners.values() {
-                child.subscription.forget(&act.parts.origin);
-            }
             Some(act.cache.send(ClosePartition { partition, lease }))
         };
         Box::pin(work.into_actor(self).then(move |(), act, _| {

@@ -13,7 +13,8 @@ use super::capacity::{DELIVER_BATCH, MAILBOX};
 use super::env::Env;
 use super::inbox::{Inbox, Turn};
 use super::messages::{Stop, Wake};
-use super::subscriber::{Deliver, Delivered};
+use super::subscriber::Delivered;
+use super::subscription::Subscription;
 use super::supervision::{ExitGuard, ExitStatus};
 use crate::types::Origin;
 
@@ -36,7 +37,7 @@ pub(super) struct ListenerActor {
     origin: Arc<Origin>,
     inbox: Arc<Inbox>,
     turn: Turn,
-    subscriber: Arc<dyn Deliver>,
+    subscription: Arc<Subscription>,
     busy: bool,
     draining: bool,
     stopping: bool,
@@ -49,11 +50,11 @@ impl ListenerActor {
         env: Env,
         origin: Arc<Origin>,
         inbox: Arc<Inbox>,
-        subscriber: Arc<dyn Deliver>,
+        subscription: Arc<Subscription>,
         guard: ExitGuard,
     ) -> Self {
         let (turn, stopped) = (inbox.take_over(), Vec::new());
-        Self { env, origin, inbox, turn, subscriber, busy: false, draining: false, stopping: false, stopped, guard }
+        Self { env, origin, inbox, turn, subscription, busy: false, draining: false, stopping: false, stopped, guard }
     }
 
     /// Hands the next batch over, unless one is under way.
@@ -75,12 +76,13 @@ impl ListenerActor {
         }
         self.busy = true;
         let count = batch.len() as u64;
-        let delivery = self.subscriber.deliver(batch, &self.env.io).into_actor(self);
+        let delivery = self.subscription.subscriber.deliver(batch, &self.env.io).into_actor(self);
         ctx.spawn(delivery.map(move |delivered, act, ctx| {
             act.busy = false;
             act.inbox.done(act.turn);
             act.note(&delivered, count);
             if delivered == Delivered::Gone {
+                act.subscription.leave();
                 act.guard.set(ExitStatus::Stopped);
                 return ctx.stop();
             }

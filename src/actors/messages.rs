@@ -72,6 +72,16 @@ pub struct ClosePartition {
     pub lease: Lease,
 }
 
+/// Forgets partitions whose informers died before they could close them, whoever has the lease.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub enum CloseAbandoned {
+    /// That of one informer.
+    Origin(Arc<Origin>),
+    /// All of a cluster.
+    Cluster(ClusterName),
+}
+
 /// Applies a batch to a partition; `None` when the partition is closed, or the lease was taken over.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<AppliedBatch>")]

@@ -74,7 +74,17 @@ impl ProcessorActor {
         untold: Option<Outbox>,
         guard: ExitGuard,
     ) -> Self {
-        Self { env, cache, health, listeners: BTreeMap::new(), fifo: None, resync: None, repeating: false, untold, guard }
+        Self {
+            env,
+            cache,
+            health,
+            listeners: BTreeMap::new(),
+            fifo: None,
+            resync: None,
+            repeating: false,
+            untold,
+            guard,
+        }
     }
 
     /// Puts a batch into every listener's inbox, whose owner may be dead or slow; this waits for nobody.

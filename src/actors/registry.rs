@@ -46,6 +46,12 @@ pub enum RegistryError {
     /// There is no cluster of this name.
     #[error("there is no cluster named {0}")]
     UnknownCluster(ClusterName),
+    /// The cluster of this name has not ended yet.
+    #[error("the cluster named {0} is being removed: add this one when that has been answered")]
+    BeingRemoved(ClusterName),
+    /// Nothing can be added any more.
+    #[error("the hub is shutting down")]
+    ShuttingDown,
 }
 
 /// What had not synced when a wait's time was up, and why.
@@ -72,6 +78,7 @@ type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
 pub struct RegistryActor {
     env: Env,
     clusters: BTreeMap<ClusterName, Cluster>,
+    removing: BTreeSet<ClusterName>,
     views: Views,
     /// Clusters that have been told what is wanted of them and do not show it yet.
     telling: Arc<AtomicUsize>,
@@ -99,6 +106,7 @@ impl RegistryActor {
         Self {
             env,
             clusters: BTreeMap::new(),
+            removing: BTreeSet::new(),
             views: Views::default(),
             telling: Arc::default(),
             demands: Vec::new(),
@@ -264,8 +272,14 @@ impl Handler<AddCluster> for RegistryActor {
     type Result = Result<(), RegistryError>;
 
     fn handle(&mut self, add: AddCluster, ctx: &mut Self::Context) -> Self::Result {
+        if self.stopping {
+            return Err(RegistryError::ShuttingDown);
+        }
         if self.clusters.contains_key(&add.name) {
             return Err(RegistryError::DuplicateCluster(add.name));
+        }
+        if self.removing.contains(&add.name) {
+            return Err(RegistryError::BeingRemoved(add.name));
         }
         self.launch(&add.name, add.labels, add.connector, Supervision::new(&[], INTENSITY), ctx);
         Ok(())
@@ -273,19 +287,28 @@ impl Handler<AddCluster> for RegistryActor {
 }
 
 impl Handler<RemoveCluster> for RegistryActor {
-    type Result = ResponseFuture<Result<(), RegistryError>>;
+    type Result = ResponseActFuture<Self, Result<(), RegistryError>>;
 
     fn handle(&mut self, RemoveCluster(name): RemoveCluster, _ctx: &mut Self::Context) -> Self::Result {
         let Some(cluster) = self.clusters.remove(&name) else {
-            return Box::pin(std::future::ready(Err(RegistryError::UnknownCluster(name))));
+            return Box::pin(actix::fut::ready(Err(RegistryError::UnknownCluster(name))));
         };
         self.views.write().remove(&name);
         self.unexpect(&name);
-        Box::pin(async move {
-            // An error means that it had stopped already.
-            let _ = cluster.address.send(StopCluster { drain_until: None, keep_objects: false }).await;
+        self.removing.insert(name.clone());
+        let caches = self.env.caches.clone();
+        let stopping = cluster.address.send(StopCluster { drain_until: None, keep_objects: false });
+        let removed = name.clone();
+        let work = async move {
+            // Whether it has closed its partitions itself, or died before it could.
+            let _ = stopping.await;
+            join_all(caches.abandon(&removed)).await;
+        };
+        Box::pin(work.into_actor(self).map(move |(), act, _| {
+            act.removing.remove(&name);
+            act.subscriptions.values().for_each(|subscription| subscription.forget_cluster(&name));
             Ok(())
-        })
+        }))
     }
 }
 
@@ -348,10 +371,10 @@ impl Handler<Resolved> for RegistryActor {
 impl Handler<Subscribe> for RegistryActor {
     type Result = MessageResult<Subscribe>;
 
-    fn handle(&mut self, subscribe: Subscribe, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, subscribe: Subscribe, ctx: &mut Self::Context) -> Self::Result {
         self.next_subscription += 1;
         let id = SubscriptionId(self.next_subscription);
-        let subscription = Arc::new(Subscription::new(id, subscribe));
+        let subscription = Arc::new(Subscription::new(id, subscribe, ctx.address().recipient()));
         if self.started {
             for (name, cluster) in &self.clusters {
                 self.attach_to(name, cluster, &subscription);

@@ -5,15 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::Message;
+use actix::{Message, Recipient};
+use futures::FutureExt;
 use parking_lot::Mutex;
 
 use super::inbox::Inbox;
-use super::messages::{User, Want, Wanted};
+use super::messages::{Unsubscribe, User, Want, Wanted};
 use super::subscriber::{Deliver, Subscriber};
 use crate::cache::{InitialObjects, ListenerOptions};
 use crate::reflector::InformerOptions;
-use crate::types::{ClusterSelector, LabelSelector, Origin, Scope};
+use crate::types::{ClusterName, ClusterSelector, LabelSelector, Origin, Scope};
 
 /// A subscription's number, unique in its hub.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -122,11 +123,12 @@ pub struct Subscription {
     pub(super) resync: Option<Duration>,
     pub(super) subscriber: Arc<dyn Deliver>,
     inboxes: Mutex<Vec<(Arc<Origin>, Arc<Inbox>)>>,
+    registry: Recipient<Unsubscribe>,
 }
 
 impl Subscription {
     /// A subscription as it was asked for.
-    pub(super) fn new(id: SubscriptionId, subscribe: Subscribe) -> Self {
+    pub(super) fn new(id: SubscriptionId, subscribe: Subscribe, registry: Recipient<Unsubscribe>) -> Self {
         Self {
             id,
             name: subscribe.name.unwrap_or_else(|| id.to_string()),
@@ -136,6 +138,7 @@ impl Subscription {
             resync: subscribe.resync,
             subscriber: subscribe.subscriber.deliver,
             inboxes: Mutex::default(),
+            registry,
         }
     }
 
@@ -154,6 +157,16 @@ impl Subscription {
     /// would begin anew.
     pub(super) fn forget(&self, origin: &Origin) {
         self.inboxes.lock().retain(|(at, _)| **at != *origin);
+    }
+
+    /// The same of a whole cluster.
+    pub(super) fn forget_cluster(&self, cluster: &ClusterName) {
+        self.inboxes.lock().retain(|(at, _)| at.cluster != *cluster);
+    }
+
+    /// Has the registry end it: its subscriber is gone.
+    pub(super) fn leave(&self) {
+        actix::spawn(self.registry.send(Unsubscribe(self.id)).map(|_| ()));
     }
 
     /// Whether it is about an informer that is wanted as this.

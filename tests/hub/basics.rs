@@ -42,7 +42,10 @@ async fn entries_of_one_resource_share_an_informer_that_has_the_indexes_of_both(
     let fleet = Fleet::start_config(clusters, config, quick()).await;
     fleet.synced().await;
     let all = fleet.hub.cache_of(pods()).snapshot().await.unwrap();
-    assert_eq!(all.index_names().iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["by-node", "by-phase"]);
+    assert_eq!(
+        all.index_names().iter().map(informer_hub::types::SharedStr::as_str).collect::<Vec<_>>(),
+        ["by-node", "by-phase"]
+    );
     let indexed: usize = all.index_values("by-phase").map(|(_, objects)| objects).sum();
     assert_eq!(indexed, fleet.clusters["c0"].truth(&pods().gvr).len());
     assert_eq!(fleet.clusters["c0"].stats().open_watches, 1);

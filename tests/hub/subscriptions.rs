@@ -536,6 +536,73 @@ async fn an_informer_that_code_asks_for_lives_until_it_is_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_whose_shared_informer_is_released_gets_one_of_its_own_and_keeps_it() {
+    let clusters = BTreeMap::from([("c00".to_owned(), sim(1, 20))]);
+    let fleet = Fleet::start(clusters, &["nodes"], Vec::new()).await;
+    let registry = fleet.hub.registry();
+    let caller = |name: &str| User::Caller(name.to_owned());
+    let demand = |name: &str, scope: Scope| InformerFor {
+        user: caller(name),
+        wanted: Wanted::Written("pods".parse().unwrap()),
+        clusters: everywhere(),
+        scopes: vec![scope],
+        options: InformerOptions::default(),
+    };
+    registry.send(demand("first", Scope::all())).await.unwrap();
+    let (replica, subscriber) = replica();
+    let wanted = Wanted::Written("pods".parse().unwrap());
+    registry.send(Subscribe::to_wanted(wanted, everywhere(), subscriber)).await.unwrap();
+    let cluster = &fleet.clusters["c00"];
+    has(&replica, cluster, "c00").await;
+    registry.send(Release(caller("first"))).await.unwrap();
+    touch(cluster);
+    has(&replica, cluster, "c00").await;
+    // Another's informer of a part of it does not narrow what it sees, nor tell it anything twice.
+    let part = Scope { namespace: Some("team-a".into()), ..Scope::all() };
+    registry.send(demand("second", part)).await.unwrap();
+    eventually("the second informer", async || fleet.cluster("c00").await.informers.len() == 3).await;
+    touch(cluster);
+    has(&replica, cluster, "c00").await;
+    registry.send(Release(caller("second"))).await.unwrap();
+    touch(cluster);
+    has(&replica, cluster, "c00").await;
+    assert_eq!(replica.lock().violations(), &[] as &[String]);
+    fleet.end().await;
+}
+
+/// Stops at the first thing that it is told.
+struct Mortal;
+
+impl Actor for Mortal {
+    type Context = Context<Self>;
+}
+
+impl Handler<Notifications<Pod>> for Mortal {
+    type Result = ();
+
+    fn handle(&mut self, _: Notifications<Pod>, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_that_is_gone_is_unsubscribed_and_its_informer_stops() {
+    let clusters = BTreeMap::from([("c00".to_owned(), sim(1, 20))]);
+    let fleet = Fleet::start(clusters, &["nodes"], Vec::new()).await;
+    let mortal = Mortal::start_in_arbiter(fleet.hub.system().env().arbiter(), |_| Mortal);
+    let subscribe = Subscribe::to::<Pod>(everywhere(), mortal.recipient::<Notifications<Pod>>());
+    fleet.hub.registry().send(subscribe).await.unwrap();
+    eventually("its informer", async || fleet.clusters["c00"].stats().watches == 2).await;
+    let cluster = &fleet.clusters["c00"];
+    eventually("the end of its informer", async || {
+        touch(cluster);
+        fleet.cluster("c00").await.informers.len() == 1
+    })
+    .await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_passes_for_synced_before_its_first_list() {
     for round in 0..10 {
         let clusters = clusters(8, 1);

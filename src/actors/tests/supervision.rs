@@ -5,8 +5,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::fleet::{Fleet, pods, quick, small};
+use super::fleet::{Fleet, PATIENCE, pods, quick, small};
 use super::{Crash, CrashIn, Victim};
+use crate::actors::messages::RemoveCluster;
 use crate::actors::{ClusterState, Subscribe, Subscriber, Tuning};
 use crate::sim::oracle::{Oracle, Replica};
 use crate::sim::{Churn, SimCluster};
@@ -189,4 +190,25 @@ async fn when_the_registry_dies_everything_ends_and_whoever_runs_the_hub_hears_o
         assert!(tokio::time::Instant::now() < deadline, "{} actors go on", census.living());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dead_informer_or_cluster_left_is_forgotten_when_its_cluster_is_removed() {
+    let fleet = fleet(Tuning { degraded_rest: PATIENCE * 10, ..quick() }).await;
+    let registry = fleet.hub.registry().clone();
+    while fleet.cluster("left").await.state != ClusterState::Degraded {
+        registry.do_send(CrashIn("left", Crash(Victim::Reflector)));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // More often than is borne, so that it rests.
+    for _ in 0..20 {
+        registry.do_send(CrashIn("right", Crash(Victim::Cluster)));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for name in NAMES {
+        assert!(!fleet.cached(name).await.is_empty());
+        registry.send(RemoveCluster(name.parse().unwrap())).await.unwrap().unwrap();
+        assert!(fleet.cached(name).await.is_empty(), "{name} is gone and still in answers");
+    }
+    fleet.end().await;
 }

@@ -1,0 +1,157 @@
+//! Connecting to a cluster, and looking up what is wanted of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use rand::Rng;
+
+use super::{ClusterActor, WantKey};
+use crate::actors::messages::{Resolved, Wanted};
+use crate::reflector::{ResolveError, SourceError};
+use crate::types::{ApiResource, Phase, Scope};
+
+/// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
+const ABSENT_REST: Duration = Duration::from_secs(20);
+
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+const LAST_RETRY: Duration = Duration::from_secs(60);
+
+impl ClusterActor {
+    pub(super) fn connect(&mut self, ctx: &mut Context<Self>) {
+        let connecting = self.parts.connector.connect().into_actor(self);
+        ctx.spawn(connecting.map(|connected, act, ctx| {
+            match connected {
+                Ok(connection) => {
+                    act.connection = Some(connection);
+                    act.connect_attempts = 0;
+                    act.error = None;
+                    let open: Vec<_> = act.wants.keys().cloned().collect();
+                    for key in open {
+                        act.resolve(&key, ctx);
+                    }
+                }
+                Err(error) => {
+                    act.fail(&error);
+                    act.connect_attempts += 1;
+                    ctx.run_later(retry_after(act.connect_attempts), Self::connect);
+                }
+            }
+            act.show();
+        }));
+    }
+
+    fn fail(&mut self, error: &SourceError) {
+        let text = Some(error.to_string());
+        // Once for each cause, not for each attempt.
+        if self.error != text {
+            tracing::warn!(cluster = %self.parts.name, %error, "the cluster cannot be reached, it is tried again");
+        }
+        self.error = text;
+    }
+
+    /// Finds out what a wanted resource is, then starts its informer.
+    pub(super) fn resolve(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
+        let Some(connection) = self.connection.clone() else { return };
+        let resource = match &key.0 {
+            Wanted::Known(known) => return self.on_resolved(key, known.0.clone(), ctx),
+            Wanted::Written(written) => written.clone(),
+        };
+        let Some(want) = self.wants.get_mut(key) else { return };
+        self.next_lookup += 1;
+        let lookup = self.next_lookup;
+        want.lookup = lookup;
+        let key = key.clone();
+        ctx.spawn(connection.resolve(resource).into_actor(self).map(move |resolved, act, ctx| {
+            if !act.is_current(&key, lookup) {
+                return;
+            }
+            match resolved {
+                Ok(resource) => {
+                    act.wants.get(&key).inspect(|want| want.health.set_answers(true));
+                    act.on_resolved(&key, resource, ctx);
+                }
+                Err(error) => act.on_unresolved(key, &error, ctx),
+            }
+            act.show();
+        }));
+    }
+
+    fn is_current(&self, key: &WantKey, lookup: u64) -> bool {
+        self.wants.get(key).is_some_and(|want| want.lookup == lookup)
+    }
+
+    fn on_unresolved(&mut self, key: WantKey, error: &ResolveError, ctx: &mut Context<Self>) {
+        let Some(want) = self.wants.get_mut(&key) else { return };
+        want.attempts += 1;
+        let before = want.health.error();
+        let rest = match error {
+            ResolveError::NotFound { .. } => {
+                want.health.set_answers(true);
+                want.health.set_phase(Phase::Absent);
+                want.health.set_error(Some(error.to_string()));
+                jittered(ABSENT_REST)
+            }
+            ResolveError::Unavailable(source) => {
+                want.health.set_answers(false);
+                want.health.set_error(Some(format!("{error}: {source}")));
+                retry_after(want.attempts)
+            }
+        };
+        // Once for each cause, not for each attempt.
+        if want.health.error() != before {
+            tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = %chain(error), "the resource cannot be watched yet");
+        }
+        let lookup = want.lookup;
+        ctx.run_later(rest, move |act, ctx| {
+            if act.is_current(&key, lookup) {
+                act.resolve(&key, ctx);
+            }
+        });
+    }
+
+    fn on_resolved(&mut self, key: &WantKey, resource: ApiResource, ctx: &mut Context<Self>) {
+        let Some(want) = self.wants.get_mut(key) else { return };
+        if want.resolved.is_some() {
+            return;
+        }
+        want.health.set_error(None);
+        if std::mem::take(&mut want.attempts) > 0 {
+            tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
+        }
+        // A namespace in the scope of a cluster-scoped resource would ask for a path that does not exist.
+        let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
+        let informer_key = (resource.gvr.clone(), scope);
+        if self.ending.contains(&informer_key) {
+            return;
+        }
+        want.resolved = Some(resource.clone());
+        if let Some(known) = self.informers.get(&informer_key) {
+            want.health = Arc::clone(&known.parts.health);
+        } else {
+            self.set_up(key, &resource, &informer_key, ctx);
+        }
+        let resolved = Resolved { cluster: self.parts.name.clone(), wanted: key.0.clone(), resource };
+        ctx.spawn(self.parts.registry.send(resolved).into_actor(self).map(|_, _, _| ()));
+        self.attach_all(ctx);
+        self.show();
+    }
+}
+
+/// `rest`, with up to half of it added at random.
+pub(super) fn jittered(rest: Duration) -> Duration {
+    rest + rest.mul_f64(rand::rng().random_range(0.0..0.5))
+}
+
+/// Exponential, with full jitter above the first delay.
+fn retry_after(attempts: u32) -> Duration {
+    let cap = FIRST_RETRY.saturating_mul(1 << attempts.min(6)).min(LAST_RETRY);
+    FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(rand::rng().random_range(0.0..1.0))
+}
+
+/// An error with its causes, for a log line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
