@@ -86,6 +86,10 @@ impl Handler<Relist> for ReflectorActor {
     }
 }
 
+/// How long a watch has to stay open before it is said that all is well: one from a version that is too old opens too,
+/// and is told so at once.
+const PROVEN: Duration = Duration::from_secs(1);
+
 /// The fifo's mailbox is closed: there is nobody to work for.
 struct FifoGone;
 
@@ -291,7 +295,6 @@ impl Driver {
         if !self.machine.is_listing() {
             health.set_phase(Phase::Watching);
             self.clear_error();
-            self.show_well();
         }
     }
 
@@ -301,6 +304,7 @@ impl Driver {
         mut stream: crate::reflector::WatchStream,
         events: &mut u64,
     ) -> Result<Result<(), SourceError>, Cut> {
+        let proven = clock::now() + PROVEN;
         loop {
             let deadline = self.machine.deadline();
             let next = async {
@@ -311,6 +315,12 @@ impl Driver {
             };
             let next = tokio::select! {
                 next = next => next,
+                () = tokio::time::sleep_until(proven), if !self.told.is_empty() => {
+                    if !self.machine.is_listing() {
+                        self.show_well();
+                    }
+                    continue;
+                }
                 () = self.relist.notified() => return Err(Cut::Relist),
             };
             match next {

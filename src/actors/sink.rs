@@ -41,6 +41,10 @@ mod supervisor;
 use estate::Estate;
 pub use supervisor::Sink;
 
+/// How often a receiver must refuse the content of a single event before it is given up: it holds up the other objects
+/// of its lane, and the receiver has made itself clear.
+const CONTENT_TRIES: u32 = 5;
+
 /// What a sink is built from.
 #[derive(Clone, Debug)]
 pub struct SinkParams {
@@ -258,11 +262,14 @@ impl SinkActor {
     }
 
     fn accept(&mut self, lane: LaneId) {
+        let attempts = self.state.lanes.failures(lane);
         let events = self.state.lanes.acked(lane).len() as u64;
         self.params.health.note_delivery(events);
         if self.circuit.succeeded() {
             self.params.health.set_circuit_open(false);
             tracing::info!(sink = %self.params.name, "receiver answers again, all lanes deliver");
+        } else if attempts > 0 {
+            tracing::info!(sink = %self.params.name, attempts, "delivered at last");
         }
     }
 
@@ -286,6 +293,9 @@ impl SinkActor {
         if !content && after.is_none() && self.circuit.failed(lane) {
             health.set_circuit_open(true);
             tracing::warn!(sink = %name, error, "receiver keeps failing, one lane probes until it answers");
+        }
+        if content && failures >= CONTENT_TRIES && self.state.lanes.batch_len(lane) == 1 {
+            return self.bury(lane, error);
         }
         if content {
             self.state.lanes.halve(lane, now);

@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::FutureExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::hub::{Hub, HubReport, Reporter, ShutdownReport};
 use crate::api::{self, Show, Shown};
 use crate::config::Config;
+use crate::types::Phase;
+
+/// How long after the first signal another one is taken for its echo.
+const ECHO: Duration = Duration::from_millis(100);
 
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,10 +54,17 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
     }
     watching.abort();
     let mut ending = Box::pin(hub.shutdown(deadline));
-    let cut = tokio::select! {
-        report = &mut ending => Err(report),
-        _ = terminate.recv() => Ok(SignalKind::terminate()),
-        _ = interrupt.recv() => Ok(SignalKind::interrupt()),
+    // Some send a signal to a process and then to its group, which are one to whoever sends it.
+    let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
+    let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
+    let cut = if let Some(report) = ended_early {
+        Err(report)
+    } else {
+        tokio::select! {
+            report = &mut ending => Err(report),
+            _ = terminate.recv() => Ok(SignalKind::terminate()),
+            _ = interrupt.recv() => Ok(SignalKind::interrupt()),
+        }
     };
     let report = match cut {
         Err(report) => report,
@@ -112,7 +124,9 @@ fn waiting(report: &HubReport) -> Vec<String> {
         if let Some(error) = &cluster.last_error {
             lines.push(format!("{}: {error}", cluster.name));
         }
-        for informer in cluster.informers.iter().filter(|informer| !informer.synced) {
+        for informer in
+            cluster.informers.iter().filter(|informer| !informer.synced || informer.state != Phase::Watching)
+        {
             let why = informer.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
             lines.push(format!(
                 "{}/{} ({}) is {}{why}",

@@ -45,6 +45,11 @@ impl Backoff {
         delay
     }
 
+    /// A delay like that after a first failure, which changes nothing of those that follow.
+    pub fn first_delay(&self, random: &mut dyn FnMut() -> f64) -> Duration {
+        jittered(self.first, random)
+    }
+
     /// Failures in a row, as far as they count.
     #[must_use]
     pub fn failures(&self) -> u32 {

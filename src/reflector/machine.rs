@@ -140,6 +140,7 @@ pub struct Reflector {
     broken_streams: u32,
     bad_watches: u32,
     quick_ends: u32,
+    last_failure: Option<ErrorClass>,
 }
 
 impl fmt::Debug for Reflector {
@@ -168,6 +169,7 @@ impl Reflector {
             broken_streams: 0,
             bad_watches: 0,
             quick_ends: 0,
+            last_failure: None,
         }
     }
 
@@ -411,8 +413,13 @@ impl Reflector {
             ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound => {
                 jittered(self.options.slow_retry, &mut *self.random)
             }
+            // A server that says that a version is too old is well: the waits of the outage that made it so do not count.
+            ErrorClass::Expired if self.last_failure != Some(ErrorClass::Expired) => {
+                self.backoff.first_delay(&mut *self.random)
+            }
             _ => self.backoff.next_delay(now, &mut *self.random),
         };
+        self.last_failure = Some(class);
         self.wait = Some((now + delay, WaitReason::Failure(class)));
     }
 

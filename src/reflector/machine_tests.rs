@@ -243,6 +243,24 @@ fn failing_lists_back_off() {
 }
 
 #[test]
+fn a_version_that_an_outage_made_too_old_is_listed_soon_however_long_the_outage_was() {
+    let mut rig = Rig::watching();
+    for _ in 0..6 {
+        rig.watch();
+        rig.watch_fails(ErrorClass::Refused);
+        rig.waits();
+    }
+    rig.watch();
+    rig.watch_fails(ErrorClass::Expired);
+    assert_eq!(rig.waits().unwrap().0, Duration::from_millis(800));
+    // One that comes again after that list is no outage's.
+    rig.list();
+    rig.list_fails(ErrorClass::Expired);
+    rig.list_fails(ErrorClass::Expired);
+    assert!(rig.waits().unwrap().0 > Duration::from_millis(800));
+}
+
+#[test]
 fn who_may_not_list_is_retried_slowly_with_the_reason_in_sight() {
     for class in [ErrorClass::Unauthorized, ErrorClass::Forbidden, ErrorClass::NotFound] {
         let mut rig = Rig::listing();

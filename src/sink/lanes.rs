@@ -176,6 +176,12 @@ impl Lanes {
         (batch.failures, batch.since)
     }
 
+    /// Events in the lane's batch.
+    #[must_use]
+    pub fn batch_len(&self, lane: LaneId) -> usize {
+        self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.events.len())
+    }
+
     /// How often the lane's batch has failed so far.
     #[must_use]
     pub fn failures(&self, lane: LaneId) -> u32 {

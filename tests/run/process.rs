@@ -163,6 +163,19 @@ impl Process {
         assert!(sent.success());
     }
 
+    /// Sends a signal until it ends; gives its exit code.
+    pub(crate) async fn ended_by(&mut self, name: &str) -> i32 {
+        until("the hub's end by a signal", async || {
+            let ended = self.child.try_wait().unwrap();
+            if ended.is_none() {
+                self.signal(name);
+            }
+            ended.map(|_| ())
+        })
+        .await;
+        self.ended().await
+    }
+
     /// Waits for its end; gives its exit code.
     pub(crate) async fn ended(&mut self) -> i32 {
         let status = until("the hub's end", async || self.child.try_wait().unwrap()).await;

@@ -74,8 +74,7 @@ async fn keeps_secrets(rust_log: &str) {
     assert_clean(&hub.get("/readyz").await.1, "the probe");
     hub.signal("TERM");
     hub.line("shutting down").await;
-    hub.signal("TERM");
-    assert_eq!(hub.ended().await, 143);
+    assert_eq!(hub.ended_by("TERM").await, 143);
     assert_clean(&hub.log(), "the log");
     task.abort();
 }
@@ -108,8 +107,7 @@ async fn what_is_not_a_terminal_gets_no_control_codes() {
     until("failures", log).await;
     hub.signal("TERM");
     until("the signal", async || hub.log().contains("shutting down").then_some(())).await;
-    hub.signal("TERM");
-    assert_eq!(hub.ended().await, 143);
+    assert_eq!(hub.ended_by("TERM").await, 143);
     let log = hub.log();
     let control = log.chars().find(|c| c.is_control() && *c != '\n');
     assert!(control.is_none(), "{control:?} in\n{log}");

@@ -70,8 +70,8 @@ async fn a_second_signal_ends_it_at_once_with_the_code_of_that_signal() {
         hub.signal("TERM");
         hub.line("shutting down").await;
         let asked = Instant::now();
-        hub.signal(second);
-        assert_eq!(hub.ended().await, code);
+        // One that follows the first within a tenth of a second is taken for its echo.
+        assert_eq!(hub.ended_by(second).await, code);
         assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
         assert_eq!(hub.count("second signal"), 1);
     }

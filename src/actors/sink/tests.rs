@@ -298,10 +298,11 @@ fn one_bad_event_does_not_take_its_neighbours_along() {
         });
         let bench = Bench::with(transport, |params| params.concurrency = NonZeroUsize::MIN);
         bench.send(adds(40, 1)).await;
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 39, left: 0 });
+        // It is given up soon, for it holds up the lane.
+        assert_eq!(bench.drain(Duration::from_secs(120)).await, DrainReport { delivered: 39, left: 0 });
         assert_eq!(bench.health.status().dead_lettered, 1);
         assert!(!bench.health.status().circuit_open);
-        assert!(bench.transport.attempts() < 1500, "{}", bench.transport.attempts());
+        assert!(bench.transport.attempts() < 40, "{}", bench.transport.attempts());
     });
 }
 
