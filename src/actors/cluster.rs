@@ -19,7 +19,9 @@ use super::messages::{
 };
 use super::status::{ClusterState, ClusterView, InformerView, SharedView};
 use super::subscription::{Subscription, SubscriptionId};
-use super::supervision::{ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with};
+use super::supervision::{
+    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
+};
 use crate::reflector::{Connection, Connector, InformerOptions};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
 
@@ -76,7 +78,6 @@ pub(super) struct ClusterActor {
     next_lookup: u64,
     attached: BTreeMap<SubscriptionId, Arc<Subscription>>,
     supervision: Supervision,
-    degraded: usize,
     next_number: usize,
     stopping: bool,
     children: Children,
@@ -98,7 +99,6 @@ impl ClusterActor {
             next_lookup: 0,
             attached: subscriptions.into_iter().map(|subscription| (subscription.id, subscription)).collect(),
             supervision: Supervision::new(&[], INTENSITY),
-            degraded: 0,
             next_number: 0,
             stopping: false,
             children: Children::new(),
@@ -143,17 +143,18 @@ impl ClusterActor {
         informer.address = Some(InformerActor::start_in_arbiter(self.env.arbiter(), actor));
     }
 
-    /// Adds every attached subscription to the informers that it is about. Adding one twice changes nothing.
-    fn attach_all(&mut self, ctx: &mut Context<Self>) {
-        for subscription in self.attached.values() {
-            for key in self.informers_of(subscription) {
-                let Some(address) = self.informers.get(&key).and_then(|informer| informer.address.as_ref()) else {
-                    continue;
-                };
-                let adding = address.send(AddListener(Arc::clone(subscription)));
-                ctx.spawn(adding.into_actor(self).map(|_, _, _| ()));
+    /// Adds a subscription to the informers that it is about and that run already. Adding one twice changes nothing.
+    fn attach(&self, subscription: &Arc<Subscription>) {
+        for key in self.informers_of(subscription) {
+            if let Some(address) = self.informers.get(&key).and_then(|informer| informer.address.as_ref()) {
+                detach(address.send(AddListener(Arc::clone(subscription))));
             }
         }
+    }
+
+    /// The same of all, for when what one is about may have grown.
+    fn attach_all(&self) {
+        self.attached.values().for_each(|subscription| self.attach(subscription));
     }
 
     /// The wants that a subscription is about: its own, once it has one; else those configured or asked for by code.
@@ -181,8 +182,7 @@ impl ClusterActor {
 
     fn informer_key(&self, key: &WantKey) -> Option<InformerKey> {
         let resource = self.wants.get(key)?.resolved.as_ref()?;
-        let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
-        Some((resource.gvr.clone(), scope))
+        Some(informer_key_of(key, resource))
     }
 
     fn want(&mut self, want: Want, ctx: &mut Context<Self>) {
@@ -220,7 +220,7 @@ impl ClusterActor {
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
         self.informers = kept;
         self.show();
-        self.stop_all(gone, StopInformer { drain_until: None, keep_objects: false })
+        self.stop_all(gone, StopInformer { drain_until: None })
     }
 
     /// Stops informers, all at once; ends when they have, and what they had is forgotten. What one that is dead could
@@ -238,7 +238,7 @@ impl ClusterActor {
                         Some(stopping) => stopping.await.is_ok(),
                         None => false,
                     };
-                    if !stopped && !stop.keep_objects {
+                    if !stopped {
                         let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
                         // An error means that the cache has died too; its successor is asked the same.
                         if caches.of(&origin.resource).send(abandoned.clone()).await.is_err() {
@@ -260,6 +260,7 @@ impl ClusterActor {
             for key in open {
                 act.resolve(&key, ctx);
             }
+            act.show();
         }))
     }
 
@@ -275,19 +276,22 @@ impl ClusterActor {
         }
         tracing::error!(cluster = %name, resource = %key.0, "an informer {} once too often; it is degraded", exited.status);
         informer.parts.health.set_phase(Phase::Degraded);
-        self.degraded += 1;
         ctx.run_later(jittered(self.env.tuning.degraded_rest), move |act, ctx| {
-            act.degraded -= 1;
-            act.launch(&key, ctx);
-            act.show();
+            // It may have been dropped, or dropped and wanted again, meanwhile.
+            if act.informers.get(&key).is_some_and(|informer| informer.number == exited.child) {
+                act.launch(&key, ctx);
+                act.show();
+            }
         });
         self.show();
     }
 
     /// Publishes what this cluster shows of itself.
     fn show(&self) {
+        // Else one that died is started again at once.
+        let degraded = self.informers.values().any(|informer| informer.address.is_none());
         let state = match (&self.connection, &self.error) {
-            _ if self.degraded > 0 => ClusterState::Degraded,
+            _ if degraded => ClusterState::Degraded,
             (Some(_), _) => ClusterState::Connected,
             (None, Some(_)) => ClusterState::Unreachable,
             (None, None) => ClusterState::Connecting,
@@ -317,6 +321,13 @@ impl ClusterActor {
     }
 }
 
+/// Which informer watches what is wanted, once that has been looked up.
+fn informer_key_of(key: &WantKey, resource: &ApiResource) -> InformerKey {
+    // A namespace in the scope of a cluster-scoped resource would ask for a path that does not exist.
+    let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
+    (resource.gvr.clone(), scope)
+}
+
 impl Actor for ClusterActor {
     type Context = Context<Self>;
 
@@ -342,7 +353,7 @@ impl Handler<Want> for ClusterActor {
 
     fn handle(&mut self, want: Want, ctx: &mut Self::Context) {
         self.want(want, ctx);
-        self.attach_all(ctx);
+        self.attach_all();
         self.show();
     }
 }
@@ -364,7 +375,7 @@ impl Handler<Attach> for ClusterActor {
         if let Some(own) = own.filter(|_| self.wants_of(&subscription).is_empty()) {
             self.want(own, ctx);
         }
-        self.attach_all(ctx);
+        self.attach(&subscription);
         self.show();
     }
 }
@@ -388,7 +399,7 @@ impl Handler<StopCluster> for ClusterActor {
         self.stopping = true;
         self.wants.clear();
         let informers = std::mem::take(&mut self.informers);
-        let stop = StopInformer { drain_until: stop.drain_until, keep_objects: stop.keep_objects };
+        let stop = StopInformer { drain_until: stop.drain_until };
         Box::pin(self.stop_all(informers, stop).map(|(), _, ctx| ctx.stop()))
     }
 }
@@ -399,9 +410,6 @@ impl Handler<super::tests::Crash> for ClusterActor {
 
     fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
         crash.strike(super::tests::Victim::Cluster);
-        self.informers
-            .values()
-            .filter_map(|informer| informer.address.as_ref())
-            .for_each(|it| drop(actix::spawn(it.send(crash))));
+        self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| detach(it.send(crash)));
     }
 }

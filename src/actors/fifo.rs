@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
 
 use super::capacity::{MAILBOX, PROCESS_BATCH};
 use super::messages::{Enqueue, Process, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
+use super::waiters::Waiters;
 use crate::cache::DeltaFifo;
 use crate::types::InformerHealth;
 
@@ -22,8 +22,8 @@ pub(super) struct FifoActor {
     health: Arc<InformerHealth>,
     busy: bool,
     stopping: bool,
-    waiting: Vec<oneshot::Sender<()>>,
-    stopped: Vec<oneshot::Sender<()>>,
+    waiting: Waiters,
+    stopped: Waiters,
     guard: ExitGuard,
 }
 
@@ -35,14 +35,15 @@ impl FifoActor {
         guard: ExitGuard,
     ) -> Self {
         let fifo = DeltaFifo::new(limit);
-        Self { fifo, processor, health, busy: false, stopping: false, waiting: Vec::new(), stopped: Vec::new(), guard }
+        let (waiting, stopped) = (Waiters::default(), Waiters::default());
+        Self { fifo, processor, health, busy: false, stopping: false, waiting, stopped, guard }
     }
 
     fn pump(&mut self, ctx: &mut Context<Self>) {
         self.health.fifo_bytes.store(self.fifo.bytes() as u64, Relaxed);
         self.health.fifo_keys.store(self.fifo.len() as u64, Relaxed);
         if !self.fifo.is_full() {
-            self.waiting.clear();
+            self.waiting.release();
         }
         if self.busy {
             return;
@@ -74,8 +75,8 @@ impl Actor for FifoActor {
     }
 
     fn stopped(&mut self, _ctx: &mut Self::Context) {
-        self.waiting.clear();
-        self.stopped.clear();
+        self.waiting.release();
+        self.stopped.release();
     }
 }
 
@@ -90,12 +91,7 @@ impl Handler<Enqueue> for FifoActor {
         if !self.fifo.is_full() {
             return Box::pin(std::future::ready(()));
         }
-        let (room, waiting) = oneshot::channel();
-        self.waiting.push(room);
-        Box::pin(async move {
-            // An error means that the fifo is gone; the reflector learns that with its next message.
-            let _ = waiting.await;
-        })
+        self.waiting.wait()
     }
 }
 
@@ -103,17 +99,13 @@ impl Handler<Stop> for FifoActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, stop: Stop, ctx: &mut Self::Context) -> Self::Result {
-        let (stopped, waiting) = oneshot::channel();
-        self.stopped.push(stopped);
         self.stopping = true;
         if stop.drain {
             self.pump(ctx);
         } else {
             ctx.stop();
         }
-        Box::pin(async move {
-            let _ = waiting.await;
-        })
+        self.stopped.wait()
     }
 }
 

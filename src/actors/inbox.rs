@@ -6,6 +6,7 @@
 //! at all.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 
@@ -54,10 +55,11 @@ impl Inbox {
 
     /// Takes in what one batch did to the store.
     pub(super) fn offer(&self, number: u64, applied: &[Applied], resync: bool) {
-        if let Some(queue) = &mut self.state.lock().queue {
+        let mut state = self.state.lock();
+        if let Some(queue) = &mut state.queue {
             queue.offer(number, applied, resync);
         }
-        self.show();
+        self.show(&state);
     }
 
     /// The right to empty it, which the holder until now loses.
@@ -76,6 +78,7 @@ impl Inbox {
         }
         if state.handed.is_empty() {
             state.handed = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
+            self.show(&state);
         }
         Some(state.handed.clone())
     }
@@ -89,9 +92,7 @@ impl Inbox {
     }
 
     /// Publishes how far behind the subscriber is.
-    pub(super) fn show(&self) {
-        use std::sync::atomic::Ordering::Relaxed;
-        let state = self.state.lock();
+    fn show(&self, state: &State) {
         if let Some(queue) = &state.queue {
             self.health.pending.store(queue.len() as u64, Relaxed);
             self.health.merged.store(queue.merged(), Relaxed);

@@ -27,7 +27,7 @@ use super::processor::{CachePort, ProcessorActor, UseFifo};
 use super::reflector::{ReflectorActor, ReflectorParts};
 use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
-    ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
+    ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
 use crate::cache::PartitionId;
 use crate::reflector::ListerWatcher;
@@ -275,11 +275,6 @@ fn join_of(child: &ListenerChild) -> Join {
     }
 }
 
-/// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
-fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
-    actix::spawn(request.map(|_| ()));
-}
-
 impl Drop for InformerActor {
     /// However it went, nobody watches now.
     fn drop(&mut self) {
@@ -387,7 +382,7 @@ impl Handler<StopInformer> for InformerActor {
             }
         };
         let closing = move |act: &Self| {
-            let (partition, lease) = act.partition.filter(|_| !stop.keep_objects)?;
+            let (partition, lease) = act.partition?;
             Some(act.cache.send(ClosePartition { partition, lease }))
         };
         Box::pin(work.into_actor(self).then(move |(), act, _| {

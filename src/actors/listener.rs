@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
 
 use super::capacity::{DELIVER_BATCH, MAILBOX};
 use super::env::Env;
@@ -15,7 +14,8 @@ use super::inbox::{Inbox, Turn};
 use super::messages::{Stop, Wake};
 use super::subscriber::Delivered;
 use super::subscription::Subscription;
-use super::supervision::{ExitGuard, ExitStatus};
+use super::supervision::ExitGuard;
+use super::waiters::Waiters;
 use crate::types::Origin;
 
 /// What a listener shows of itself.
@@ -41,8 +41,8 @@ pub(super) struct ListenerActor {
     busy: bool,
     draining: bool,
     stopping: bool,
-    stopped: Vec<oneshot::Sender<()>>,
-    guard: ExitGuard,
+    stopped: Waiters,
+    _guard: ExitGuard,
 }
 
 impl ListenerActor {
@@ -53,8 +53,19 @@ impl ListenerActor {
         subscription: Arc<Subscription>,
         guard: ExitGuard,
     ) -> Self {
-        let (turn, stopped) = (inbox.take_over(), Vec::new());
-        Self { env, origin, inbox, turn, subscription, busy: false, draining: false, stopping: false, stopped, guard }
+        let (turn, stopped) = (inbox.take_over(), Waiters::default());
+        Self {
+            env,
+            origin,
+            inbox,
+            turn,
+            subscription,
+            busy: false,
+            draining: false,
+            stopping: false,
+            stopped,
+            _guard: guard,
+        }
     }
 
     /// Hands the next batch over, unless one is under way.
@@ -68,7 +79,6 @@ impl ListenerActor {
         // Another has taken over: this one was only slow to stop.
         let Some(batch) = self.inbox.next(self.turn, DELIVER_BATCH) else { return ctx.stop() };
         if batch.is_empty() {
-            self.inbox.show();
             if self.stopping {
                 ctx.stop();
             }
@@ -83,7 +93,6 @@ impl ListenerActor {
             act.note(&delivered, count);
             if delivered == Delivered::Gone {
                 act.subscription.leave();
-                act.guard.set(ExitStatus::Stopped);
                 return ctx.stop();
             }
             act.pump(ctx);
@@ -107,7 +116,6 @@ impl ListenerActor {
                 tracing::info!(%cluster, resource = %resource.gvr, "a subscriber is gone; it is unsubscribed");
             }
         }
-        self.inbox.show();
     }
 }
 
@@ -120,7 +128,7 @@ impl Actor for ListenerActor {
     }
 
     fn stopped(&mut self, _ctx: &mut Self::Context) {
-        self.stopped.clear();
+        self.stopped.release();
     }
 }
 
@@ -136,14 +144,10 @@ impl Handler<Stop> for ListenerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, stop: Stop, ctx: &mut Self::Context) -> Self::Result {
-        let (stopped, waiting) = oneshot::channel();
-        self.stopped.push(stopped);
         self.stopping = true;
         self.draining = stop.drain;
         self.pump(ctx);
-        Box::pin(async move {
-            let _ = waiting.await;
-        })
+        self.stopped.wait()
     }
 }
 

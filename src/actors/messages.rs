@@ -167,11 +167,6 @@ pub struct Stop {
     pub drain: bool,
 }
 
-/// Asks a reflector to list again.
-#[derive(Clone, Copy, Debug, Message)]
-#[rtype(result = "()")]
-pub struct Relist;
-
 // === cluster → informer ===
 
 /// Adds a subscription's listener to an informer.
@@ -190,8 +185,6 @@ pub struct RemoveListener(pub SubscriptionId);
 pub struct StopInformer {
     /// Until when what waits may be worked off; `None` to drop it.
     pub drain_until: Option<Instant>,
-    /// Whether its objects stay readable.
-    pub keep_objects: bool,
 }
 
 // === registry → cluster ===
@@ -293,8 +286,6 @@ pub struct Detach(pub SubscriptionId);
 pub struct StopCluster {
     /// Until when what waits may be worked off; `None` to drop it.
     pub drain_until: Option<Instant>,
-    /// Whether its objects stay readable.
-    pub keep_objects: bool,
 }
 
 // === cluster → registry ===

@@ -33,6 +33,7 @@ mod supervision;
 mod system;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;

@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use futures::StreamExt;
-use tokio::sync::{Notify, oneshot};
 use tracing::Span;
 
 use super::capacity::{ENQUEUE_BATCH, MAILBOX};
-use super::messages::{Enqueue, Relist, Stop};
+use super::messages::{Enqueue, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
+use super::waiters::Waiters;
 use crate::reflector::{
     ErrorClass, ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped,
     SourceError, StallPolicy, Step, WatchItem, WatchRequest,
 };
 use crate::telemetry::spans;
-use crate::types::clock::{self, Instant};
+use crate::types::clock;
 use crate::types::{Change, Delta, DeltaKind, InformerHealth, ObjectKey, Origin, Phase, StoredObject};
 
 /// What a reflector actor is made of.
@@ -36,14 +36,13 @@ pub(super) struct ReflectorParts {
 /// See the module.
 pub(super) struct ReflectorActor {
     parts: Option<ReflectorParts>,
-    relist: Arc<Notify>,
-    stopped: Vec<oneshot::Sender<()>>,
+    stopped: Waiters,
     guard: ExitGuard,
 }
 
 impl ReflectorActor {
     pub(super) fn new(parts: ReflectorParts, guard: ExitGuard) -> Self {
-        Self { parts: Some(parts), relist: Arc::default(), stopped: Vec::new(), guard }
+        Self { parts: Some(parts), stopped: Waiters::default(), guard }
     }
 }
 
@@ -53,7 +52,7 @@ impl Actor for ReflectorActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
         let Some(parts) = self.parts.take() else { return };
-        let driver = Driver::new(parts, Arc::clone(&self.relist));
+        let driver = Driver::new(parts);
         ctx.spawn(driver.run().into_actor(self).map(|FifoGone, act, ctx| {
             act.guard.set(ExitStatus::Orphaned);
             ctx.stop();
@@ -61,7 +60,7 @@ impl Actor for ReflectorActor {
     }
 
     fn stopped(&mut self, _ctx: &mut Self::Context) {
-        self.stopped.clear();
+        self.stopped.release();
     }
 }
 
@@ -69,20 +68,8 @@ impl Handler<Stop> for ReflectorActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, _stop: Stop, ctx: &mut Self::Context) -> Self::Result {
-        let (stopped, waiting) = oneshot::channel();
-        self.stopped.push(stopped);
         ctx.stop();
-        Box::pin(async move {
-            let _ = waiting.await;
-        })
-    }
-}
-
-impl Handler<Relist> for ReflectorActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Relist, _ctx: &mut Self::Context) {
-        self.relist.notify_one();
+        self.stopped.wait()
     }
 }
 
@@ -93,22 +80,9 @@ const PROVEN: Duration = Duration::from_secs(1);
 /// The fifo's mailbox is closed: there is nobody to work for.
 struct FifoGone;
 
-/// Why a step ended before the source did.
-enum Cut {
-    Relist,
-    FifoGone,
-}
-
-impl From<FifoGone> for Cut {
-    fn from(_: FifoGone) -> Self {
-        Self::FifoGone
-    }
-}
-
 struct Driver {
     parts: ReflectorParts,
     machine: Reflector,
-    relist: Arc<Notify>,
     held: Vec<Change>,
     /// The last object that was skipped, until it is taken in or a list begins, and what is said of it meanwhile.
     skipped: Option<(Option<ObjectKey>, String)>,
@@ -124,44 +98,34 @@ struct Listing {
 }
 
 impl Driver {
-    fn new(parts: ReflectorParts, relist: Arc<Notify>) -> Self {
+    fn new(parts: ReflectorParts) -> Self {
         let mut machine = Reflector::new(parts.options.clone(), rand::random::<f64>);
         // What the store has must not go back in time because a reflector was restarted.
         if let Some(version) = parts.health.version() {
             machine.resume(version.as_ref().clone());
         }
-        Self { parts, machine, relist, held: Vec::new(), skipped: None, listing: None, told: Vec::new() }
+        Self { parts, machine, held: Vec::new(), skipped: None, listing: None, told: Vec::new() }
     }
 
     async fn run(mut self) -> FifoGone {
         loop {
-            let cut = match self.machine.next(clock::now()) {
-                Step::Wait { until, .. } => self.wait(until).await,
+            let done = match self.machine.next(clock::now()) {
+                Step::Wait { until, .. } => {
+                    tokio::time::sleep_until(until).await;
+                    Ok(())
+                }
                 Step::List { request, fresh } => self.list(request, fresh).await,
                 Step::Watch { request } => self.watch(request).await,
             };
-            match cut {
-                Ok(()) => {}
-                Err(Cut::FifoGone) => return FifoGone,
-                Err(Cut::Relist) => {
-                    self.held.clear();
-                    self.listing = None;
-                    self.machine.relist();
-                }
+            if let Err(FifoGone) = done {
+                return FifoGone;
             }
-        }
-    }
-
-    async fn wait(&mut self, until: Instant) -> Result<(), Cut> {
-        tokio::select! {
-            () = tokio::time::sleep_until(until) => Ok(()),
-            () = self.relist.notified() => Err(Cut::Relist),
         }
     }
 
     // === list ===
 
-    async fn list(&mut self, request: ListRequest, fresh: bool) -> Result<(), Cut> {
+    async fn list(&mut self, request: ListRequest, fresh: bool) -> Result<(), FifoGone> {
         let health = Arc::clone(&self.parts.health);
         if fresh {
             self.begin_list();
@@ -177,11 +141,7 @@ impl Driver {
             }
         };
         loop {
-            let chunk = tokio::select! {
-                chunk = next_within(&stall, stream.next()) => chunk,
-                () = self.relist.notified() => return Err(Cut::Relist),
-            };
-            match chunk {
+            match next_within(&stall, stream.next()).await {
                 Ok(ListChunk::Items(objects)) => {
                     let count = objects.len() as u64;
                     health.note_events(count);
@@ -202,7 +162,7 @@ impl Driver {
                         self.held.push(Change::ReplaceEnd(version));
                         self.listed();
                     }
-                    return Ok(self.hand_over().await?);
+                    return self.hand_over().await;
                 }
                 Err(error) => {
                     self.list_failed(&error);
@@ -255,7 +215,7 @@ impl Driver {
 
     // === watch ===
 
-    async fn watch(&mut self, request: WatchRequest) -> Result<(), Cut> {
+    async fn watch(&mut self, request: WatchRequest) -> Result<(), FifoGone> {
         self.listing = None;
         if request.initial_events {
             self.begin_list();
@@ -303,7 +263,7 @@ impl Driver {
         &mut self,
         mut stream: crate::reflector::WatchStream,
         events: &mut u64,
-    ) -> Result<Result<(), SourceError>, Cut> {
+    ) -> Result<Result<(), SourceError>, FifoGone> {
         let proven = clock::now() + PROVEN;
         loop {
             let deadline = self.machine.deadline();
@@ -321,7 +281,6 @@ impl Driver {
                     }
                     continue;
                 }
-                () = self.relist.notified() => return Err(Cut::Relist),
             };
             match next {
                 None => return Ok(Err(self.machine.out_of_patience())),

@@ -24,7 +24,9 @@ use super::messages::{
 };
 use super::status::{ClusterStatus, HubStatus, SharedView};
 use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
-use super::supervision::{ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with};
+use super::supervision::{
+    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
+};
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, clock};
 
@@ -227,11 +229,6 @@ impl RegistryActor {
     }
 }
 
-/// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
-fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
-    actix::spawn(request.map(|_| ()));
-}
-
 impl fmt::Debug for RegistryActor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RegistryActor").field("clusters", &self.clusters.keys()).finish_non_exhaustive()
@@ -297,7 +294,7 @@ impl Handler<RemoveCluster> for RegistryActor {
         self.unexpect(&name);
         self.removing.insert(name.clone());
         let caches = self.env.caches.clone();
-        let stopping = cluster.address.send(StopCluster { drain_until: None, keep_objects: false });
+        let stopping = cluster.address.send(StopCluster { drain_until: None });
         let removed = name.clone();
         let work = async move {
             // Whether it has closed its partitions itself, or died before it could.
@@ -470,7 +467,7 @@ impl Handler<Shutdown> for RegistryActor {
             // Under way: to end here would cancel it. Whoever asks again learns of its end by this actor's.
             return Box::pin(std::future::pending().into_actor(self));
         }
-        let stop = StopCluster { drain_until: Some(deadline), keep_objects: false };
+        let stop = StopCluster { drain_until: Some(deadline) };
         let stops: Vec<_> =
             std::mem::take(&mut self.clusters).into_values().map(|cluster| cluster.address.send(stop)).collect();
         let work = async move {

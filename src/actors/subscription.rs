@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Message, Recipient};
-use futures::FutureExt;
 use parking_lot::Mutex;
 
 use super::inbox::Inbox;
 use super::messages::{Unsubscribe, User, Want, Wanted};
 use super::subscriber::{Deliver, Subscriber};
+use super::supervision::detach;
 use crate::cache::{InitialObjects, ListenerOptions};
 use crate::reflector::InformerOptions;
 use crate::types::{ClusterName, ClusterSelector, LabelSelector, Origin, Scope};
@@ -166,7 +166,7 @@ impl Subscription {
 
     /// Has the registry end it: its subscriber is gone.
     pub(super) fn leave(&self) {
-        actix::spawn(self.registry.send(Unsubscribe(self.id)).map(|_| ()));
+        detach(self.registry.send(Unsubscribe(self.id)));
     }
 
     /// Whether it is about an informer that is wanted as this.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Message, Recipient};
+use futures::FutureExt;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::types::clock::Instant;
@@ -159,6 +160,11 @@ impl Children {
     pub(super) fn token(&self) -> CancellationToken {
         self.token.clone()
     }
+}
+
+/// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
+pub(super) fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
+    actix::spawn(request.map(drop));
 }
 
 /// Stops an actor when its supervisor goes, however that goes.

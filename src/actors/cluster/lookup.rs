@@ -6,10 +6,11 @@ use std::time::Duration;
 use actix::prelude::*;
 use rand::Rng;
 
-use super::{ClusterActor, WantKey};
+use super::{ClusterActor, WantKey, informer_key_of};
 use crate::actors::messages::{Resolved, Wanted};
+use crate::actors::supervision::detach;
 use crate::reflector::{ResolveError, SourceError};
-use crate::types::{ApiResource, Phase, Scope};
+use crate::types::{ApiResource, Phase};
 
 /// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
 const ABSENT_REST: Duration = Duration::from_secs(20);
@@ -120,22 +121,19 @@ impl ClusterActor {
         if std::mem::take(&mut want.attempts) > 0 {
             tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
         }
-        // A namespace in the scope of a cluster-scoped resource would ask for a path that does not exist.
-        let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
-        let informer_key = (resource.gvr.clone(), scope);
+        let informer_key = informer_key_of(key, &resource);
         if self.ending.contains(&informer_key) {
             return;
         }
         want.resolved = Some(resource.clone());
         if let Some(known) = self.informers.get(&informer_key) {
             want.health = Arc::clone(&known.parts.health);
+            self.attach_all();
         } else {
             self.set_up(key, &resource, &informer_key, ctx);
         }
         let resolved = Resolved { cluster: self.parts.name.clone(), wanted: key.0.clone(), resource };
-        ctx.spawn(self.parts.registry.send(resolved).into_actor(self).map(|_, _, _| ()));
-        self.attach_all(ctx);
-        self.show();
+        detach(self.parts.registry.send(resolved));
     }
 }
 
