@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::status::{bounded, classify_status};
 use super::trie::{Projection, Trie};
 use super::walk::{Head, Text, Walk, key_start, string};
-use super::{ErrorClass, Skipped, SourceError, WatchItem};
+use super::{ErrorClass, Skipped, SourceError, Transform, WatchItem};
 use crate::types::{
     ApiResource, FieldPath, IndexEntry, Interner, Labels, ObjectKey, ResourceVersion, SharedStr, StoredObject,
     StoredObjectParts, Uid,
@@ -34,6 +34,7 @@ pub struct Decoder {
     kept: Vec<u8>,
     /// Members that list items lack, with their commas: `apiVersion`, `kind`.
     missing: [String; 2],
+    transform: Option<Transform>,
 }
 
 /// One decoded object, or why it is not one.
@@ -74,7 +75,13 @@ impl Decoder {
         ];
         let index_names = indexes.into_iter().map(|(name, _)| name).collect();
         let (interner, cuts, kept) = (Interner::default(), Vec::new(), Vec::new());
-        Self { resource, trie, index_names, interner, cuts, kept, missing }
+        Self { resource, trie, index_names, interner, cuts, kept, missing, transform: None }
+    }
+
+    /// The same, with something made of each object.
+    #[must_use]
+    pub fn with_transform(self, transform: Option<Transform>) -> Self {
+        Self { transform, ..self }
     }
 
     /// Which resource this decodes.
@@ -149,9 +156,10 @@ impl Decoder {
                 return Ok(WatchItem::Skipped(self.skipped(&found.head, true, reason)));
             }
         };
+        let uid = found.head.uid.clone();
         Ok(match self.build(found, line, span) {
             Decoded::Object(object) => event(object),
-            Decoded::Skipped(skipped) => WatchItem::Skipped(skipped),
+            Decoded::Skipped(skipped) => skipped_event(&kind, uid.as_deref(), skipped),
         })
     }
 
@@ -165,12 +173,13 @@ impl Decoder {
 
     /// What can be told of a watch event of which only the first bytes are there.
     #[must_use]
-    pub fn skip_event(&mut self, head: &[u8], reason: String) -> Skipped {
+    pub fn skip_event(&mut self, head: &[u8], reason: String) -> WatchItem {
         let mut deserializer = serde_json::Deserializer::from_slice(head);
         let mut envelope = Envelope::default();
         let (found, result) =
             self.walk(head, |walk| deserializer.deserialize_map(EnvelopeVisitor { walk, envelope: &mut envelope }));
-        self.skipped(&found.head, result.is_ok(), reason)
+        let skipped = self.skipped(&found.head, result.is_ok(), reason);
+        skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
     }
 
     fn walk<'de, E>(
@@ -220,14 +229,52 @@ impl Decoder {
             return Decoded::Skipped(Skipped { key: None, version: None, reason });
         }
         let json = self.json(&head, input, span);
-        Decoded::Object(Arc::new(StoredObject::new(StoredObjectParts {
+        let parts = StoredObjectParts {
             key: ObjectKey::new(namespace, name),
             uid: Uid::new(head.uid.as_deref().unwrap_or_default()),
             resource_version: ResourceVersion::new(head.version.as_deref().unwrap_or_default()),
             labels,
             index_values,
             json,
-        })))
+        };
+        match self.transform.clone() {
+            None => Decoded::Object(Arc::new(StoredObject::new(parts))),
+            Some(transform) => match self.transformed(&transform, &parts) {
+                Ok((labels, index_values, json)) => Decoded::Object(Arc::new(StoredObject::new(StoredObjectParts {
+                    labels,
+                    index_values,
+                    json,
+                    ..parts
+                }))),
+                Err(problem) => Decoded::Skipped(Skipped {
+                    key: Some(parts.key),
+                    version: Some(parts.resource_version),
+                    reason: format!("its transform failed: {}", bounded(&problem)),
+                }),
+            },
+        }
+    }
+
+    /// What a transform makes of an object.
+    fn transformed(
+        &mut self,
+        transform: &Transform,
+        parts: &StoredObjectParts,
+    ) -> Result<(Labels, Vec<IndexEntry>, Vec<u8>), String> {
+        let json = transform.apply(&parts.json)?;
+        let mut deserializer = serde_json::Deserializer::from_slice(&json);
+        let (found, result) = self.walk(&json, |walk| walk.value(Trie::ROOT, &mut deserializer));
+        let Found { head, labels, index_values } = found;
+        if result.is_err() || !head.is_object {
+            return Err("what it returned is not an object".to_owned());
+        }
+        let name = head.name.as_deref().unwrap_or_default();
+        let key = ObjectKey::new(head.namespace.as_deref().unwrap_or_default(), name);
+        if key != parts.key {
+            return Err(format!("it returned another key, {:?}; an object must keep its own", key.as_str()));
+        }
+        let json = self.json(&head, &json, 0..json.len());
+        Ok((labels, index_values, json))
     }
 
     /// The projected JSON: what was kept, or all but what was cut, with what is missing put in front.
@@ -270,6 +317,17 @@ impl Decoder {
         let certain = whole || namespace.is_some() || !self.resource.namespaced;
         let key = name.filter(|_| certain).map(|name| ObjectKey::new(namespace.unwrap_or_default(), name));
         Skipped { key, version: head.version.as_deref().map(ResourceVersion::new), reason }
+    }
+}
+
+/// An event whose object cannot be taken in. That it is gone can be told all the same, if it is known which one.
+fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
+    match skipped.key {
+        Some(key) if kind == "DELETED" => {
+            let version = skipped.version.unwrap_or_else(|| ResourceVersion::new(""));
+            WatchItem::Deleted(Arc::new(StoredObject::head_only(key, Uid::new(uid.unwrap_or_default()), version)))
+        }
+        key => WatchItem::Skipped(Skipped { key, ..skipped }),
     }
 }
 

@@ -292,8 +292,10 @@ fn a_line_that_is_no_event_is_malformed() {
 
 #[test]
 fn of_a_cut_off_object_a_key_is_told_only_when_it_is_certain() {
-    let key =
-        |head: &str| indexing(&[]).skip_event(head.as_bytes(), String::new()).key.map(|key| key.as_str().to_owned());
+    let key = |head: &str| match indexing(&[]).skip_event(head.as_bytes(), String::new()) {
+        WatchItem::Skipped(skipped) => skipped.key.map(|key| key.as_str().to_owned()),
+        item => panic!("{item:?}"),
+    };
     assert_eq!(
         key(r#"{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"ns","a":"#).as_deref(),
         Some("ns/x")
