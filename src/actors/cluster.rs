@@ -22,6 +22,7 @@ use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
+use super::watch_errors::WatchErrors;
 use crate::reflector::{Connection, Connector, InformerOptions};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
 
@@ -51,6 +52,7 @@ type InformerKey = (Gvr, Scope);
 struct WantState {
     users: BTreeSet<User>,
     options: InformerOptions,
+    watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
     resolved: Option<ApiResource>,
     attempts: u32,
@@ -119,6 +121,7 @@ impl ClusterActor {
             health: Arc::clone(&want.health),
             source: connection.lister_watcher(resource, &informer_key.1, &want.options),
             indexes: want.options.indexes.keys().cloned().collect(),
+            watch_errors: Arc::clone(&want.watch_errors),
         };
         let informer = Informer { address: None, parts, number: 0 };
         self.informers.insert(informer_key.clone(), informer);
@@ -188,12 +191,20 @@ impl ClusterActor {
     fn want(&mut self, want: Want, ctx: &mut Context<Self>) {
         let key = (want.wanted, want.scope);
         if let Some(known) = self.wants.get_mut(&key) {
+            if let Some(handler) = want.watch_errors.filter(|_| !known.users.contains(&want.user)) {
+                known.watch_errors.add(want.user.clone(), handler);
+            }
             known.users.insert(want.user);
             return;
+        }
+        let watch_errors = Arc::<WatchErrors>::default();
+        if let Some(handler) = want.watch_errors {
+            watch_errors.add(want.user.clone(), handler);
         }
         let state = WantState {
             users: BTreeSet::from([want.user]),
             options: want.options,
+            watch_errors,
             health: InformerHealth::new(),
             resolved: None,
             attempts: 0,
@@ -207,6 +218,7 @@ impl ClusterActor {
     fn unwant(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
         for want in self.wants.values_mut() {
             want.users.remove(user);
+            want.watch_errors.remove(user);
         }
         // Who has shared what goes now needs one of its own, which may be that very one.
         let alone = self.attached.values().filter(|subscription| self.wants_of(subscription).is_empty());

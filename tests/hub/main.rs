@@ -5,5 +5,6 @@ mod basics;
 mod faults;
 mod fleet;
 mod hostile;
+mod informers;
 mod out_of_reach;
 mod subscriptions;
