@@ -24,6 +24,8 @@
 
 mod delta_fifo;
 mod filter;
+mod indexers;
+mod indices;
 mod listener;
 mod posting;
 mod query;
@@ -38,6 +40,7 @@ mod tests;
 
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
+pub use indexers::{IndexError, IndexFn, IndexerConflict, Indexers};
 pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
 pub use posting::{Location, PartitionId};
 pub use query::{Answer, Coverage, Query, QueryError};

@@ -1,7 +1,6 @@
 //! The store: one per resource, over all clusters, with its indices. Written by one actor, read from snapshots.
 //!
-//! Invariant: a location is in the posting of `(index, value)` iff the partition's object at that key carries that
-//! index entry.
+//! Invariant: the indices are those of the objects; `indices` says what that means.
 
 use std::sync::Arc;
 
@@ -9,7 +8,8 @@ use arc_swap::ArcSwap;
 use hashbrown::HashSet;
 
 use super::delta_fifo::Popped;
-use super::posting::{Location, PartitionId};
+use super::indexers::{IndexerConflict, Indexers};
+use super::posting::PartitionId;
 use super::snapshot::{Outbox, Partition, Snapshot};
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
@@ -91,6 +91,31 @@ impl Store {
         self.publish();
     }
 
+    /// Adds computed indices, over the objects that there are and those to come, in one snapshot. Calls each function
+    /// once for each object.
+    ///
+    /// # Errors
+    /// [`IndexerConflict`] when there is an index of such a name, declared or computed; then nothing is added.
+    pub fn add_indexers(&mut self, indexers: Indexers) -> Result<(), IndexerConflict> {
+        let taken = self.next.index_names();
+        let names: Vec<_> = indexers.names().filter(|name| taken.contains(name)).map(ToString::to_string).collect();
+        if !names.is_empty() {
+            return Err(IndexerConflict { resource: self.next.resource().gvr.to_string(), names });
+        }
+        self.next.add_indexers(indexers);
+        self.publish();
+        Ok(())
+    }
+
+    /// Forgets a computed index; whether there was one of that name. A declared one stays.
+    pub fn remove_indexer(&mut self, name: &str) -> bool {
+        let known = self.next.indices.forget(name);
+        if known {
+            self.publish();
+        }
+        known
+    }
+
     /// What the last batch of a partition did, until the next batch: for a processor that died before telling.
     #[must_use]
     pub fn outbox(&self, id: PartitionId) -> Option<Outbox> {
@@ -169,13 +194,11 @@ impl Store {
             applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
             applied.push(Applied::Added(object));
         } else if stored.resource_version() != object.resource_version() || object.resource_version().is_empty() {
-            self.reindex(id, &stored, &object);
-            partition.objects.insert(object.key().clone(), Arc::clone(&object));
+            self.exchange(id, partition, &stored, Arc::clone(&object));
             applied.push(Applied::Updated { old: stored, new: object });
         } else if stored.index_values() != object.index_values() {
             // The same state, read by an informer that declares other indices now.
-            self.reindex(id, &stored, &object);
-            partition.objects.insert(object.key().clone(), object);
+            self.exchange(id, partition, &stored, object);
         }
     }
 
@@ -217,29 +240,18 @@ impl Store {
 
     fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         partition.objects.insert(object.key().clone(), Arc::clone(object));
-        for entry in object.index_values() {
-            self.next.index(entry, Location { partition: id, key: object.key().clone() });
-        }
+        self.next.indices.insert(id, object);
     }
 
     fn remove(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         partition.objects.remove(object.key());
-        for entry in object.index_values() {
-            self.next.unindex(entry, &Location { partition: id, key: object.key().clone() });
-        }
+        self.next.indices.remove(id, object);
     }
 
-    fn reindex(&mut self, id: PartitionId, old: &StoredObject, new: &StoredObject) {
-        if old.index_values() == new.index_values() {
-            return;
-        }
-        let location = Location { partition: id, key: new.key().clone() };
-        for entry in old.index_values().iter().filter(|entry| !new.index_values().contains(entry)) {
-            self.next.unindex(entry, &location);
-        }
-        for entry in new.index_values().iter().filter(|entry| !old.index_values().contains(entry)) {
-            self.next.index(entry, location.clone());
-        }
+    /// Puts a newer state of an object in the place of the older one.
+    fn exchange(&mut self, id: PartitionId, partition: &mut Partition, old: &StoredObject, new: Arc<StoredObject>) {
+        self.next.indices.update(id, old, &new);
+        partition.objects.insert(new.key().clone(), new);
     }
 
     fn publish(&mut self) {
