@@ -14,7 +14,7 @@
 //! - [`reflector`], [`cache`]: the pure core.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
-//! - [`informers`]: client-go's ways in: event handlers.
+//! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
 //! - [`config`], [`telemetry`], [`api`], [`cli`], [`app`]: what makes a service of it.
 //! - [`sim`]: simulated clusters for the demo, tests and benches.
 //!

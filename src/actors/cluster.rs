@@ -110,6 +110,7 @@ impl ClusterActor {
 
     fn set_up(&mut self, key: &WantKey, resource: &ApiResource, informer_key: &InformerKey, ctx: &mut Context<Self>) {
         let (Some(connection), Some(want)) = (&self.connection, self.wants.get(key)) else { return };
+        let options = self.options_of(key, resource).unwrap_or(&want.options);
         let origin = Origin {
             cluster: self.parts.name.clone(),
             cluster_labels: self.parts.labels.clone(),
@@ -119,13 +120,24 @@ impl ClusterActor {
         let parts = InformerParts {
             origin: Arc::new(origin),
             health: Arc::clone(&want.health),
-            source: connection.lister_watcher(resource, &informer_key.1, &want.options),
-            indexes: want.options.indexes.keys().cloned().collect(),
+            source: connection.lister_watcher(resource, &informer_key.1, options),
+            indexes: options.indexes.keys().cloned().collect(),
             watch_errors: Arc::clone(&want.watch_errors),
         };
         let informer = Informer { address: None, parts, number: 0 };
         self.informers.insert(informer_key.clone(), informer);
         self.launch(informer_key, ctx);
+    }
+
+    /// How the configuration wants an informer that code asks for too, which may be known before the configuration's
+    /// words have been looked up.
+    fn options_of(&self, key: &WantKey, resource: &ApiResource) -> Option<&InformerOptions> {
+        let same = |(other, want): &(&WantKey, &WantState)| {
+            let configured = want.users.iter().any(|user| matches!(user, User::Config(_)));
+            let known = want.resolved.as_ref().is_none_or(|resolved| resolved.gvr == resource.gvr);
+            configured && known && other.1 == key.1 && other.0.may_be(&key.0)
+        };
+        self.wants.iter().find(same).map(|(_, want)| &want.options)
     }
 
     /// Starts an informer's actor, with the subscriptions that are about it.

@@ -12,7 +12,9 @@ use super::status::HubStatus;
 use super::subscription::{Subscription, SubscriptionId};
 use super::sync::SyncView;
 use super::watch_errors::WatchErrorHandler;
-use crate::cache::{Answer, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot};
+use crate::cache::{
+    Answer, IndexerConflict, Indexers, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot,
+};
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{
@@ -130,6 +132,16 @@ pub struct Ask(pub Query);
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "Arc<Snapshot>")]
 pub struct TakeSnapshot;
+
+/// Adds computed indices; what is there is indexed before this is answered, in one piece: nothing is applied meanwhile.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "Result<(), IndexerConflict>")]
+pub struct AddIndexers(pub Indexers);
+
+/// Takes a computed index away; whether there was one of the name.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "bool")]
+pub struct RemoveIndexer(pub SharedStr);
 
 // === processor → listener ===
 

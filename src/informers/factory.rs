@@ -181,9 +181,7 @@ impl SharedInformerFactory {
     ///
     /// # Errors
     /// As [`Self::informer`].
-    pub fn metadata_informer<K>(
-        &self,
-    ) -> Result<SharedInformer<kube::core::PartialObjectMeta<K>>, InformerError>
+    pub fn metadata_informer<K>(&self) -> Result<SharedInformer<kube::core::PartialObjectMeta<K>>, InformerError>
     where
         K: Resource<DynamicType = ()>,
         K::Scope: 'static,
@@ -259,9 +257,8 @@ impl SharedInformerFactory {
     pub async fn wait_for_cache_sync(&self, timeout: Duration) -> SyncResult {
         let informers: Vec<_> = self.informers.lock().informers.values().cloned().collect();
         let started = informers.into_iter().filter(SharedInformer::has_started);
-        let waits = started.map(|informer| async move {
-            (informer.resource().gvr.clone(), informer.wait_for_sync(timeout).await)
-        });
+        let waits = started
+            .map(|informer| async move { (informer.resource().gvr.clone(), informer.wait_for_sync(timeout).await) });
         let mut types = BTreeMap::<Gvr, Result<(), NotSynced>>::new();
         for (gvr, result) in join_all(waits).await {
             // Of a type in both forms, what has not synced counts.

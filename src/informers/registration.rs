@@ -36,12 +36,7 @@ pub struct HandlerRegistration {
 }
 
 impl HandlerRegistration {
-    pub(super) fn new(
-        id: SubscriptionId,
-        progress: Arc<Progress>,
-        of: Awaited,
-        registry: Addr<RegistryActor>,
-    ) -> Self {
+    pub(super) fn new(id: SubscriptionId, progress: Arc<Progress>, of: Awaited, registry: Addr<RegistryActor>) -> Self {
         Self { id, progress, of, registry }
     }
 
