@@ -24,11 +24,14 @@
 
 mod delta_fifo;
 mod filter;
+mod indexer;
 mod indexers;
 mod indices;
 mod listener;
+mod lister;
 mod posting;
 mod query;
+mod reader;
 mod snapshot;
 mod store;
 mod young;
@@ -40,10 +43,13 @@ mod tests;
 
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
+pub use indexer::{Indexer, ObjectError};
 pub use indexers::{IndexError, IndexFn, IndexerConflict, Indexers};
 pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
+pub use lister::{Lister, NamespaceLister, NotFound};
 pub use posting::{Location, PartitionId};
 pub use query::{Answer, Coverage, Query, QueryError};
+pub use reader::IndexReader;
 pub use snapshot::{Outbox, Partition, Snapshot};
 pub use store::{Applied, Store};
 pub use young::{Young, pack_all};

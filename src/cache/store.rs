@@ -150,6 +150,52 @@ impl Store {
         Some(outbox)
     }
 
+    /// Puts an object at its key, whatever was there: no version or UID is compared. For a store that a program writes
+    /// itself; what comes from a watch goes through [`Self::apply`].
+    pub(super) fn put(&mut self, id: PartitionId, object: Arc<StoredObject>) {
+        self.write(id, |store, partition| {
+            partition.version = Some(object.resource_version().clone());
+            store.set(id, partition, object);
+        });
+    }
+
+    /// Empties the key of an object, whatever is there, as of that object's version.
+    pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
+        self.write(id, |store, partition| {
+            partition.version = Some(object.resource_version().clone());
+            if let Some(stored) = partition.objects.get(object.key()).cloned() {
+                store.remove(id, partition, &stored);
+            }
+        });
+    }
+
+    /// Puts exactly these objects into a partition; of a repeated key the last one counts.
+    pub(super) fn replace(&mut self, id: PartitionId, objects: Vec<Arc<StoredObject>>, version: ResourceVersion) {
+        let keep: HashSet<_> = objects.iter().map(|object| object.key().clone()).collect();
+        self.write(id, |store, partition| {
+            store.sweep(id, partition, &keep, &mut Vec::new());
+            for object in objects {
+                store.set(id, partition, object);
+            }
+            partition.version = Some(version);
+        });
+    }
+
+    /// One write to one partition, published as one snapshot.
+    fn write(&mut self, id: PartitionId, write: impl FnOnce(&mut Self, &mut Partition)) {
+        let Some(mut partition) = self.next.take(id) else { return };
+        write(self, &mut partition);
+        self.next.put(id, partition);
+        self.publish();
+    }
+
+    fn set(&mut self, id: PartitionId, partition: &mut Partition, object: Arc<StoredObject>) {
+        match partition.objects.get(object.key()).cloned() {
+            Some(stored) => self.exchange(id, partition, &stored, object),
+            None => self.insert(id, partition, &object),
+        }
+    }
+
     fn apply_deltas(
         &mut self,
         id: PartitionId,
@@ -258,7 +304,7 @@ impl Store {
         self.published.store(Arc::new(self.next.clone()));
     }
 
-    /// How far a partition has come: the version of its last complete list.
+    /// How far a partition has come: the version of its last complete list (or, where a program writes it, write).
     #[must_use]
     pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
         self.next.partition(id).and_then(|partition| partition.version.clone())

@@ -1,8 +1,11 @@
 //! The contract of the module, clause by clause, and as properties of random histories.
 
 mod fifo;
+mod index_model;
+mod indexer;
 mod listener;
 mod listener_model;
+mod lister;
 mod query;
 mod query_model;
 mod store;
