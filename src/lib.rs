@@ -81,5 +81,6 @@ pub use actors::{Subscribe, Subscriber, SubscriptionId};
 pub use app::{CacheClient, Hub};
 pub use cache::{Answer, Query};
 pub use config::Config;
+pub use informers::{SharedInformer, SharedInformerFactory};
 pub use types::ClusterSelector as Clusters;
 pub use types::{Notification, Notifications, Object};

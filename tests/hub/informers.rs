@@ -381,8 +381,9 @@ async fn one_handler_added_twice_is_two_registrations_and_removing_one_removes_o
     assert!(!first.has_synced().await.unwrap() && second.has_synced().await.unwrap());
     informer.shut_down_event_handler(&second).await.unwrap();
     let before = log.len();
-    let (other, _) = (Log::default(), ());
-    informer.add_event_handler(other.handler()).await.unwrap();
+    let other = Log::default();
+    let third = informer.add_event_handler(other.handler()).await.unwrap();
+    eventually("its initial objects", async || third.has_synced().await.unwrap()).await;
     touch(&fleet.clusters["c0"]);
     eventually("somebody else", async || other.count('~') == 1).await;
     assert_eq!(log.len(), before);
