@@ -398,7 +398,8 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
 impl DeltaFifo {
     /// The invariants of the module's documentation.
     pub(crate) fn check(&self) {
-        let keys: Vec<_> = self.queue.iter().filter_map(|e| if let Entry::Key(key) = e { Some(key) } else { None }).collect();
+        let keys: Vec<_> =
+            self.queue.iter().filter_map(|e| if let Entry::Key(key) = e { Some(key) } else { None }).collect();
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "a key stands in line once");
         assert!(keys.len() == self.items.len() && keys.iter().all(|key| self.items.contains_key(*key)), "{self:?}");
         assert_eq!(self.queue.len() - keys.len(), self.ends.len(), "as many ends as lists");
