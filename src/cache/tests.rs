@@ -1,10 +1,12 @@
 //! The contract of the module, clause by clause, and as properties of random histories.
 
+mod controller;
 mod fifo;
 mod listener;
 mod listener_model;
 mod query;
 mod query_model;
+mod resync;
 mod store;
 mod store_model;
 mod world;
