@@ -2,6 +2,7 @@
 
 mod controller;
 mod fifo;
+mod fifo_model;
 mod listener;
 mod listener_model;
 mod query;
