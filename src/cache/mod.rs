@@ -21,7 +21,9 @@
 //!
 //! [`DeltaFifo`] takes what the reflector found out, [`Store::apply`] makes a new snapshot of a batch of it and says
 //! what that did ([`Applied`]), [`ListenerQueue`] turns that into notifications for one subscriber.
+//! [`Controller`] is the first two of them on one thread; [`ResyncSchedule`] says when objects are repeated.
 
+mod controller;
 mod delta_fifo;
 mod filter;
 mod indexer;
@@ -32,6 +34,7 @@ mod lister;
 mod posting;
 mod query;
 mod reader;
+mod resync;
 mod snapshot;
 mod store;
 mod young;
@@ -41,6 +44,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use controller::{Controller, ProcessError, Progress};
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
 pub use indexer::{Indexer, ObjectError};
@@ -50,6 +54,7 @@ pub use lister::{Lister, NamespaceLister, NotFound};
 pub use posting::{Location, PartitionId};
 pub use query::{Answer, Coverage, Query, QueryError};
 pub use reader::IndexReader;
+pub use resync::ResyncSchedule;
 pub use snapshot::{Outbox, Partition, Snapshot};
 pub use store::{Applied, Store};
 pub use young::{Young, pack_all};

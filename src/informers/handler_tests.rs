@@ -187,6 +187,8 @@ impl ResourceEventHandler for Believer {
 }
 
 proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn behind_a_filter_a_handler_knows_exactly_what_passes(
         passing in prop::collection::vec(any::<bool>(), 4),

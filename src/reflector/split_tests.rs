@@ -170,6 +170,8 @@ fn a_line_without_end_ends_the_watch() {
 }
 
 proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn no_pieces_of_any_size_change_a_list(sizes in prop::collection::vec(1_usize..40, 1..60)) {
         let (mut rest, mut pieces) = (LIST.as_bytes(), Vec::new());

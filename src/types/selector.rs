@@ -360,6 +360,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cache::testing::properties(256))]
+
         #[test]
         fn a_displayed_selector_parses_to_itself(wanted in prop::collection::vec(arb_requirement(), 0..5)) {
             let selector: LabelSelector = wanted.into_iter().collect();
