@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, pods};
 use crate::cache::{Applied, PartitionId, Popped, Store};
-use crate::types::{Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
+use crate::types::{
+    Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ObjectKey, ResourceVersion, StoredObject,
+};
 
 fn after(setup: &str, script: &str) -> (Vec<String>, String) {
     let mut informer = Informer::new();
@@ -61,6 +63,23 @@ fn a_deletion_carries_the_last_state_that_the_apiserver_sent() {
     let outbox = informer.apply("-a@7");
     let [Applied::Deleted { stored, last, tombstone: false }] = &*outbox.applied else { panic!("{outbox:?}") };
     assert_eq!((stored.resource_version().to_string(), last.resource_version().to_string()), ("1".into(), "7".into()));
+}
+
+#[test]
+fn a_deletion_that_comes_without_its_last_state_is_a_tombstone_of_what_the_store_has() {
+    let head = |version: u64| {
+        let known = object("ns", "a", "u", version);
+        StoredObject::head_only(known.key().clone(), known.uid().clone(), known.resource_version().clone())
+    };
+    let gone = |version| Change::Delta(delta(DeltaKind::Deleted, head(version)));
+    let mut informer = Informer::new();
+    informer.apply("+a@5");
+    assert!(informer.apply_changes(vec![gone(4)]).applied.is_empty(), "it is old news");
+    let outbox = informer.apply_changes(vec![gone(9)]);
+    let [Applied::Deleted { stored, last, tombstone: true }] = &*outbox.applied else { panic!("{outbox:?}") };
+    assert!(Arc::ptr_eq(stored, last) && stored.resource_version().to_string() == "5");
+    assert_eq!(informer.contents(), "");
+    assert!(informer.apply_changes(vec![gone(10)]).applied.is_empty(), "of what is not there, nothing is told");
 }
 
 #[test]
