@@ -73,8 +73,8 @@ fn the_lister_of_a_namespace_gets_what_is_in_it() {
         error.to_string(),
         "deployments.apps \"name-foo-non-existing\" not found in cluster local, namespace ns-foo"
     );
-    assert_eq!((error.namespace.as_str(), error.name.as_str()), ("ns-foo", "name-foo-non-existing"));
-    assert_eq!(lister.get(&local, "name-bar").unwrap_err().name, "name-bar", "it is in another namespace");
+    assert_eq!((error.resource.as_str(), error.key.as_str()), ("deployments.apps", "ns-foo/name-foo-non-existing"));
+    assert_eq!(lister.get(&local, "name-bar").unwrap_err().key.name(), "name-bar", "it is in another namespace");
     assert_eq!(lister.get(&name("other"), "name-foo1").unwrap_err().cluster, name("other"));
 }
 
