@@ -178,22 +178,22 @@ fn each_object_is_listed_once_in_its_newest_state() {
 fn a_lister_has_nothing_of_clusters_that_are_not_selected() {
     let store = fleet();
     let lister: Lister = Lister::new(Arc::clone(store.published()), prod());
-    let listed = |lister: &Lister| lines(&lister.list(&everything()));
-    assert_eq!(listed(&lister), ["ap/shop/web@7", "us/pay/db@5", "us/shop/web@4"]);
-    assert_eq!(listed(&lister.cluster(&name("us"))), ["us/pay/db@5", "us/shop/web@4"]);
-    assert_eq!(listed(&lister.cluster(&name("us")).cluster(&name("us"))), ["us/pay/db@5", "us/shop/web@4"]);
+    let all = |lister: &Lister| lines(&lister.list(&everything()));
+    assert_eq!(all(&lister), ["ap/shop/web@7", "us/pay/db@5", "us/shop/web@4"]);
+    assert_eq!(all(&lister.cluster(&name("us"))), ["us/pay/db@5", "us/shop/web@4"]);
+    assert_eq!(all(&lister.cluster(&name("us")).cluster(&name("us"))), ["us/pay/db@5", "us/shop/web@4"]);
     for none in
         [lister.cluster(&name("eu")), lister.cluster(&name("us")).cluster(&name("ap")), lister.cluster(&name("x"))]
     {
-        assert_eq!(listed(&none), [""; 0], "{none:?}");
+        assert_eq!(all(&none), [""; 0], "{none:?}");
         assert!(none.get(&name("eu"), "shop", "web").is_err() && none.get(&name("us"), "shop", "web").is_err());
     }
     assert!(lister.get(&name("eu"), "shop", "web").is_err());
     assert!(lister.get(&name("ap"), "shop", "web").is_ok());
     assert!(lister.cluster(&name("us")).get(&name("ap"), "shop", "web").is_err());
     let named: Lister = Lister::new(Arc::clone(store.published()), ClusterSelector::Names(vec![name("eu")]));
-    assert_eq!(listed(&named), ["eu/pay/api@2", "eu/shop/web@9"]);
-    assert_eq!(listed(&named.cluster(&name("us"))), [""; 0]);
+    assert_eq!(all(&named), ["eu/pay/api@2", "eu/shop/web@9"]);
+    assert_eq!(all(&named.cluster(&name("us"))), [""; 0]);
 }
 
 #[test]
