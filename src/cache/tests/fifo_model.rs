@@ -344,7 +344,7 @@ fn apply(informer: &mut Informer, popped: Popped) {
 }
 
 proptest! {
-    #![proptest_config(properties(1024))]
+    #![proptest_config(properties(384))]
 
     #[test]
     fn a_queue_that_merges_comes_to_the_same_as_one_that_keeps_everything(
