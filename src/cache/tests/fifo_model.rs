@@ -9,7 +9,7 @@ use crate::cache::testing::{Informer, delta, object, properties};
 use crate::cache::{DeltaFifo, Popped};
 use crate::types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     /// Of an object, of which UID, and whether with a version that it had already.
     Push(DeltaKind, usize, bool, bool),
