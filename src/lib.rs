@@ -12,6 +12,7 @@
 //! # Layout
 //! - [`types`]: names, keys, objects, notifications; nothing else's concern.
 //! - [`reflector`], [`cache`]: the pure core.
+//! - [`workqueue`]: what controllers put keys into and workers take them out of.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
 //! - [`config`], [`telemetry`], [`api`], [`cli`], [`app`]: what makes a service of it.
@@ -74,6 +75,7 @@ pub mod sink;
 pub mod source;
 pub mod telemetry;
 pub mod types;
+pub mod workqueue;
 
 pub use actors::{Subscribe, Subscriber, SubscriptionId};
 pub use app::{CacheClient, Hub};
@@ -81,3 +83,4 @@ pub use cache::{Answer, Query};
 pub use config::Config;
 pub use types::ClusterSelector as Clusters;
 pub use types::{Notification, Notifications, Object};
+pub use workqueue::{Request, WorkQueue};
