@@ -34,6 +34,7 @@ pub struct Decoder {
     kept: Vec<u8>,
     /// Members that list items lack, with their commas: `apiVersion`, `kind`.
     missing: [String; 2],
+    api_version: String,
 }
 
 /// One decoded object, or why it is not one.
@@ -68,13 +69,12 @@ impl Decoder {
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let trie = Trie::new(projection, &indexes);
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let missing = [
-            format!("\"apiVersion\":{},", quoted(&resource.gvr.api_version())),
-            format!("\"kind\":{},", quoted(&resource.kind)),
-        ];
+        let api_version = resource.gvr.api_version();
+        let missing =
+            [format!("\"apiVersion\":{},", quoted(&api_version)), format!("\"kind\":{},", quoted(&resource.kind))];
         let index_names = indexes.into_iter().map(|(name, _)| name).collect();
         let (interner, cuts, kept) = (Interner::default(), Vec::new(), Vec::new());
-        Self { resource, trie, index_names, interner, cuts, kept, missing }
+        Self { resource, trie, index_names, interner, cuts, kept, missing, api_version }
     }
 
     /// Which resource this decodes.
@@ -219,6 +219,9 @@ impl Decoder {
         if let Some(reason) = reason {
             return Decoded::Skipped(Skipped { key: None, version: None, reason });
         }
+        if let Some(reason) = self.foreign(&head) {
+            return Decoded::Skipped(self.skipped(&head, true, reason));
+        }
         let json = self.json(&head, input, span);
         Decoded::Object(Arc::new(StoredObject::new(StoredObjectParts {
             key: ObjectKey::new(namespace, name),
@@ -228,6 +231,22 @@ impl Decoder {
             index_values,
             json,
         })))
+    }
+
+    /// Why an object is none of this resource's, going by what it says of itself. One that says nothing is taken at
+    /// its list's word, and metadata alone has a kind of its own, whatever it is the metadata of.
+    fn foreign(&self, head: &Head<'_>) -> Option<String> {
+        let api_version = head.api_version.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.api_version);
+        let kind = head.kind.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.resource.kind);
+        let is_own = kind == self.resource.kind && api_version == self.api_version;
+        let is_metadata = kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
+        (!is_own && !is_metadata).then(|| {
+            let (kind, api_version) = (bounded(kind), bounded(api_version));
+            format!(
+                "an object of kind {kind:?} of {api_version:?} where {:?} of {:?} is due",
+                self.resource.kind, self.api_version
+            )
+        })
     }
 
     /// The projected JSON: what was kept, or all but what was cut, with what is missing put in front.
