@@ -241,8 +241,8 @@ impl ClusterActor {
                     if !stopped {
                         let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
                         // An error means that the cache has died too; its successor is asked the same.
-                        if caches.of(&origin.resource).send(abandoned.clone()).await.is_err() {
-                            let _ = caches.of(&origin.resource).send(abandoned).await;
+                        if caches.of_origin(&origin).send(abandoned.clone()).await.is_err() {
+                            let _ = caches.of_origin(&origin).send(abandoned).await;
                         }
                     }
                     (key, origin)

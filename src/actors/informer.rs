@@ -85,7 +85,7 @@ impl InformerActor {
     /// An informer that tells `subscriptions` from its first batch on. A subscription that an earlier informer of this
     /// partition told must be among them: it would miss what happens until it is added.
     pub(super) fn new(env: Env, parts: InformerParts, subscriptions: Vec<Arc<Subscription>>, guard: ExitGuard) -> Self {
-        let cache = env.caches.of(&parts.origin.resource);
+        let cache = env.caches.of_origin(&parts.origin);
         Self {
             env,
             parts,
@@ -104,7 +104,7 @@ impl InformerActor {
 
     /// Starts the whole pipeline: opens the partition, then processor, listeners' joins, fifo, reflector.
     fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
-        self.cache = self.env.caches.of(&self.parts.origin.resource);
+        self.cache = self.env.caches.of_origin(&self.parts.origin);
         let open = OpenPartition {
             origin: Arc::clone(&self.parts.origin),
             health: Arc::clone(&self.parts.health),

@@ -15,7 +15,7 @@ use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{
     ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Origin, ResourceRef, Scope,
-    SharedStr,
+    SharedStr, View,
 };
 
 // === reflector → fifo ===
@@ -336,6 +336,15 @@ pub struct InformerFor {
     pub scopes: Vec<Scope>,
     /// How objects are taken in.
     pub options: InformerOptions,
+}
+
+impl InformerFor {
+    /// The views of its scopes.
+    pub(super) fn views(&self) -> impl Iterator<Item = &View> {
+        let mut views: Vec<_> = self.scopes.iter().map(|scope| &scope.view).collect();
+        views.dedup();
+        views.into_iter()
+    }
 }
 
 /// Takes an [`InformerFor`] back; informers without a user stop.

@@ -324,6 +324,11 @@ impl Driver {
             }
             taken += 1;
             self.note_taken(object.key());
+            if object.is_head_only() {
+                health.skipped.fetch_add(1, Relaxed);
+                let Origin { cluster, resource, .. } = &*self.parts.origin;
+                tracing::warn!(%cluster, resource = %resource.gvr, object = %object.key(), "how a deleted object last was cannot be taken in");
+            }
             self.held.push(delta(kind, object));
         }
         if taken > 0 {

@@ -28,7 +28,7 @@ use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
 use crate::reflector::Connector;
-use crate::types::{ClusterLabels, ClusterName, clock};
+use crate::types::{ClusterLabels, ClusterName, View, clock};
 
 /// Of each cluster by itself, and the smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
@@ -182,14 +182,16 @@ impl RegistryActor {
             };
             self.tell(cluster.address.send(want));
         }
-        self.expect(name, cluster, &demand.wanted);
+        for view in demand.views() {
+            self.expect(name, cluster, &demand.wanted, view);
+        }
     }
 
     fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) {
         if subscription.clusters.matches(name, &cluster.labels) {
             self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
-            if let Target::Resource(wanted, _) = &subscription.target {
-                self.expect(name, cluster, wanted);
+            if let Target::Resource(wanted, scope) = &subscription.target {
+                self.expect(name, cluster, wanted, &scope.view);
             }
         }
     }
@@ -202,28 +204,28 @@ impl RegistryActor {
     }
 
     /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.
-    fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &Wanted) {
+    fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &Wanted, view: &View) {
         let known = match wanted {
             Wanted::Known(known) => vec![&known.0],
             Wanted::Written(_) => self.resolved.get(wanted).into_iter().flatten().map(|known| &known.0).collect(),
         };
         for resource in known {
-            let watched = self.env.caches.published(&resource.gvr).is_some_and(|snapshot| {
+            let watched = self.env.caches.published(&resource.gvr, view).is_some_and(|snapshot| {
                 snapshot.partitions().any(|(_, partition)| partition.origin().cluster == *name)
             });
             if !watched {
                 let expect = Expect { cluster: name.clone(), labels: cluster.labels.clone(), expected: true };
-                detach(self.env.caches.of(resource).send(expect));
+                detach(self.env.caches.of(resource, view).send(expect));
             }
         }
     }
 
     fn unexpect(&self, name: &ClusterName) {
-        for gvr in self.env.caches.resources() {
-            let Some(snapshot) = self.env.caches.published(&gvr) else { continue };
+        for (gvr, view) in self.env.caches.resources() {
+            let Some(snapshot) = self.env.caches.published(&gvr, &view) else { continue };
             if snapshot.expected().any(|(expected, _)| expected == name) {
                 let expect = Expect { cluster: name.clone(), labels: ClusterLabels::new(), expected: false };
-                detach(self.env.caches.of(snapshot.resource()).send(expect));
+                detach(self.env.caches.of(snapshot.resource(), &view).send(expect));
             }
         }
     }
@@ -357,9 +359,9 @@ impl Handler<Resolved> for RegistryActor {
             let demanded = self
                 .demands
                 .iter()
-                .any(|demand| demand.wanted == wanted && demand.clusters.matches(name, &cluster.labels));
-            if demanded {
-                self.expect(name, cluster, &wanted);
+                .filter(|demand| demand.wanted == wanted && demand.clusters.matches(name, &cluster.labels));
+            for view in demanded.flat_map(InformerFor::views).collect::<BTreeSet<_>>() {
+                self.expect(name, cluster, &wanted, view);
             }
         }
     }

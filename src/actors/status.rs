@@ -200,7 +200,7 @@ impl InformerView {
 
     fn bytes(&self, caches: &CacheDirectory) -> u64 {
         let Some(resource) = &self.resource else { return 0 };
-        let Some(snapshot) = caches.published(&resource.gvr) else { return 0 };
+        let Some(snapshot) = caches.published(&resource.gvr, &self.scope.view) else { return 0 };
         let mine = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
         mine.map_or(0, |(_, partition)| partition.body_bytes())
     }

@@ -13,7 +13,7 @@ use kube::core::NamespaceResourceScope;
 use crate::actors::messages::{Ask, KnownResource, TakeSnapshot, Wanted};
 use crate::actors::{CacheActor, CacheDirectory, Subscribe, Subscriber};
 use crate::cache::{Answer, Query, QueryError, Snapshot};
-use crate::types::{ApiResource, ClusterSelector, Dynamic, Gvr, InvalidResource, ResourceRef};
+use crate::types::{ApiResource, ClusterSelector, Dynamic, Gvr, InvalidResource, ResourceRef, View};
 
 /// How often a question is put again to a cache that died over it.
 const RETRIES: usize = 2;
@@ -61,12 +61,19 @@ impl Subscribe {
 pub struct CacheClient<K = Dynamic> {
     caches: CacheDirectory,
     resource: ApiResource,
+    view: View,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> CacheClient<K> {
     pub(super) fn new(caches: CacheDirectory, resource: ApiResource) -> Self {
-        Self { caches, resource, kind: PhantomData }
+        Self { caches, resource, view: View::Shared, kind: PhantomData }
+    }
+
+    /// The cache of another view of the resource.
+    #[must_use]
+    pub fn in_view(self, view: View) -> Self {
+        Self { view, ..self }
     }
 
     /// Asks a question; the answer comes from one snapshot over all clusters.
@@ -94,13 +101,18 @@ impl<K> CacheClient<K> {
     }
 
     fn cache(&self) -> Result<Addr<CacheActor>, MailboxError> {
-        self.caches.of_open(&self.resource).ok_or(MailboxError::Closed)
+        self.caches.of_open(&self.resource, &self.view).ok_or(MailboxError::Closed)
     }
 }
 
 impl<K> Clone for CacheClient<K> {
     fn clone(&self) -> Self {
-        Self::new(self.caches.clone(), self.resource.clone())
+        Self {
+            caches: self.caches.clone(),
+            resource: self.resource.clone(),
+            view: self.view.clone(),
+            kind: PhantomData,
+        }
     }
 }
 

@@ -188,12 +188,13 @@ impl Store {
         last: Arc<StoredObject>,
         applied: &mut Vec<Applied>,
     ) {
-        let same = stored.uid() == last.uid();
+        let same = stored.uid() == last.uid() && !last.is_head_only();
         if stored.resource_version().newer_than(last.resource_version()) {
             return;
         }
         self.remove(id, partition, &stored);
-        // Of another UID: the stored one went unseen, and the other came and went without anyone being told.
+        // Of another UID: the stored one went unseen, and the other came and went without anyone being told. Of a head
+        // alone: how it last was cannot be told.
         let last = if same { last } else { Arc::clone(&stored) };
         applied.push(Applied::Deleted { stored, last, tombstone: !same });
     }

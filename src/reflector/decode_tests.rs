@@ -237,6 +237,16 @@ fn an_object_of_another_kind_is_skipped_by_its_key_and_metadata_alone_is_not() {
     }
 }
 
+#[test]
+fn the_deletion_of_an_object_of_another_kind_deletes_nothing() {
+    for kind in ["ADDED", "MODIFIED", "DELETED"] {
+        let line = format!(r#"{{"type":"{kind}","object":{{"kind":"Node","metadata":{{"name":"x"}}}}}}"#);
+        let WatchItem::Skipped(skipped) = event(&line).unwrap() else { panic!("{kind} was taken in") };
+        assert_eq!(skipped.key, Some(ObjectKey::new("", "x")));
+        assert_eq!(skipped.reason, r#"an object of kind "Node" of "v1" where "Pod" of "v1" is due"#);
+    }
+}
+
 // client-go: TestReflectorListExtract.
 #[test]
 fn an_object_holds_no_more_of_a_list_than_its_own_bytes() {
@@ -344,8 +354,10 @@ fn a_line_that_is_no_event_is_malformed() {
 
 #[test]
 fn of_a_cut_off_object_a_key_is_told_only_when_it_is_certain() {
-    let key =
-        |head: &str| indexing(&[]).skip_event(head.as_bytes(), String::new()).key.map(|key| key.as_str().to_owned());
+    let key = |head: &str| match indexing(&[]).skip_event(head.as_bytes(), String::new()) {
+        WatchItem::Skipped(skipped) => skipped.key.map(|key| key.as_str().to_owned()),
+        item => panic!("{item:?}"),
+    };
     assert_eq!(
         key(r#"{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"ns","a":"#).as_deref(),
         Some("ns/x")

@@ -29,6 +29,6 @@ pub use name::{ClusterLabels, ClusterName, InvalidName};
 pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
 pub use object::{Body, Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
 pub use path::{FieldPath, InvalidPath, Segment};
-pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope};
+pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
 pub use version::ResourceVersion;
