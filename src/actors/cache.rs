@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::messages::{
-    AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
-    TakeSnapshot,
+    AddIndexers, AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition,
+    OpenedPartition, RemoveIndexer, TakeSnapshot,
 };
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Answer, Applied, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
+use crate::cache::{Answer, Applied, IndexerConflict, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
 use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Origin, StoredObject, View};
 
 /// See the module.
@@ -241,6 +241,22 @@ impl Handler<Apply> for CacheActor {
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
         MessageResult(Some(AppliedBatch { outbox, objects, pressure }))
+    }
+}
+
+impl Handler<AddIndexers> for CacheActor {
+    type Result = Result<(), IndexerConflict>;
+
+    fn handle(&mut self, AddIndexers(indexers): AddIndexers, _ctx: &mut Self::Context) -> Self::Result {
+        self.store.add_indexers(indexers)
+    }
+}
+
+impl Handler<RemoveIndexer> for CacheActor {
+    type Result = bool;
+
+    fn handle(&mut self, RemoveIndexer(name): RemoveIndexer, _ctx: &mut Self::Context) -> Self::Result {
+        self.store.remove_indexer(&name)
     }
 }
 

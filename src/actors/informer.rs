@@ -29,6 +29,7 @@ use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
+use super::watch_errors::WatchErrors;
 use crate::cache::PartitionId;
 use crate::reflector::ListerWatcher;
 use crate::types::clock::{self, Instant};
@@ -47,6 +48,7 @@ pub(super) struct InformerParts {
     pub(super) health: Arc<InformerHealth>,
     pub(super) source: Arc<dyn ListerWatcher>,
     pub(super) indexes: Vec<SharedStr>,
+    pub(super) watch_errors: Arc<WatchErrors>,
 }
 
 #[derive(Default)]
@@ -158,6 +160,8 @@ impl InformerActor {
             source: Arc::clone(&self.parts.source),
             fifo: fifo.clone().recipient::<Enqueue>(),
             options: self.env.tuning.reflector.clone(),
+            watch_errors: Arc::clone(&self.parts.watch_errors),
+            io: self.env.io.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));

@@ -160,7 +160,12 @@ impl ClusterView {
 
     /// Whether all informers have synced, or the cluster cannot be reached (which must not hold up the others).
     pub(super) fn is_ready(&self) -> bool {
-        self.state() == ClusterState::Unreachable || self.informers.iter().all(InformerView::is_settled)
+        self.is_unreachable() || self.informers.iter().all(InformerView::is_settled)
+    }
+
+    /// Whether it does not answer.
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.state() == ClusterState::Unreachable
     }
 }
 

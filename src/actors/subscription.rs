@@ -207,6 +207,7 @@ impl Subscription {
             wanted: wanted.clone(),
             scope: scope.clone(),
             options: InformerOptions { metadata_only: scope.view == View::Metadata, ..InformerOptions::default() },
+            watch_errors: None,
         })
     }
 }

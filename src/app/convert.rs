@@ -66,6 +66,7 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
         clusters: resource.clusters.clone(),
         scopes,
         options: InformerOptions { projection, indexes, metadata_only: resource.metadata_only, transform: None },
+        watch_errors: None,
     }
 }
 

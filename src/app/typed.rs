@@ -1,6 +1,5 @@
 //! The typed side of a hub: subscriptions and queries by Rust type.
 
-use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -8,29 +7,15 @@ use std::sync::Arc;
 
 use actix::{Addr, MailboxError};
 use kube::Resource;
-use kube::core::NamespaceResourceScope;
 
 use crate::actors::messages::{Ask, KnownResource, TakeSnapshot, Wanted};
 use crate::actors::{CacheActor, CacheDirectory, Subscribe, Subscriber};
 use crate::cache::{Answer, Query, QueryError, Snapshot};
-use crate::types::{ApiResource, ClusterSelector, Dynamic, Gvr, InvalidResource, ResourceRef, View};
+pub use crate::informers::api_resource;
+use crate::types::{ApiResource, ClusterSelector, Dynamic, InvalidResource, ResourceRef, View};
 
 /// How often a question is put again to a cache that died over it.
 const RETRIES: usize = 2;
-
-/// The resource of a Rust type: any `k8s_openapi` type or `kube::CustomResource`.
-#[must_use]
-pub fn api_resource<K>() -> ApiResource
-where
-    K: Resource<DynamicType = ()>,
-    K::Scope: 'static,
-{
-    ApiResource {
-        gvr: Gvr::new(&K::group(&()), &K::version(&()), &K::plural(&())),
-        kind: K::kind(&()).as_ref().into(),
-        namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
-    }
-}
 
 impl Subscribe {
     /// Objects of the type `K`, in the selected clusters.

@@ -411,6 +411,8 @@ fn without(value: &mut Value, path: &[Segment]) {
 }
 
 proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn cutting_bytes_is_the_same_as_removing_from_the_tree(value in any_json(), pretty in any::<bool>()) {
         let texts = ["a", "b.a", "b.b[*].a", "c[*]", "x.a", "x['\"']", "x.c[*].a[*]", "x['b\"'].b"];

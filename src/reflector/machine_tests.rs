@@ -684,6 +684,8 @@ fn reports_out_of_turn_break_nothing() {
 }
 
 proptest::proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn whatever_is_reported_a_success_always_leads_to_a_watch(script in proptest::collection::vec(0_u8..24, 0..60)) {
         let mut rig = Rig::streaming();

@@ -338,6 +338,8 @@ fn what_the_caller_makes_of_a_line_comes_back() {
 }
 
 proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn no_pieces_of_any_size_change_a_list(sizes in prop::collection::vec(1_usize..40, 1..60)) {
         let (mut rest, mut pieces) = (LIST.as_bytes(), Vec::new());

@@ -24,7 +24,7 @@ pub use delta::{Change, Delta, DeltaKind, Deltas};
 pub use dictionary::{Codec, CodecError, Dictionary, TrainError};
 pub use health::{Freshness, InformerHealth, Phase};
 pub use intern::Interner;
-pub use key::ObjectKey;
+pub use key::{InvalidKey, ObjectKey};
 pub use name::{ClusterLabels, ClusterName, InvalidName};
 pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
 pub use object::{Body, Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};

@@ -6,6 +6,7 @@ mod basics;
 mod faults;
 mod fleet;
 mod hostile;
+mod informers;
 mod out_of_reach;
 mod parity;
 mod subscriptions;

@@ -517,6 +517,7 @@ async fn an_informer_that_code_asks_for_lives_until_it_is_released() {
         clusters: everywhere(),
         scopes: vec![Scope::all()],
         options: InformerOptions::default(),
+        watch_errors: None,
     };
     let registry = fleet.hub.registry();
     registry.send(demand("a")).await.unwrap();
@@ -547,6 +548,7 @@ async fn a_subscriber_whose_shared_informer_is_released_gets_one_of_its_own_and_
         clusters: everywhere(),
         scopes: vec![scope],
         options: InformerOptions::default(),
+        watch_errors: None,
     };
     registry.send(demand("first", Scope::all())).await.unwrap();
     let (replica, subscriber) = replica();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::{Consumer, NAMES};
-use crate::cache::testing::{Informer, object_with};
+use crate::cache::testing::{Informer, object_with, properties};
 use crate::cache::{Applied, ListenerOptions, ListenerQueue, ObjectFilter};
 use crate::types::{LabelSelector, Notification, StoredObject};
 
@@ -57,7 +57,7 @@ fn wanted(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(properties(512))]
 
     #[test]
     fn a_listener_that_merges_comes_to_the_same_end_as_one_that_does_not(
