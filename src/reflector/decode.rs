@@ -34,6 +34,7 @@ pub struct Decoder {
     kept: Vec<u8>,
     /// Members that list items lack, with their commas: `apiVersion`, `kind`.
     missing: [String; 2],
+    api_version: String,
     transform: Option<Transform>,
 }
 
@@ -69,13 +70,12 @@ impl Decoder {
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let trie = Trie::new(projection, &indexes);
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let missing = [
-            format!("\"apiVersion\":{},", quoted(&resource.gvr.api_version())),
-            format!("\"kind\":{},", quoted(&resource.kind)),
-        ];
+        let api_version = resource.gvr.api_version();
+        let missing =
+            [format!("\"apiVersion\":{},", quoted(&api_version)), format!("\"kind\":{},", quoted(&resource.kind))];
         let index_names = indexes.into_iter().map(|(name, _)| name).collect();
         let (interner, cuts, kept) = (Interner::default(), Vec::new(), Vec::new());
-        Self { resource, trie, index_names, interner, cuts, kept, missing, transform: None }
+        Self { resource, trie, index_names, interner, cuts, kept, missing, api_version, transform: None }
     }
 
     /// The same, with something made of each object.
@@ -156,10 +156,12 @@ impl Decoder {
                 return Ok(WatchItem::Skipped(self.skipped(&found.head, true, reason)));
             }
         };
-        let uid = found.head.uid.clone();
+        let (uid, is_own) = (found.head.uid.clone(), self.foreign(&found.head).is_none());
         Ok(match self.build(found, line, span) {
             Decoded::Object(object) => event(object),
-            Decoded::Skipped(skipped) => skipped_event(&kind, uid.as_deref(), skipped),
+            Decoded::Skipped(skipped) if is_own => skipped_event(&kind, uid.as_deref(), skipped),
+            // The end of something else is not the end of what is stored under its name.
+            Decoded::Skipped(skipped) => WatchItem::Skipped(skipped),
         })
     }
 
@@ -213,21 +215,11 @@ impl Decoder {
         if std::str::from_utf8(&input[span.clone()]).is_err() {
             return Decoded::Skipped(self.skipped(&head, true, "it is not UTF-8".to_owned()));
         }
+        if let Some(skipped) = self.refused(&head) {
+            return Decoded::Skipped(skipped);
+        }
         let name = head.name.as_deref().unwrap_or_default();
         let namespace = head.namespace.as_deref().unwrap_or_default();
-        let reason = if !head.is_object {
-            Some("not an object".to_owned())
-        } else if name.is_empty() {
-            let kind = head.kind.as_deref().unwrap_or(&self.resource.kind);
-            Some(format!("an object of kind {:?} without metadata.name", bounded(kind)))
-        } else if name.contains('/') || namespace.contains('/') {
-            Some("metadata.name or metadata.namespace has a slash".to_owned())
-        } else {
-            None
-        };
-        if let Some(reason) = reason {
-            return Decoded::Skipped(Skipped { key: None, version: None, reason });
-        }
         let json = self.json(&head, input, span);
         let parts = StoredObjectParts {
             key: ObjectKey::new(namespace, name),
@@ -255,6 +247,23 @@ impl Decoder {
         }
     }
 
+    /// Why a value that is JSON is no object that can be taken in.
+    fn refused(&self, head: &Head<'_>) -> Option<Skipped> {
+        let name = head.name.as_deref().unwrap_or_default();
+        let namespace = head.namespace.as_deref().unwrap_or_default();
+        let reason = if !head.is_object {
+            "not an object".to_owned()
+        } else if name.is_empty() {
+            let kind = head.kind.as_deref().unwrap_or(&self.resource.kind);
+            format!("an object of kind {:?} without metadata.name", bounded(kind))
+        } else if name.contains('/') || namespace.contains('/') {
+            "metadata.name or metadata.namespace has a slash".to_owned()
+        } else {
+            return self.foreign(head).map(|reason| self.skipped(head, true, reason));
+        };
+        Some(Skipped { key: None, version: None, reason })
+    }
+
     /// What a transform makes of an object.
     fn transformed(
         &mut self,
@@ -275,6 +284,22 @@ impl Decoder {
         }
         let json = self.json(&head, &json, 0..json.len());
         Ok((labels, index_values, json))
+    }
+
+    /// Why an object is none of this resource's, going by what it says of itself. One that says nothing is taken at
+    /// its list's word, and metadata alone has a kind of its own, whatever it is the metadata of.
+    fn foreign(&self, head: &Head<'_>) -> Option<String> {
+        let api_version = head.api_version.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.api_version);
+        let kind = head.kind.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.resource.kind);
+        let is_own = kind == self.resource.kind && api_version == self.api_version;
+        let is_metadata = kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
+        (!is_own && !is_metadata).then(|| {
+            let (kind, api_version) = (bounded(kind), bounded(api_version));
+            format!(
+                "an object of kind {kind:?} of {api_version:?} where {:?} of {:?} is due",
+                self.resource.kind, self.api_version
+            )
+        })
     }
 
     /// The projected JSON: what was kept, or all but what was cut, with what is missing put in front.

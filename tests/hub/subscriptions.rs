@@ -36,7 +36,7 @@ fn everywhere() -> ClusterSelector {
     ClusterSelector::All
 }
 
-async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds().await {
         assert!(Instant::now() < deadline, "never came: {what}");
@@ -61,7 +61,7 @@ async fn has(replica: &Mutex<Replica>, cluster: &SimCluster, name: &str) {
     assert_eq!(replica.lock().violations(), &[] as &[String]);
 }
 
-fn touch(cluster: &SimCluster) {
+pub(crate) fn touch(cluster: &SimCluster) {
     cluster.with_world(|world| {
         let key = world.objects(&World::pods()).next().unwrap().key().clone();
         let body = json!({ "status": { "touched": world.version() } });

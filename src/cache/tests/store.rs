@@ -106,6 +106,15 @@ fn what_a_list_repeats_unchanged_is_no_news() {
 }
 
 #[test]
+fn of_two_objects_of_one_key_in_a_list_the_later_one_counts() {
+    // TestRealFIFO_HasSynced: duplicates
+    expect("", "[ *a@1 *a@2 ]3", &["+a@1", "a@1>2", "synced"], "a@2");
+    expect("", "[ *a@2 *b@1 *a@1 ]3", &["+a@2", "a@2>1", "+b@1", "synced"], "a@1 b@1");
+    expect("[ *a@1 ]1", "[ *a@1 *a@1 ]3", &[], "a@1");
+    expect("", "[ *a@1 *a:v@2 ]3", &["+a@1", "†a@1", "+a@2", "synced"], "a@2");
+}
+
+#[test]
 fn what_a_list_does_not_name_is_buried_in_its_last_known_state() {
     // TestDeltaFIFO_ReplaceMakesDeletions
     expect("[ *a@1 *b@2 ]2 ~b@3", "[ *a@1 ]4", &["†b@3"], "a@1");
