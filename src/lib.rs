@@ -12,6 +12,7 @@
 //! # Layout
 //! - [`types`]: names, keys, objects, notifications; nothing else's concern.
 //! - [`reflector`], [`cache`]: the pure core.
+//! - [`workqueue`]: what controllers put keys into and workers take them out of.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
 //! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
@@ -76,6 +77,7 @@ pub mod sink;
 pub mod source;
 pub mod telemetry;
 pub mod types;
+pub mod workqueue;
 
 pub use actors::{Subscribe, Subscriber, SubscriptionId};
 pub use app::{CacheClient, Hub};
@@ -84,3 +86,4 @@ pub use config::Config;
 pub use informers::{SharedInformer, SharedInformerFactory};
 pub use types::ClusterSelector as Clusters;
 pub use types::{Notification, Notifications, Object};
+pub use workqueue::{Request, WorkQueue};

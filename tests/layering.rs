@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("reflector", &["types"]),
     ("cache", &["types"]),
+    ("workqueue", &["types"]),
     ("source", &["types", "reflector"]),
     ("sink", &["types"]),
     ("config", &["types"]),
@@ -32,6 +33,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("types", &["actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("reflector", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("cache", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
+    ("workqueue", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
 ];
 
 /// Lines of a file before its tests.
