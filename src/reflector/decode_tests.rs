@@ -346,6 +346,10 @@ fn a_line_that_is_no_event_is_malformed() {
         r#"{"type":"ADDED"}"#,
         r#"{"object":{}}"#,
         r#"{"type":"ADDED","object":{"#,
+        r#"{"type":"ADDED","object":{"metadata":{"name":"x"}}} {}"#,
+        r#"{"type":"ADDED","object":{"metadata":{"name":"x"}},"object":{"metadata":{"name":"y"}}}"#,
+        r#"{"type":"ADDED","\u006fbject":{"metadata":{"name":"x"}}}"#,
+        r#"{"type":7,"object":{"metadata":{"name":"x"}}}"#,
         "garbage",
     ] {
         assert_eq!(event(line).unwrap_err().class, ErrorClass::Malformed, "{line}");
