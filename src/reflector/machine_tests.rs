@@ -749,7 +749,9 @@ fn deadlines_are_those_of_what_is_open() {
 
 #[test]
 fn a_server_is_asked_for_a_stream_again_when_its_hour_is_over_and_not_before() {
-    for (passed, streams) in [(STREAMING_BAN - Duration::from_nanos(1), false), (STREAMING_BAN, true)] {
+    for (passed, streams) in
+        [(STREAMING_BAN.checked_sub(Duration::from_nanos(1)).unwrap(), false), (STREAMING_BAN, true)]
+    {
         let mut rig = Rig::streaming();
         rig.watch();
         rig.watch_fails(ErrorClass::StreamingUnsupported);
@@ -800,13 +802,13 @@ fn what_breaks_a_stream_counts_for_its_kind() {
 
 #[test]
 fn a_second_of_events_or_a_minute_of_none_makes_up_for_what_broke() {
-    let near = Duration::from_nanos(1);
+    let just_before = |whole: Duration| whole.checked_sub(Duration::from_nanos(1)).unwrap();
     for (events, lasted, well) in [
         (1, SECOND, true),
-        (1, SECOND - near, false),
+        (1, just_before(SECOND), false),
         (0, SECOND, false),
         (0, 60 * SECOND, true),
-        (0, 60 * SECOND - near, false),
+        (0, just_before(60 * SECOND), false),
     ] {
         let mut rig = Rig::watching();
         for _ in 0..MAX_BAD_WATCHES {
@@ -828,7 +830,7 @@ fn a_watch_of_a_second_is_opened_again_at_once_and_a_shorter_one_without_events_
     rig.watch_ends(0, SECOND);
     assert_eq!(rig.waits(), None);
     rig.watch();
-    rig.watch_ends(0, SECOND - Duration::from_nanos(1));
+    rig.watch_ends(0, Duration::from_nanos(999_999_999));
     assert_eq!(rig.waits(), Some((Duration::from_millis(800), WaitReason::ShortWatch)));
 }
 
