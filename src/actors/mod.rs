@@ -46,6 +46,6 @@ pub use status::{ClusterState, ClusterStatus, HubStatus, InformerStatus, Listene
 pub use subscriber::Subscriber;
 pub use subscription::{Subscribe, Subscription, SubscriptionId};
 pub use supervision::Census;
-pub use sync::{Awaited, InformerSync, NotSynced, SyncView};
+pub use sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
 pub use system::{HubSystem, SystemError};
 pub use watch_errors::WatchErrorHandler;

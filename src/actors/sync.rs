@@ -35,14 +35,18 @@ pub enum Awaited {
     /// All of the hub, and every cluster that cannot be reached.
     Everything,
     /// Those of one resource and scope, in some clusters.
-    Informers {
-        /// What they were asked for as.
-        wanted: Wanted,
-        /// Which part.
-        scope: Scope,
-        /// In which clusters.
-        clusters: ClusterSelector,
-    },
+    Informers(Arc<InformersOf>),
+}
+
+/// See [`Awaited::Informers`].
+#[derive(Clone, Debug)]
+pub struct InformersOf {
+    /// What they were asked for as.
+    pub wanted: Wanted,
+    /// Which part.
+    pub scope: Scope,
+    /// In which clusters.
+    pub clusters: ClusterSelector,
 }
 
 /// One informer, as far as waiting is concerned.
@@ -108,8 +112,8 @@ impl SyncView {
             let view = view.load();
             let mine = match of {
                 Awaited::Everything => view.informers.is_empty(),
-                Awaited::Informers { clusters, .. } => {
-                    clusters.matches(name, labels)
+                Awaited::Informers(these) => {
+                    these.clusters.matches(name, labels)
                         && !view.informers.iter().any(|informer| is_of(of, name, labels, informer))
                 }
             };
@@ -149,8 +153,8 @@ impl SyncView {
 fn is_of(of: &Awaited, name: &ClusterName, labels: &ClusterLabels, informer: &InformerView) -> bool {
     match of {
         Awaited::Everything => true,
-        Awaited::Informers { wanted, scope, clusters } => {
-            clusters.matches(name, labels) && informer.wanted == *wanted && informer.scope == *scope
+        Awaited::Informers(these) => {
+            these.clusters.matches(name, labels) && informer.wanted == these.wanted && informer.scope == these.scope
         }
     }
 }

@@ -18,7 +18,9 @@ use crate::types::Origin;
 /// It runs on a thread where it may block, one call at a time; failures that happen while it is busy are not told. A
 /// panic costs that one call.
 #[derive(Clone)]
-pub struct WatchErrorHandler(Arc<dyn Fn(&Origin, &SourceError) + Send + Sync>);
+pub struct WatchErrorHandler(Arc<OnError>);
+
+type OnError = dyn Fn(&Origin, &SourceError) + Send + Sync;
 
 impl WatchErrorHandler {
     /// A handler from a closure.

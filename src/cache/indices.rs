@@ -101,7 +101,9 @@ impl Indices {
             }
         }
         if !self.computed.is_empty() {
-            Arc::make_mut(&mut self.computed).iter_mut().for_each(|index| index.remove(&at));
+            for index in Arc::make_mut(&mut self.computed) {
+                index.remove(&at);
+            }
         }
     }
 
@@ -123,7 +125,9 @@ impl Indices {
 
     fn compute(&mut self, at: &Location, object: &StoredObject) {
         if !self.computed.is_empty() {
-            Arc::make_mut(&mut self.computed).iter_mut().for_each(|index| index.put(at, object));
+            for index in Arc::make_mut(&mut self.computed) {
+                index.put(at, object);
+            }
         }
     }
 
@@ -136,7 +140,9 @@ impl Indices {
         let mut fresh: Vec<_> = indexers.into_iter().map(|(name, function)| Computed::new(name, function)).collect();
         for (partition, object) in objects {
             let at = Location { partition, key: object.key().clone() };
-            fresh.iter_mut().for_each(|index| index.put(&at, object));
+            for index in &mut fresh {
+                index.put(&at, object);
+            }
         }
         let computed = Arc::make_mut(&mut self.computed);
         computed.append(&mut fresh);

@@ -8,26 +8,24 @@ use arc_swap::ArcSwap;
 use super::query::Query;
 use super::reader::IndexReader;
 use super::snapshot::Snapshot;
-use crate::types::{ClusterName, ClusterSelector, Dynamic, Gvr, LabelSelector, Object, ObjectKey};
+use crate::types::{ClusterName, ClusterSelector, Dynamic, LabelSelector, Object, ObjectKey};
 
 /// No such object, as Kubernetes says it; whoever asked decides whether that is wrong.
 ///
 /// A cache that has not synced yet says this of what it has not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{resource} {name:?} not found in cluster {cluster}{}", within(namespace))]
+#[error("{resource} {:?} not found in cluster {cluster}{}", key.name(), within(key))]
 pub struct NotFound {
-    /// The resource asked.
-    pub resource: Gvr,
+    /// The resource asked, as kubectl prints it.
+    pub resource: String,
     /// The cluster asked.
     pub cluster: ClusterName,
-    /// The namespace asked; empty for a cluster-scoped object.
-    pub namespace: String,
-    /// The name asked for.
-    pub name: String,
+    /// Namespace and name asked for.
+    pub key: ObjectKey,
 }
 
-fn within(namespace: &str) -> String {
-    if namespace.is_empty() { String::new() } else { format!(", namespace {namespace}") }
+fn within(key: &ObjectKey) -> String {
+    key.namespace().map(|namespace| format!(", namespace {namespace}")).unwrap_or_default()
 }
 
 /// Lists and gets objects of one resource, in all clusters or some.
@@ -74,11 +72,10 @@ impl<K> Lister<K> {
     /// # Errors
     /// [`NotFound`] when the cache does not have it.
     pub fn get(&self, cluster: &ClusterName, namespace: &str, name: &str) -> Result<Object<K>, NotFound> {
-        self.reader.get(cluster, &ObjectKey::new(namespace, name)).ok_or_else(|| NotFound {
-            resource: self.reader.snapshot().resource().gvr.clone(),
-            cluster: cluster.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+        let key = ObjectKey::new(namespace, name);
+        self.reader.get(cluster, &key).ok_or_else(|| {
+            let resource = self.reader.snapshot().resource().gvr.to_string();
+            NotFound { resource, cluster: cluster.clone(), key }
         })
     }
 }

@@ -50,6 +50,7 @@ pub fn dispatch<K: 'static>(handler: &mut dyn ResourceEventHandler<K>, notificat
 
 type OnObject<K> = Option<Box<dyn FnMut(&Object<K>) + Send>>;
 type OnFlagged<K> = Option<Box<dyn FnMut(&Object<K>, bool) + Send>>;
+type Filter<K> = Box<dyn Fn(&Object<K>) -> bool + Send>;
 type OnUpdate<K> = Option<Box<dyn FnMut(&Object<K>, &Object<K>) + Send>>;
 
 /// A handler of up to three closures; what has none is ignored.
@@ -185,7 +186,7 @@ impl<K: 'static> ResourceEventHandler<K> for ResourceEventHandlerDetailedFuncs<K
 ///
 /// [`ObjectFilter`]: crate::cache::ObjectFilter
 pub struct FilteringResourceEventHandler<K, H> {
-    filter: Box<dyn Fn(&Object<K>) -> bool + Send>,
+    filter: Filter<K>,
     handler: H,
 }
 

@@ -15,8 +15,8 @@ use super::handler::{ResourceEventHandler, dispatch};
 use super::registration::{HandlerRegistration, Progress};
 use crate::actors::messages::{AddIndexers, InformerFor, KnownResource, Release, Unsubscribe, User, ViewSync, Wanted};
 use crate::actors::{
-    Awaited, Env, HubSystem, InformerSync, NotSynced, RegistryActor, Subscribe, Subscriber, SubscriptionId, SyncView,
-    WatchErrorHandler,
+    Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
+    SubscriptionId, SyncView, WatchErrorHandler,
 };
 use crate::cache::{IndexReader, Indexers, Lister};
 use crate::reflector::{InformerOptions, Transform};
@@ -115,7 +115,7 @@ impl<K: 'static> SharedInformer<K> {
     fn awaited(&self) -> Awaited {
         let Parts { resource, clusters, .. } = &self.inner.parts;
         let wanted = Wanted::Known(KnownResource(resource.clone()));
-        Awaited::Informers { wanted, scope: self.scope(), clusters: clusters.clone() }
+        Awaited::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
     }
 
     /// With a transform, objects are not what others expect to find: they have a view of their own.
@@ -220,20 +220,16 @@ impl<K: 'static> SharedInformer<K> {
         Ok(HandlerRegistration::new(id, progress, self.awaited(), self.inner.core.registry.clone()))
     }
 
-    /// Removes a handler: what waits for it is dropped, and the call that is running may still end. Idempotent; a
-    /// registration of another informer is not touched.
-    ///
-    /// # Errors
-    /// The hub has ended.
-    pub async fn remove_event_handler(&self, registration: &HandlerRegistration) -> Result<(), InformerError> {
+    /// Removes a handler: what waits for it is dropped, and the call that is running may still end. It waits for nothing,
+    /// so a handler may remove itself. Idempotent; a registration of another informer is not touched.
+    pub fn remove_event_handler(&self, registration: &HandlerRegistration) {
         if let Some(id) = self.forget(registration) {
             let removing = self.inner.core.registry.send(Unsubscribe(id));
-            // Sent already; what is in flight is not waited for.
             self.inner.core.env.io.spawn(async move {
+                // An error means that the hub has ended, and its handlers with it.
                 let _ = removing.await;
             });
         }
-        Ok(())
     }
 
     /// The same, and waits until no call of it is running: do not call it from within the handler.

@@ -21,7 +21,9 @@ use serde_json::Value;
 /// - It may not change `metadata.name` and `metadata.namespace`: that is a failure. The object's identity (UID,
 ///   resourceVersion) is that of what the apiserver sent, whatever it does to these fields.
 #[derive(Clone)]
-pub struct Transform(Arc<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>);
+pub struct Transform(Arc<Change>);
+
+type Change = dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync;
 
 impl Transform {
     /// A transform of the object as JSON.

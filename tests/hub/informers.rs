@@ -371,10 +371,10 @@ async fn one_handler_added_twice_is_two_registrations_and_removing_one_removes_o
     touch(&fleet.clusters["c0"]);
     eventually("one", async || log.count('~') == 1).await;
     // A second removal, and one by a stranger, change nothing.
-    informer.remove_event_handler(&first).await.unwrap();
+    informer.remove_event_handler(&first);
     informer.shut_down_event_handler(&first).await.unwrap();
     let stranger = factory.informer::<Node>().unwrap();
-    stranger.remove_event_handler(&second).await.unwrap();
+    stranger.remove_event_handler(&second);
     stranger.shut_down_event_handler(&second).await.unwrap();
     touch(&fleet.clusters["c0"]);
     eventually("one still", async || log.count('~') == 2).await;
@@ -414,7 +414,7 @@ async fn removal_returns_while_a_call_is_running_and_shutting_down_waits_for_it(
             removing.await.unwrap();
             assert_eq!(calls.load(SeqCst), 11);
         } else {
-            informer.remove_event_handler(&registration).await.unwrap();
+            informer.remove_event_handler(&registration);
             assert_eq!(calls.load(SeqCst), 1, "it is still in the call");
             drop(open);
             eventually("its end", async || calls.load(SeqCst) == 11).await;
@@ -437,7 +437,7 @@ async fn handlers_may_come_and_go_under_load_and_while_everything_stops() {
                 loop {
                     let Ok(registration) = informer.add_event_handler(Log::default().handler()).await else { break };
                     if i % 2 == 0 {
-                        informer.remove_event_handler(&registration).await.unwrap();
+                        informer.remove_event_handler(&registration);
                     } else {
                         informer.shut_down_event_handler(&registration).await.unwrap();
                     }
@@ -486,7 +486,7 @@ async fn a_stopped_informer_takes_no_handlers_and_never_starts_again() {
     assert!(matches!(informer.add_indexers(Indexers::new()).await, Err(InformerError::Stopped)));
     let nothing = Transform::json(|_| Ok::<_, String>(()));
     assert!(matches!(informer.set_transform(nothing), Err(InformerError::Stopped)));
-    informer.remove_event_handler(&registration).await.unwrap();
+    informer.remove_event_handler(&registration);
     informer.shut_down_event_handler(&registration).await.unwrap();
     assert!(matches!(factory.start().await, Err(InformerError::Stopped)));
     touch(&fleet.clusters["c0"]);

@@ -9,7 +9,7 @@ use crate::cache::testing::{Informer, delta, object, properties};
 use crate::cache::{DeltaFifo, Popped};
 use crate::types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     /// Of an object, of which UID, and whether with a version that it had already.
     Push(DeltaKind, usize, bool, bool),
@@ -344,7 +344,7 @@ fn apply(informer: &mut Informer, popped: Popped) {
 }
 
 proptest! {
-    #![proptest_config(properties(1024))]
+    #![proptest_config(properties(384))]
 
     #[test]
     fn a_queue_that_merges_comes_to_the_same_as_one_that_keeps_everything(

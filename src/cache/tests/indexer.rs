@@ -33,7 +33,7 @@ fn indexer() -> Indexer {
 }
 
 fn names(objects: &[Object]) -> Vec<&str> {
-    objects.iter().map(|object| object.name()).collect()
+    objects.iter().map(Object::name).collect()
 }
 
 fn carriers(indexer: &Indexer, value: &str) -> Vec<String> {

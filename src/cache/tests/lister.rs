@@ -73,8 +73,8 @@ fn the_lister_of_a_namespace_gets_what_is_in_it() {
         error.to_string(),
         "deployments.apps \"name-foo-non-existing\" not found in cluster local, namespace ns-foo"
     );
-    assert_eq!((error.namespace.as_str(), error.name.as_str()), ("ns-foo", "name-foo-non-existing"));
-    assert_eq!(lister.get(&local, "name-bar").unwrap_err().name, "name-bar", "it is in another namespace");
+    assert_eq!((error.resource.as_str(), error.key.as_str()), ("deployments.apps", "ns-foo/name-foo-non-existing"));
+    assert_eq!(lister.get(&local, "name-bar").unwrap_err().key.name(), "name-bar", "it is in another namespace");
     assert_eq!(lister.get(&name("other"), "name-foo1").unwrap_err().cluster, name("other"));
 }
 
@@ -178,22 +178,22 @@ fn each_object_is_listed_once_in_its_newest_state() {
 fn a_lister_has_nothing_of_clusters_that_are_not_selected() {
     let store = fleet();
     let lister: Lister = Lister::new(Arc::clone(store.published()), prod());
-    let listed = |lister: &Lister| lines(&lister.list(&everything()));
-    assert_eq!(listed(&lister), ["ap/shop/web@7", "us/pay/db@5", "us/shop/web@4"]);
-    assert_eq!(listed(&lister.cluster(&name("us"))), ["us/pay/db@5", "us/shop/web@4"]);
-    assert_eq!(listed(&lister.cluster(&name("us")).cluster(&name("us"))), ["us/pay/db@5", "us/shop/web@4"]);
+    let all = |lister: &Lister| lines(&lister.list(&everything()));
+    assert_eq!(all(&lister), ["ap/shop/web@7", "us/pay/db@5", "us/shop/web@4"]);
+    assert_eq!(all(&lister.cluster(&name("us"))), ["us/pay/db@5", "us/shop/web@4"]);
+    assert_eq!(all(&lister.cluster(&name("us")).cluster(&name("us"))), ["us/pay/db@5", "us/shop/web@4"]);
     for none in
         [lister.cluster(&name("eu")), lister.cluster(&name("us")).cluster(&name("ap")), lister.cluster(&name("x"))]
     {
-        assert_eq!(listed(&none), [""; 0], "{none:?}");
+        assert_eq!(all(&none), [""; 0], "{none:?}");
         assert!(none.get(&name("eu"), "shop", "web").is_err() && none.get(&name("us"), "shop", "web").is_err());
     }
     assert!(lister.get(&name("eu"), "shop", "web").is_err());
     assert!(lister.get(&name("ap"), "shop", "web").is_ok());
     assert!(lister.cluster(&name("us")).get(&name("ap"), "shop", "web").is_err());
     let named: Lister = Lister::new(Arc::clone(store.published()), ClusterSelector::Names(vec![name("eu")]));
-    assert_eq!(listed(&named), ["eu/pay/api@2", "eu/shop/web@9"]);
-    assert_eq!(listed(&named.cluster(&name("us"))), [""; 0]);
+    assert_eq!(all(&named), ["eu/pay/api@2", "eu/shop/web@9"]);
+    assert_eq!(all(&named.cluster(&name("us"))), [""; 0]);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::types::clock::{self, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn seconds(count: u64) -> Option<Duration> {
-    Some(Duration::from_secs(count))
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
 }
 
 /// Who is repeated to at `at` seconds; nobody if there is no repetition.
@@ -29,10 +29,10 @@ fn each_listener_is_repeated_to_at_its_own_period() {
     // TestListenerResyncPeriods; what ticks each second there is the informer's own period, here a fourth listener.
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
-    for (id, period) in [(1, None), (2, seconds(2)), (3, seconds(3)), (4, seconds(1))] {
+    for (id, period) in [(1, None), (2, Some(secs(2))), (3, Some(secs(3))), (4, Some(secs(1)))] {
         schedule.join(id, period, start);
     }
-    assert_eq!(schedule.tick_period(), seconds(1));
+    assert_eq!(schedule.tick_period(), Some(secs(1)));
     let told: Vec<_> = (1..=6).map(|at| tick(&mut schedule, start, at)).collect();
     assert_eq!(told, [vec![4], vec![2, 4], vec![3, 4], vec![2, 4], vec![4], vec![2, 3, 4]]);
 }
@@ -47,9 +47,9 @@ fn ticks_have_the_shortest_period_that_anyone_asked_for() {
         (schedule.tick_period(), [1, 2, 3, 4].map(|id| schedule.period_of(&id)))
     };
     assert_eq!(join(1, None), (None, [None; 4]));
-    assert_eq!(join(2, seconds(60)), (seconds(60), [None, seconds(60), None, None]));
-    assert_eq!(join(3, seconds(55)), (seconds(55), [None, seconds(60), seconds(55), None]));
-    assert_eq!(join(4, seconds(5)), (seconds(5), [None, seconds(60), seconds(55), seconds(5)]));
+    assert_eq!(join(2, Some(secs(60))), (Some(secs(60)), [None, Some(secs(60)), None, None]));
+    assert_eq!(join(3, Some(secs(55))), (Some(secs(55)), [None, Some(secs(60)), Some(secs(55)), None]));
+    assert_eq!(join(4, Some(secs(5))), (Some(secs(5)), [None, Some(secs(60)), Some(secs(55)), Some(secs(5))]));
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn a_late_listener_gets_the_shorter_period_that_it_asks_for() {
     // client-go raises it to the period of the running timer (I11).
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
-    schedule.join(1, seconds(10), start);
+    schedule.join(1, Some(secs(10)), start);
     assert_eq!(tick(&mut schedule, start, 10), [1]);
-    schedule.join(2, seconds(2), start + SECOND * 11);
-    assert_eq!((schedule.tick_period(), schedule.period_of(&2)), (seconds(2), seconds(2)));
+    schedule.join(2, Some(secs(2)), start + SECOND * 11);
+    assert_eq!((schedule.tick_period(), schedule.period_of(&2)), (Some(secs(2)), Some(secs(2))));
     assert_eq!(tick(&mut schedule, start, 12), [0; 0]);
     assert_eq!(tick(&mut schedule, start, 13), [2]);
 }
@@ -70,11 +70,11 @@ fn when_the_one_with_the_shortest_period_leaves_ticks_become_rarer() {
     // client-go's timer stays as short as it ever was.
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
-    schedule.join(1, seconds(2), start);
-    schedule.join(2, seconds(7), start);
+    schedule.join(1, Some(secs(2)), start);
+    schedule.join(2, Some(secs(7)), start);
     schedule.leave(&1);
     schedule.leave(&9);
-    assert_eq!((schedule.tick_period(), schedule.period_of(&1), schedule.is_due(&1)), (seconds(7), None, false));
+    assert_eq!((schedule.tick_period(), schedule.period_of(&1), schedule.is_due(&1)), (Some(secs(7)), None, false));
     schedule.leave(&2);
     assert_eq!(schedule.tick_period(), None);
     assert_eq!(tick(&mut schedule, start, 100), [0; 0]);
@@ -90,7 +90,7 @@ fn no_period_is_shorter_than_a_second_and_none_is_never() {
     schedule.join(3, Some(Duration::ZERO), start);
     schedule.join(4, None, start);
     let granted = [1, 2, 3, 4].map(|id| schedule.period_of(&id));
-    assert_eq!(granted, [seconds(1), Some(Duration::from_millis(1001)), None, None]);
+    assert_eq!(granted, [Some(secs(1)), Some(Duration::from_millis(1001)), None, None]);
     schedule.join(1, None, start);
     assert_eq!(schedule.period_of(&1), None, "it wants none any more");
 }
@@ -99,7 +99,7 @@ fn no_period_is_shorter_than_a_second_and_none_is_never() {
 fn a_listener_is_due_at_its_time_and_not_a_moment_before() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
-    schedule.join(1, seconds(5), start);
+    schedule.join(1, Some(secs(5)), start);
     assert!(!schedule.tick(start + SECOND * 5 - Duration::from_nanos(1), false));
     assert!(schedule.tick(start + SECOND * 5, false));
     assert!(!schedule.tick(start + SECOND * 5, false), "once");
@@ -109,8 +109,8 @@ fn a_listener_is_due_at_its_time_and_not_a_moment_before() {
 fn who_is_due_while_a_repetition_is_under_way_stays_due_and_who_it_is_for_does_not_change() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
-    schedule.join(1, seconds(2), start);
-    schedule.join(2, seconds(3), start);
+    schedule.join(1, Some(secs(2)), start);
+    schedule.join(2, Some(secs(3)), start);
     assert_eq!(tick(&mut schedule, start, 2), [1]);
     assert!(!schedule.tick(start + SECOND * 4, true));
     assert!(schedule.is_due(&1) && !schedule.is_due(&2), "the one under way is for the first alone");
@@ -121,7 +121,7 @@ fn who_is_due_while_a_repetition_is_under_way_stays_due_and_who_it_is_for_does_n
 fn a_tick_at_which_nobody_is_due_leaves_the_last_repetition_as_it_was() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
-    schedule.join(1, seconds(3), start);
+    schedule.join(1, Some(secs(3)), start);
     assert_eq!(tick(&mut schedule, start, 3), [1]);
     assert!(!schedule.tick(start + SECOND * 4, false));
     assert!(schedule.is_due(&1), "what is in line is for it still");
@@ -131,11 +131,11 @@ fn a_tick_at_which_nobody_is_due_leaves_the_last_repetition_as_it_was() {
 fn who_joins_while_a_repetition_is_under_way_is_not_part_of_it() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
-    schedule.join(1, seconds(1), start);
+    schedule.join(1, Some(secs(1)), start);
     assert_eq!(tick(&mut schedule, start, 1), [1]);
-    schedule.join(2, seconds(1), start + SECOND);
+    schedule.join(2, Some(secs(1)), start + SECOND);
     assert!(!schedule.is_due(&2));
-    schedule.join(1, seconds(1), start + SECOND);
+    schedule.join(1, Some(secs(1)), start + SECOND);
     assert!(!schedule.is_due(&1), "who joins again begins again");
 }
 
@@ -143,8 +143,8 @@ fn who_joins_while_a_repetition_is_under_way_is_not_part_of_it() {
 fn of_the_times_that_a_stall_made_it_miss_a_listener_gets_one() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
-    schedule.join(1, seconds(1), start);
-    schedule.join(6, seconds(6), start);
+    schedule.join(1, Some(secs(1)), start);
+    schedule.join(6, Some(secs(6)), start);
     assert_eq!(tick(&mut schedule, start, 20), [1, 6]);
     assert_eq!(tick(&mut schedule, start, 21), [1]);
     let told: Vec<_> = (22..=25).map(|at| tick(&mut schedule, start, at)).collect();
@@ -156,7 +156,7 @@ fn a_period_to_the_end_of_time_never_comes_and_overflows_nothing() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(Duration::MAX), start);
-    schedule.join(2, seconds(1), start);
+    schedule.join(2, Some(secs(1)), start);
     assert_eq!(tick(&mut schedule, start, u32::MAX), [2]);
     assert_eq!(schedule.period_of(&1), Some(Duration::MAX));
 }
