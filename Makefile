@@ -3,16 +3,19 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint doc deny test-real bench demo ci
+.PHONY: help build test test-nightly lint doc deny test-real bench demo ci
 
 help: ## What there is to run
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-12s %s\n", $$1, $$2 }'
 
 build: ## The binary, optimised: target/release/informer-hub
 	$(CARGO) build --release --locked
 
 test: ## Unit, simulation and documentation tests; no network beyond loopback, no Kubernetes
 	$(CARGO) test
+
+test-nightly: ## Every property with 10,000 random cases, optimised; takes long
+	INFORMER_HUB_CASES=$${INFORMER_HUB_CASES:-10000} $(CARGO) test --release --lib
 
 lint: ## Format and clippy, warnings are errors
 	$(CARGO) fmt --all -- --check

@@ -15,6 +15,7 @@
 //! - [`workqueue`]: what controllers put keys into and workers take them out of.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
+//! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
 //! - [`config`], [`telemetry`], [`api`], [`cli`], [`app`]: what makes a service of it.
 //! - [`sim`]: simulated clusters for the demo, tests and benches.
 //!
@@ -69,6 +70,7 @@ pub mod app;
 pub mod cache;
 pub mod cli;
 pub mod config;
+pub mod informers;
 pub mod reflector;
 pub mod sim;
 pub mod sink;
@@ -81,6 +83,7 @@ pub use actors::{Subscribe, Subscriber, SubscriptionId};
 pub use app::{CacheClient, Hub};
 pub use cache::{Answer, Query};
 pub use config::Config;
+pub use informers::{SharedInformer, SharedInformerFactory};
 pub use types::ClusterSelector as Clusters;
 pub use types::{Notification, Notifications, Object};
 pub use workqueue::{Request, WorkQueue};

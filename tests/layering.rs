@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("config", &["types"]),
     ("telemetry", &["types"]),
     ("actors", &["types", "reflector", "cache", "sink", "telemetry"]),
+    ("informers", &["types", "reflector", "cache", "actors"]),
     ("api", &["types", "cache", "telemetry", "actors::messages"]),
     ("sim", &["types"]),
     ("app", &["*"]),

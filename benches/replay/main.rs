@@ -174,6 +174,7 @@ async fn watch_pods(hub: &Hub, listener: Listener) -> Addr<Listener> {
             indexes: indexes.map(|(name, path)| (name.into(), path.parse().unwrap())).into(),
             ..InformerOptions::default()
         },
+        watch_errors: None,
     };
     hub.registry().send(demand).await.unwrap();
     let address = Listener::start_in_arbiter(hub.system().env().arbiter(), |_| listener);

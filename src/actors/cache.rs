@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::messages::{
-    AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
-    TakeSnapshot,
+    AddIndexers, AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition,
+    OpenedPartition, RemoveIndexer, TakeSnapshot,
 };
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Answer, Applied, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
-use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Origin, StoredObject};
+use crate::cache::{Answer, Applied, IndexerConflict, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
+use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Origin, StoredObject, View};
 
 /// See the module.
 pub struct CacheActor {
@@ -244,6 +244,22 @@ impl Handler<Apply> for CacheActor {
     }
 }
 
+impl Handler<AddIndexers> for CacheActor {
+    type Result = Result<(), IndexerConflict>;
+
+    fn handle(&mut self, AddIndexers(indexers): AddIndexers, _ctx: &mut Self::Context) -> Self::Result {
+        self.store.add_indexers(indexers)
+    }
+}
+
+impl Handler<RemoveIndexer> for CacheActor {
+    type Result = bool;
+
+    fn handle(&mut self, RemoveIndexer(name): RemoveIndexer, _ctx: &mut Self::Context) -> Self::Result {
+        self.store.remove_indexer(&name)
+    }
+}
+
 impl Handler<TakeSnapshot> for CacheActor {
     type Result = MessageResult<TakeSnapshot>;
 
@@ -265,12 +281,12 @@ impl Handler<Ask> for CacheActor {
     }
 }
 
-/// The caches of a hub, by resource; made when first asked for.
+/// The caches of a hub, by resource and view; made when first asked for.
 ///
 /// A cache that died is made again from what it had last published, which is complete: nothing half-done is left.
 #[derive(Clone)]
 pub struct CacheDirectory {
-    caches: Arc<Mutex<BTreeMap<Gvr, Entry>>>,
+    caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
     /// Cancelled, under the lock of `caches`, when the hub has ended.
     end: CancellationToken,
     io: Handle,
@@ -293,21 +309,34 @@ impl CacheDirectory {
 
     /// The cache of a resource.
     #[must_use]
-    pub fn of(&self, resource: &ApiResource) -> Addr<CacheActor> {
-        self.find(&mut self.caches.lock(), resource)
+    pub fn of(&self, resource: &ApiResource, view: &View) -> Addr<CacheActor> {
+        self.find(&mut self.caches.lock(), resource, view).address.clone()
+    }
+
+    /// The cache that an informer fills.
+    #[must_use]
+    pub(super) fn of_origin(&self, origin: &Origin) -> Addr<CacheActor> {
+        self.of(&origin.resource, &origin.scope.view)
     }
 
     /// The same for who comes from outside; `None` once the hub has ended, when an empty cache would pass for an answer.
     #[must_use]
-    pub fn of_open(&self, resource: &ApiResource) -> Option<Addr<CacheActor>> {
+    pub fn of_open(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
         let mut caches = self.caches.lock();
-        (!self.end.is_cancelled()).then(|| self.find(&mut caches, resource))
+        (!self.end.is_cancelled()).then(|| self.find(&mut caches, resource, view).address.clone())
     }
 
-    fn find(&self, caches: &mut BTreeMap<Gvr, Entry>, resource: &ApiResource) -> Addr<CacheActor> {
-        let known = caches.get(&resource.gvr);
-        if let Some(entry) = known.filter(|entry| entry.address.connected()) {
-            return entry.address.clone();
+    /// Where the snapshots of a cache appear, for as long as anybody holds it: a cache that is made anew goes on there.
+    #[must_use]
+    pub fn snapshots(&self, resource: &ApiResource, view: &View) -> Arc<ArcSwap<Snapshot>> {
+        Arc::clone(&self.find(&mut self.caches.lock(), resource, view).published)
+    }
+
+    fn find<'c>(&self, caches: &'c mut BTreeMap<(Gvr, View), Entry>, resource: &ApiResource, view: &View) -> &'c Entry {
+        let key = (resource.gvr.clone(), view.clone());
+        let known = caches.get(&key);
+        if known.is_some_and(|entry| entry.address.connected()) {
+            return &caches[&key];
         }
         let store = match known {
             Some(entry) => Store::recover(Arc::clone(&entry.published)),
@@ -322,19 +351,19 @@ impl CacheDirectory {
             stop_with(&end, ctx);
             CacheActor::new(store, young_bytes, io, guard)
         });
-        caches.insert(resource.gvr.clone(), Entry { address: address.clone(), published });
-        address
+        caches.insert(key.clone(), Entry { address, published });
+        &caches[&key]
     }
 
     /// What a resource's cache has published last, where there is one.
     #[must_use]
-    pub fn published(&self, gvr: &Gvr) -> Option<Arc<Snapshot>> {
-        self.caches.lock().get(gvr).map(|entry| entry.published.load_full())
+    pub fn published(&self, gvr: &Gvr, view: &View) -> Option<Arc<Snapshot>> {
+        self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.published.load_full())
     }
 
-    /// The resources that have a cache.
+    /// The resources that have a cache, in each of their views.
     #[must_use]
-    pub fn resources(&self) -> Vec<Gvr> {
+    pub fn resources(&self) -> Vec<(Gvr, View)> {
         self.caches.lock().keys().cloned().collect()
     }
 

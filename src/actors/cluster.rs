@@ -22,6 +22,7 @@ use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
+use super::watch_errors::WatchErrors;
 use crate::reflector::{Connection, Connector, InformerOptions};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
 
@@ -51,6 +52,7 @@ type InformerKey = (Gvr, Scope);
 struct WantState {
     users: BTreeSet<User>,
     options: InformerOptions,
+    watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
     resolved: Option<ApiResource>,
     attempts: u32,
@@ -108,6 +110,7 @@ impl ClusterActor {
 
     fn set_up(&mut self, key: &WantKey, resource: &ApiResource, informer_key: &InformerKey, ctx: &mut Context<Self>) {
         let (Some(connection), Some(want)) = (&self.connection, self.wants.get(key)) else { return };
+        let options = self.options_of(key, resource).unwrap_or(&want.options);
         let origin = Origin {
             cluster: self.parts.name.clone(),
             cluster_labels: self.parts.labels.clone(),
@@ -117,12 +120,24 @@ impl ClusterActor {
         let parts = InformerParts {
             origin: Arc::new(origin),
             health: Arc::clone(&want.health),
-            source: connection.lister_watcher(resource, &informer_key.1, &want.options),
-            indexes: want.options.indexes.keys().cloned().collect(),
+            source: connection.lister_watcher(resource, &informer_key.1, options),
+            indexes: options.indexes.keys().cloned().collect(),
+            watch_errors: Arc::clone(&want.watch_errors),
         };
         let informer = Informer { address: None, parts, number: 0 };
         self.informers.insert(informer_key.clone(), informer);
         self.launch(informer_key, ctx);
+    }
+
+    /// How the configuration wants an informer that code asks for too, which may be known before the configuration's
+    /// words have been looked up.
+    fn options_of(&self, key: &WantKey, resource: &ApiResource) -> Option<&InformerOptions> {
+        let same = |(other, want): &(&WantKey, &WantState)| {
+            let configured = want.users.iter().any(|user| matches!(user, User::Config(_)));
+            let known = want.resolved.as_ref().is_none_or(|resolved| resolved.gvr == resource.gvr);
+            configured && known && other.1 == key.1 && other.0.may_be(&key.0)
+        };
+        self.wants.iter().find(same).map(|(_, want)| &want.options)
     }
 
     /// Starts an informer's actor, with the subscriptions that are about it.
@@ -188,12 +203,20 @@ impl ClusterActor {
     fn want(&mut self, want: Want, ctx: &mut Context<Self>) {
         let key = (want.wanted, want.scope);
         if let Some(known) = self.wants.get_mut(&key) {
+            if let Some(handler) = want.watch_errors.filter(|_| !known.users.contains(&want.user)) {
+                known.watch_errors.add(want.user.clone(), handler);
+            }
             known.users.insert(want.user);
             return;
+        }
+        let watch_errors = Arc::<WatchErrors>::default();
+        if let Some(handler) = want.watch_errors {
+            watch_errors.add(want.user.clone(), handler);
         }
         let state = WantState {
             users: BTreeSet::from([want.user]),
             options: want.options,
+            watch_errors,
             health: InformerHealth::new(),
             resolved: None,
             attempts: 0,
@@ -207,6 +230,7 @@ impl ClusterActor {
     fn unwant(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
         for want in self.wants.values_mut() {
             want.users.remove(user);
+            want.watch_errors.remove(user);
         }
         // Who has shared what goes now needs one of its own, which may be that very one.
         let alone = self.attached.values().filter(|subscription| self.wants_of(subscription).is_empty());
@@ -241,8 +265,8 @@ impl ClusterActor {
                     if !stopped {
                         let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
                         // An error means that the cache has died too; its successor is asked the same.
-                        if caches.of(&origin.resource).send(abandoned.clone()).await.is_err() {
-                            let _ = caches.of(&origin.resource).send(abandoned).await;
+                        if caches.of_origin(&origin).send(abandoned.clone()).await.is_err() {
+                            let _ = caches.of_origin(&origin).send(abandoned).await;
                         }
                     }
                     (key, origin)

@@ -21,7 +21,6 @@ pub(super) struct FifoActor {
     processor: Recipient<Process>,
     health: Arc<InformerHealth>,
     busy: bool,
-    stopping: bool,
     waiting: Waiters,
     stopped: Waiters,
     guard: ExitGuard,
@@ -36,7 +35,7 @@ impl FifoActor {
     ) -> Self {
         let fifo = DeltaFifo::new(limit);
         let (waiting, stopped) = (Waiters::default(), Waiters::default());
-        Self { fifo, processor, health, busy: false, stopping: false, waiting, stopped, guard }
+        Self { fifo, processor, health, busy: false, waiting, stopped, guard }
     }
 
     fn pump(&mut self, ctx: &mut Context<Self>) {
@@ -50,7 +49,7 @@ impl FifoActor {
         }
         let batch = self.fifo.pop(PROCESS_BATCH);
         if batch.is_empty() {
-            if self.stopping {
+            if self.fifo.is_drained() {
                 ctx.stop();
             }
             return;
@@ -99,7 +98,7 @@ impl Handler<Stop> for FifoActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, stop: Stop, ctx: &mut Self::Context) -> Self::Result {
-        self.stopping = true;
+        self.fifo.close();
         if stop.drain {
             self.pump(ctx);
         } else {

@@ -29,6 +29,7 @@ use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
+use super::watch_errors::WatchErrors;
 use crate::cache::PartitionId;
 use crate::reflector::ListerWatcher;
 use crate::types::clock::{self, Instant};
@@ -47,6 +48,7 @@ pub(super) struct InformerParts {
     pub(super) health: Arc<InformerHealth>,
     pub(super) source: Arc<dyn ListerWatcher>,
     pub(super) indexes: Vec<SharedStr>,
+    pub(super) watch_errors: Arc<WatchErrors>,
 }
 
 #[derive(Default)]
@@ -85,7 +87,7 @@ impl InformerActor {
     /// An informer that tells `subscriptions` from its first batch on. A subscription that an earlier informer of this
     /// partition told must be among them: it would miss what happens until it is added.
     pub(super) fn new(env: Env, parts: InformerParts, subscriptions: Vec<Arc<Subscription>>, guard: ExitGuard) -> Self {
-        let cache = env.caches.of(&parts.origin.resource);
+        let cache = env.caches.of_origin(&parts.origin);
         Self {
             env,
             parts,
@@ -104,7 +106,7 @@ impl InformerActor {
 
     /// Starts the whole pipeline: opens the partition, then processor, listeners' joins, fifo, reflector.
     fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
-        self.cache = self.env.caches.of(&self.parts.origin.resource);
+        self.cache = self.env.caches.of_origin(&self.parts.origin);
         let open = OpenPartition {
             origin: Arc::clone(&self.parts.origin),
             health: Arc::clone(&self.parts.health),
@@ -158,6 +160,8 @@ impl InformerActor {
             source: Arc::clone(&self.parts.source),
             fifo: fifo.clone().recipient::<Enqueue>(),
             options: self.env.tuning.reflector.clone(),
+            watch_errors: Arc::clone(&self.parts.watch_errors),
+            io: self.env.io.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));

@@ -10,12 +10,16 @@ use super::inbox::Inbox;
 use super::pressure::Pressure;
 use super::status::HubStatus;
 use super::subscription::{Subscription, SubscriptionId};
-use crate::cache::{Answer, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot};
+use super::sync::SyncView;
+use super::watch_errors::WatchErrorHandler;
+use crate::cache::{
+    Answer, IndexerConflict, Indexers, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot,
+};
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{
     ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Origin, ResourceRef, Scope,
-    SharedStr,
+    SharedStr, View,
 };
 
 // === reflector → fifo ===
@@ -128,6 +132,16 @@ pub struct Ask(pub Query);
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "Arc<Snapshot>")]
 pub struct TakeSnapshot;
+
+/// Adds computed indices; what is there is indexed before this is answered, in one piece: nothing is applied meanwhile.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "Result<(), IndexerConflict>")]
+pub struct AddIndexers(pub Indexers);
+
+/// Takes a computed index away; whether there was one of the name.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "bool")]
+pub struct RemoveIndexer(pub SharedStr);
 
 // === processor → listener ===
 
@@ -263,6 +277,8 @@ pub struct Want {
     pub scope: Scope,
     /// How objects are taken in; the first user's options count.
     pub options: InformerOptions,
+    /// Whom to tell of failed lists and watches.
+    pub watch_errors: Option<WatchErrorHandler>,
 }
 
 /// A user is done with all it wanted; informers without a user stop.
@@ -336,6 +352,17 @@ pub struct InformerFor {
     pub scopes: Vec<Scope>,
     /// How objects are taken in.
     pub options: InformerOptions,
+    /// Whom to tell of failed lists and watches.
+    pub watch_errors: Option<WatchErrorHandler>,
+}
+
+impl InformerFor {
+    /// The views of its scopes.
+    pub(super) fn views(&self) -> impl Iterator<Item = &View> {
+        let mut views: Vec<_> = self.scopes.iter().map(|scope| &scope.view).collect();
+        views.dedup();
+        views.into_iter()
+    }
 }
 
 /// Takes an [`InformerFor`] back; informers without a user stop.
@@ -350,11 +377,16 @@ pub struct Start;
 
 /// Waits until every informer has synced, or until the deadline. client-go's `WaitForCacheSync`, with a reason.
 #[derive(Clone, Copy, Debug, Message)]
-#[rtype(result = "Result<(), super::registry::NotSynced>")]
+#[rtype(result = "Result<(), super::sync::NotSynced>")]
 pub struct WaitForCacheSync {
     /// How long to wait.
     pub timeout: Duration,
 }
+
+/// Asks for a way to see how far informers are without asking again.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "SyncView")]
+pub struct ViewSync;
 
 /// Ends a subscription. Idempotent; answered when nothing of it is in flight any more.
 #[derive(Clone, Copy, Debug, Message)]

@@ -30,18 +30,22 @@ mod status;
 mod subscriber;
 mod subscription;
 mod supervision;
+mod sync;
 mod system;
 #[cfg(test)]
 mod tests;
 mod waiters;
+mod watch_errors;
 
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;
 pub use env::Env;
 pub use pressure::Pressure;
-pub use registry::{NotSynced, RegistryActor, RegistryError};
+pub use registry::{RegistryActor, RegistryError};
 pub use status::{ClusterState, ClusterStatus, HubStatus, InformerStatus, ListenerStatus};
 pub use subscriber::Subscriber;
 pub use subscription::{Subscribe, Subscription, SubscriptionId};
 pub use supervision::Census;
+pub use sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
 pub use system::{HubSystem, SystemError};
+pub use watch_errors::WatchErrorHandler;

@@ -14,8 +14,8 @@ use super::inbox::Inbox;
 use super::messages::{AppliedBatch, Apply, Enqueue, Join, Lease, Leave, Process, Stop, TakeSnapshot, Wake};
 use super::subscription::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
-use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId};
-use crate::types::clock::{self, Instant};
+use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, ResyncSchedule};
+use crate::types::clock;
 use crate::types::{Change, Delta, DeltaKind, InformerHealth};
 
 /// The cache, as a processor sees it.
@@ -30,7 +30,6 @@ pub(super) struct CachePort {
 struct Joined {
     inbox: Arc<Inbox>,
     listener: Recipient<Wake>,
-    resync: Option<Resync>,
 }
 
 impl Joined {
@@ -41,15 +40,6 @@ impl Joined {
     }
 }
 
-/// A listener's resyncs, which fall on ticks of the shortest period that any listener asked for.
-#[derive(Clone, Copy)]
-struct Resync {
-    period: Duration,
-    next: Instant,
-    /// Whether the repetition under way is for this listener too.
-    due: bool,
-}
-
 /// See the module.
 pub(super) struct ProcessorActor {
     env: Env,
@@ -58,7 +48,9 @@ pub(super) struct ProcessorActor {
     listeners: BTreeMap<SubscriptionId, Joined>,
     /// Where resyncs are put in line; known once the fifo has started.
     fifo: Option<Recipient<Enqueue>>,
-    resync: Option<(Duration, SpawnHandle)>,
+    resyncs: ResyncSchedule<SubscriptionId>,
+    /// What ticks for them, and how often.
+    ticker: Option<(Duration, SpawnHandle)>,
     /// Whether a pass of resyncs is being put in line.
     repeating: bool,
     /// A batch that was applied before this processor's predecessor died, and may not have been told.
@@ -80,7 +72,8 @@ impl ProcessorActor {
             health,
             listeners: BTreeMap::new(),
             fifo: None,
-            resync: None,
+            resyncs: ResyncSchedule::new(),
+            ticker: None,
             repeating: false,
             untold,
             guard,
@@ -93,46 +86,32 @@ impl ProcessorActor {
             self.health.set_synced();
             self.env.sync_changed();
         }
-        for joined in self.listeners.values() {
-            let resync = joined.resync.is_some_and(|resync| resync.due);
-            joined.inbox.offer(outbox.number, &outbox.applied, resync);
+        for (subscription, joined) in &self.listeners {
+            joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
             joined.wake();
         }
     }
 
-    /// client-go's minimum rule: resyncs are checked at the shortest period that any listener asked for.
+    /// Ticks as often as the schedule wants it.
     fn rearm_resync(&mut self, ctx: &mut Context<Self>) {
-        let period = self.listeners.values().filter_map(|joined| Some(joined.resync?.period)).min();
-        if self.resync.map(|(current, _)| current) == period {
+        let period = self.resyncs.tick_period();
+        if self.ticker.map(|(current, _)| current) == period {
             return;
         }
-        if let Some((_, timer)) = self.resync.take() {
+        if let Some((_, timer)) = self.ticker.take() {
             ctx.cancel_future(timer);
         }
         if let Some(period) = period {
             let timer = ctx.run_interval(period, ProcessorActor::resync);
-            self.resync = Some((period, timer));
+            self.ticker = Some((period, timer));
         }
     }
 
-    /// Puts every object of the store in line once more, for the listeners whose time it is. While an earlier pass is in
-    /// line there is none: who is due then is due at the next tick still.
+    /// Puts every object of the store in line once more, for the listeners whose time it is.
     fn resync(&mut self, ctx: &mut Context<Self>) {
         let Some(fifo) = self.fifo.clone() else { return };
-        if self.repeating || self.health.fifo_keys.load(Relaxed) > 0 {
-            return;
-        }
-        let now = clock::now();
-        let mut due = false;
-        for resync in self.listeners.values_mut().filter_map(|joined| joined.resync.as_mut()) {
-            resync.due = now >= resync.next;
-            if resync.due {
-                // Not counted from this moment, which is a little late: the next tick must find it due.
-                resync.next = (resync.next + resync.period).max(now);
-                due = true;
-            }
-        }
-        if !due {
+        let under_way = self.repeating || self.health.fifo_keys.load(Relaxed) > 0;
+        if !self.resyncs.tick(clock::now(), under_way) {
             return;
         }
         self.repeating = true;
@@ -211,8 +190,8 @@ impl Handler<Join> for ProcessorActor {
         let merge_above = self.env.tuning.merge_above;
         let untold = self.untold.clone();
         let Join { subscription, listener, inbox, options, resync } = join;
-        let resync = resync.map(|period| Resync { period, next: clock::now() + period, due: false });
-        let joined = Joined { inbox: Arc::clone(&inbox), listener, resync };
+        let asked = clock::now();
+        let joined = Joined { inbox: Arc::clone(&inbox), listener };
         let work = async move {
             if !inbox.has_joined(id) {
                 let Ok(snapshot) = snapshot.await else { return false };
@@ -231,6 +210,7 @@ impl Handler<Join> for ProcessorActor {
             }
             joined.wake();
             act.listeners.insert(subscription, joined);
+            act.resyncs.join(subscription, resync, asked);
             act.rearm_resync(ctx);
         })))
     }
@@ -254,6 +234,7 @@ impl Handler<Leave> for ProcessorActor {
 
     fn handle(&mut self, Leave(subscription): Leave, ctx: &mut Self::Context) {
         self.listeners.remove(&subscription);
+        self.resyncs.leave(&subscription);
         self.rearm_resync(ctx);
     }
 }

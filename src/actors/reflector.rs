@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use futures::StreamExt;
+use tokio::runtime::Handle;
 use tracing::Span;
 
 use super::capacity::{ENQUEUE_BATCH, MAILBOX};
 use super::messages::{Enqueue, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
+use super::watch_errors::WatchErrors;
 use crate::reflector::{
     ErrorClass, ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped,
     SourceError, StallPolicy, Step, WatchItem, WatchRequest,
@@ -31,6 +33,8 @@ pub(super) struct ReflectorParts {
     pub(super) source: Arc<dyn ListerWatcher>,
     pub(super) fifo: Recipient<Enqueue>,
     pub(super) options: ReflectorOptions,
+    pub(super) watch_errors: Arc<WatchErrors>,
+    pub(super) io: Handle,
 }
 
 /// See the module.
@@ -324,6 +328,11 @@ impl Driver {
             }
             taken += 1;
             self.note_taken(object.key());
+            if object.is_head_only() {
+                health.skipped.fetch_add(1, Relaxed);
+                let Origin { cluster, resource, .. } = &*self.parts.origin;
+                tracing::warn!(%cluster, resource = %resource.gvr, object = %object.key(), "how a deleted object last was cannot be taken in");
+            }
             self.held.push(delta(kind, object));
         }
         if taken > 0 {
@@ -392,6 +401,7 @@ impl Driver {
         let health = &self.parts.health;
         let silent = matches!(error.class, ErrorClass::Refused | ErrorClass::Stalled | ErrorClass::Transient);
         health.set_answers(!silent);
+        self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.io);
         let phase = match error.class {
             ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
             ErrorClass::NotFound => Phase::Absent,

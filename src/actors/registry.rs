@@ -12,7 +12,6 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
-use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
@@ -20,24 +19,22 @@ use super::cluster::{ClusterActor, ClusterParts};
 use super::env::Env;
 use super::messages::{
     AddCluster, Attach, Detach, Expect, GetStatus, InformerFor, Release, RemoveCluster, Resolved, Shutdown, Start,
-    StopCluster, Unsubscribe, Unwant, WaitForCacheSync, Want, Wanted,
+    StopCluster, Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
 };
 use super::status::{ClusterStatus, HubStatus, SharedView};
 use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
 use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
+use super::sync::{Awaited, NotSynced, SyncView, Views};
 use crate::reflector::Connector;
-use crate::types::{ClusterLabels, ClusterName, clock};
+use crate::types::{ClusterLabels, ClusterName, View, clock};
 
 /// Of each cluster by itself, and the smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
 
 /// How long a cluster whose actor died too often rests.
 const REST: Duration = Duration::from_secs(60);
-
-/// How often a wait for sync looks at informers that will not signal (forbidden, absent).
-const SYNC_POLL: Duration = Duration::from_millis(100);
 
 /// What a registry refuses; the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,16 +53,6 @@ pub enum RegistryError {
     ShuttingDown,
 }
 
-/// What had not synced when a wait's time was up, and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not synced after {waited:?}: {}", waiting.join("; "))]
-pub struct NotSynced {
-    /// How long was waited.
-    pub waited: Duration,
-    /// One line each: cluster, resource, state, last error.
-    pub waiting: Vec<String>,
-}
-
 struct Cluster {
     labels: ClusterLabels,
     connector: Arc<dyn Connector>,
@@ -73,8 +60,6 @@ struct Cluster {
     number: usize,
     supervision: Supervision,
 }
-
-type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
 
 /// See the module.
 pub struct RegistryActor {
@@ -96,6 +81,10 @@ pub struct RegistryActor {
 }
 
 impl RegistryActor {
+    fn sync_view(&self) -> SyncView {
+        SyncView::new(Arc::clone(&self.views), Arc::clone(&self.telling), self.env.watch_syncs())
+    }
+
     /// Ends when the registry ends, and all clusters with it.
     pub(super) fn end(&self) -> CancellationToken {
         self.children.token()
@@ -179,17 +168,20 @@ impl RegistryActor {
                 wanted: demand.wanted.clone(),
                 scope: scope.clone(),
                 options: demand.options.clone(),
+                watch_errors: demand.watch_errors.clone(),
             };
             self.tell(cluster.address.send(want));
         }
-        self.expect(name, cluster, &demand.wanted);
+        for view in demand.views() {
+            self.expect(name, cluster, &demand.wanted, view);
+        }
     }
 
     fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) {
         if subscription.clusters.matches(name, &cluster.labels) {
             self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
-            if let Target::Resource(wanted, _) = &subscription.target {
-                self.expect(name, cluster, wanted);
+            if let Target::Resource(wanted, scope) = &subscription.target {
+                self.expect(name, cluster, wanted, &scope.view);
             }
         }
     }
@@ -202,28 +194,28 @@ impl RegistryActor {
     }
 
     /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.
-    fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &Wanted) {
+    fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &Wanted, view: &View) {
         let known = match wanted {
             Wanted::Known(known) => vec![&known.0],
             Wanted::Written(_) => self.resolved.get(wanted).into_iter().flatten().map(|known| &known.0).collect(),
         };
         for resource in known {
-            let watched = self.env.caches.published(&resource.gvr).is_some_and(|snapshot| {
+            let watched = self.env.caches.published(&resource.gvr, view).is_some_and(|snapshot| {
                 snapshot.partitions().any(|(_, partition)| partition.origin().cluster == *name)
             });
             if !watched {
                 let expect = Expect { cluster: name.clone(), labels: cluster.labels.clone(), expected: true };
-                detach(self.env.caches.of(resource).send(expect));
+                detach(self.env.caches.of(resource, view).send(expect));
             }
         }
     }
 
     fn unexpect(&self, name: &ClusterName) {
-        for gvr in self.env.caches.resources() {
-            let Some(snapshot) = self.env.caches.published(&gvr) else { continue };
+        for (gvr, view) in self.env.caches.resources() {
+            let Some(snapshot) = self.env.caches.published(&gvr, &view) else { continue };
             if snapshot.expected().any(|(expected, _)| expected == name) {
                 let expect = Expect { cluster: name.clone(), labels: ClusterLabels::new(), expected: false };
-                detach(self.env.caches.of(snapshot.resource()).send(expect));
+                detach(self.env.caches.of(snapshot.resource(), &view).send(expect));
             }
         }
     }
@@ -357,9 +349,9 @@ impl Handler<Resolved> for RegistryActor {
             let demanded = self
                 .demands
                 .iter()
-                .any(|demand| demand.wanted == wanted && demand.clusters.matches(name, &cluster.labels));
-            if demanded {
-                self.expect(name, cluster, &wanted);
+                .filter(|demand| demand.wanted == wanted && demand.clusters.matches(name, &cluster.labels));
+            for view in demanded.flat_map(InformerFor::views).collect::<BTreeSet<_>>() {
+                self.expect(name, cluster, &wanted, view);
             }
         }
     }
@@ -398,42 +390,16 @@ impl Handler<WaitForCacheSync> for RegistryActor {
     type Result = ResponseFuture<Result<(), NotSynced>>;
 
     fn handle(&mut self, WaitForCacheSync { timeout }: WaitForCacheSync, _ctx: &mut Self::Context) -> Self::Result {
-        let (views, telling) = (Arc::clone(&self.views), Arc::clone(&self.telling));
-        let mut syncs = self.env.watch_syncs();
-        Box::pin(async move {
-            let until = clock::now() + timeout;
-            loop {
-                let mut waiting = not_synced(&views);
-                if telling.load(SeqCst) > 0 {
-                    waiting.push("informers are being started".to_owned());
-                }
-                if waiting.is_empty() {
-                    return Ok(());
-                }
-                if clock::now() >= until {
-                    return Err(NotSynced { waited: timeout, waiting });
-                }
-                let next = until.min(clock::now() + SYNC_POLL);
-                let _ = tokio::time::timeout_at(next, syncs.changed()).await;
-            }
-        })
+        Box::pin(self.sync_view().wait(Awaited::Everything, timeout))
     }
 }
 
-/// A line for each informer that has not synced.
-fn not_synced(views: &Views) -> Vec<String> {
-    let mut waiting = Vec::new();
-    for (name, (_, view)) in &*views.read() {
-        let view = view.load();
-        if view.informers.is_empty() && view.error.is_some() {
-            waiting.push(format!("{name}: {}", view.error.as_deref().unwrap_or_default()));
-        }
-        for informer in view.informers.iter().filter(|informer| !informer.health.has_synced()) {
-            let why = informer.health.error().map(|error| format!(" ({error})")).unwrap_or_default();
-            waiting.push(format!("{name}/{} is {}{why}", informer.wanted.text(), informer.health.phase().as_str()));
-        }
+impl Handler<ViewSync> for RegistryActor {
+    type Result = MessageResult<ViewSync>;
+
+    fn handle(&mut self, _: ViewSync, _ctx: &mut Self::Context) -> Self::Result {
+        MessageResult(self.sync_view())
     }
-    waiting
 }
 
 impl Handler<GetStatus> for RegistryActor {

@@ -160,7 +160,12 @@ impl ClusterView {
 
     /// Whether all informers have synced, or the cluster cannot be reached (which must not hold up the others).
     pub(super) fn is_ready(&self) -> bool {
-        self.state() == ClusterState::Unreachable || self.informers.iter().all(InformerView::is_settled)
+        self.is_unreachable() || self.informers.iter().all(InformerView::is_settled)
+    }
+
+    /// Whether it does not answer.
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.state() == ClusterState::Unreachable
     }
 }
 
@@ -200,7 +205,7 @@ impl InformerView {
 
     fn bytes(&self, caches: &CacheDirectory) -> u64 {
         let Some(resource) = &self.resource else { return 0 };
-        let Some(snapshot) = caches.published(&resource.gvr) else { return 0 };
+        let Some(snapshot) = caches.published(&resource.gvr, &self.scope.view) else { return 0 };
         let mine = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
         mine.map_or(0, |(_, partition)| partition.body_bytes())
     }

@@ -14,7 +14,7 @@ use super::subscriber::{Deliver, Subscriber};
 use super::supervision::detach;
 use crate::cache::{InitialObjects, ListenerOptions};
 use crate::reflector::InformerOptions;
-use crate::types::{ClusterName, ClusterSelector, LabelSelector, Origin, Scope};
+use crate::types::{ClusterName, ClusterSelector, LabelSelector, Origin, Scope, View};
 
 /// A subscription's number, unique in its hub.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,8 +31,8 @@ impl fmt::Display for SubscriptionId {
 pub(super) enum Target {
     /// A resource. Where informers of it are configured, these are shared; elsewhere one is started.
     Resource(Wanted, Scope),
-    /// Exactly the informers of `[resources.<name>]`.
-    Configured(String),
+    /// Exactly the informers of one user: of `[resources.<name>]`, or of an `InformerFor`.
+    Of(User),
 }
 
 /// Asks to be told of the objects of a resource in some clusters. Answered with the subscription's number.
@@ -66,7 +66,16 @@ impl Subscribe {
         clusters: ClusterSelector,
         subscriber: impl Into<Subscriber<K>>,
     ) -> Self {
-        Self::new(Target::Configured(name.to_owned()), clusters, subscriber.into())
+        Self::new(Target::Of(User::Config(name.to_owned())), clusters, subscriber.into())
+    }
+
+    /// What an [`InformerFor`](super::messages::InformerFor) of this user watches.
+    pub fn to_informers_of<K: 'static>(
+        user: User,
+        clusters: ClusterSelector,
+        subscriber: impl Into<Subscriber<K>>,
+    ) -> Self {
+        Self::new(Target::Of(user), clusters, subscriber.into())
     }
 
     fn new<K: 'static>(target: Target, clusters: ClusterSelector, subscriber: Subscriber<K>) -> Self {
@@ -88,6 +97,15 @@ impl Subscribe {
             scope.namespace = Some(namespace.into());
         }
         self.options.filter.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only the metadata of objects, asked for as PartialObjectMetadata: informers and a cache of their own.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        if let Target::Resource(_, scope) = &mut self.target {
+            scope.view = View::Metadata;
+        }
         self
     }
 
@@ -172,11 +190,11 @@ impl Subscription {
     /// Whether it is about an informer that is wanted as this.
     pub(super) fn is_about(&self, wanted: &Wanted, scope: &Scope, users: &BTreeSet<User>) -> bool {
         match &self.target {
-            Target::Configured(name) => users.contains(&User::Config(name.clone())),
+            Target::Of(user) => users.contains(user),
             Target::Resource(mine, asked) => {
                 let apart =
                     asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
-                mine.may_be(wanted) && !apart
+                mine.may_be(wanted) && !apart && asked.view == scope.view
             }
         }
     }
@@ -188,7 +206,8 @@ impl Subscription {
             user: User::Subscription(self.id),
             wanted: wanted.clone(),
             scope: scope.clone(),
-            options: InformerOptions::default(),
+            options: InformerOptions { metadata_only: scope.view == View::Metadata, ..InformerOptions::default() },
+            watch_errors: None,
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::reflector::{InformerOptions, Projection, StallPolicy};
 use crate::sink::webhook::{SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
 use crate::sink::{BatchParams, Bounds, EventType, Filter, Initial, RetryParams, Selection, SinkHealth, Transport};
 use crate::source::{Access, KubeConnector, Token};
-use crate::types::{Scope, SharedStr};
+use crate::types::{Scope, SharedStr, View};
 
 /// How a cluster is reached.
 pub(super) fn connector(cluster: &ClusterConfig, stall: StallPolicy, io: &Handle) -> KubeConnector {
@@ -42,6 +42,7 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
         namespace: namespace.map(Into::into),
         label_selector: resource.label_selector.as_ref().map(|selector| selector.to_string().into()),
         field_selector: resource.field_selector.as_deref().map(Into::into),
+        view: View::Shared,
     };
     let scopes = if resource.namespaces.is_empty() {
         vec![scope(None)]
@@ -64,7 +65,8 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
         wanted: Wanted::Written(resource.resource.clone()),
         clusters: resource.clusters.clone(),
         scopes,
-        options: InformerOptions { projection, indexes, metadata_only: resource.metadata_only },
+        options: InformerOptions { projection, indexes, metadata_only: resource.metadata_only, transform: None },
+        watch_errors: None,
     }
 }
 

@@ -1,6 +1,5 @@
 //! The typed side of a hub: subscriptions and queries by Rust type.
 
-use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -8,29 +7,15 @@ use std::sync::Arc;
 
 use actix::{Addr, MailboxError};
 use kube::Resource;
-use kube::core::NamespaceResourceScope;
 
 use crate::actors::messages::{Ask, KnownResource, TakeSnapshot, Wanted};
 use crate::actors::{CacheActor, CacheDirectory, Subscribe, Subscriber};
 use crate::cache::{Answer, Query, QueryError, Snapshot};
-use crate::types::{ApiResource, ClusterSelector, Dynamic, Gvr, InvalidResource, ResourceRef};
+pub use crate::informers::api_resource;
+use crate::types::{ApiResource, ClusterSelector, Dynamic, InvalidResource, ResourceRef, View};
 
 /// How often a question is put again to a cache that died over it.
 const RETRIES: usize = 2;
-
-/// The resource of a Rust type: any `k8s_openapi` type or `kube::CustomResource`.
-#[must_use]
-pub fn api_resource<K>() -> ApiResource
-where
-    K: Resource<DynamicType = ()>,
-    K::Scope: 'static,
-{
-    ApiResource {
-        gvr: Gvr::new(&K::group(&()), &K::version(&()), &K::plural(&())),
-        kind: K::kind(&()).as_ref().into(),
-        namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
-    }
-}
 
 impl Subscribe {
     /// Objects of the type `K`, in the selected clusters.
@@ -61,12 +46,19 @@ impl Subscribe {
 pub struct CacheClient<K = Dynamic> {
     caches: CacheDirectory,
     resource: ApiResource,
+    view: View,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> CacheClient<K> {
     pub(super) fn new(caches: CacheDirectory, resource: ApiResource) -> Self {
-        Self { caches, resource, kind: PhantomData }
+        Self { caches, resource, view: View::Shared, kind: PhantomData }
+    }
+
+    /// The cache of another view of the resource.
+    #[must_use]
+    pub fn in_view(self, view: View) -> Self {
+        Self { view, ..self }
     }
 
     /// Asks a question; the answer comes from one snapshot over all clusters.
@@ -94,13 +86,18 @@ impl<K> CacheClient<K> {
     }
 
     fn cache(&self) -> Result<Addr<CacheActor>, MailboxError> {
-        self.caches.of_open(&self.resource).ok_or(MailboxError::Closed)
+        self.caches.of_open(&self.resource, &self.view).ok_or(MailboxError::Closed)
     }
 }
 
 impl<K> Clone for CacheClient<K> {
     fn clone(&self) -> Self {
-        Self::new(self.caches.clone(), self.resource.clone())
+        Self {
+            caches: self.caches.clone(),
+            resource: self.resource.clone(),
+            view: self.view.clone(),
+            kind: PhantomData,
+        }
     }
 }
 

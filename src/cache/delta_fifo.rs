@@ -1,14 +1,17 @@
 //! client-go's DeltaFIFO: deltas per key, keys in the order of their arrival, each key in line once.
 //!
-//! Three things differ, each for a reason:
+//! What differs, each for a reason:
 //! - *Replace streams.* A list is not one call with all objects but a beginning, objects as they arrive, and an end,
 //!   so that a page need not wait for the last one. What vanished is worked out behind the queue, against the store
 //!   (as client-go's `AtomicFIFO` does since 1.36), from the set of keys that the list named.
 //! - *It is bounded.* Up to half of its bound in bytes every delta is kept; above that, deltas of one key merge into
 //!   the newest state; past the bound it says so, and the caller holds back.
 //! - *Deletions are never dropped for being unknown*: the store knows, the queue does not.
+//! - *What is put back stands first* ([`DeltaFifo::requeue`]), and what came for its key meanwhile follows it: as if it
+//!   had never been taken. client-go's `AddIfNotPresent` gave it up where the key was in line again.
 //!
-//! Invariants: a key is in `queue` iff it is in `items`; `queue` has as many list ends as `ends`.
+//! Invariants: a key is in `queue` iff it is in `items`, and in `queue` once; `queue` has as many list ends as `ends`;
+//! `bytes` is the sum of what `items` counts.
 
 use std::collections::VecDeque;
 
@@ -49,6 +52,31 @@ struct Pending {
     bytes: usize,
 }
 
+impl Pending {
+    /// Adds one delta, merged where it may be. Returns how many deltas went.
+    fn append(&mut self, delta: Delta, crowded: bool) -> u64 {
+        self.bytes += cost(&delta);
+        self.deltas.push(delta);
+        let merged = compress(&mut self.deltas, crowded);
+        if merged > 0 {
+            // A body that was compressed meanwhile counts less than it did.
+            let now: usize = self.deltas.iter().map(cost).sum();
+            self.bytes = now.min(self.bytes);
+        }
+        merged
+    }
+}
+
+/// With what the queue began: client-go's `populated`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Start {
+    #[default]
+    Nothing,
+    /// There is nothing that a first list would complete.
+    Watch,
+    List,
+}
+
 /// The queue between a reflector and its processor. Pure; single-threaded.
 #[derive(Debug)]
 pub struct DeltaFifo {
@@ -57,9 +85,14 @@ pub struct DeltaFifo {
     listing: Option<HashSet<ObjectKey>>,
     /// The lists whose ends are in `queue`, in their order.
     ends: VecDeque<End>,
+    start: Start,
+    /// Ends of lists that were taken out and not put back.
+    ended: u64,
+    closed: bool,
     bytes: usize,
     limit: usize,
     coalesced: u64,
+    refused: u64,
 }
 
 impl DeltaFifo {
@@ -83,14 +116,29 @@ impl DeltaFifo {
             queue: VecDeque::new(),
             listing: None,
             ends: VecDeque::new(),
+            start: Start::Nothing,
+            ended: 0,
+            closed: false,
             bytes: 0,
             limit,
             coalesced: 0,
+            refused: 0,
         }
     }
 
-    /// Takes one change in.
+    /// Takes one change in; not after [`Self::close`].
     pub fn push(&mut self, change: Change) {
+        if self.closed {
+            self.refused += 1;
+            return;
+        }
+        if self.start == Start::Nothing {
+            self.start = match &change {
+                Change::Delta(delta) if delta.kind == DeltaKind::Sync => Start::Nothing,
+                Change::Delta(_) => Start::Watch,
+                Change::ReplaceBegin | Change::ReplaceKeep(_) | Change::ReplaceEnd(_) => Start::List,
+            };
+        }
         match change {
             Change::ReplaceBegin => self.listing = Some(HashSet::new()),
             Change::ReplaceKeep(key) => {
@@ -121,23 +169,14 @@ impl DeltaFifo {
             // It repeats what the store has, and so says nothing about what a list should have named.
             DeltaKind::Sync => {}
         }
-        let bytes = delta.object.body_size() + Self::OVERHEAD;
-        let crowded = self.bytes > self.limit / 2;
+        let crowded = self.crowds(self.bytes);
         if !self.items.contains_key(&key) {
             self.queue.push_back(Entry::Key(key.clone()));
         }
         let pending = self.items.entry(key).or_default();
-        self.bytes += bytes;
-        pending.bytes += bytes;
-        pending.deltas.push(delta);
-        let merged = compress(&mut pending.deltas, crowded);
-        if merged > 0 {
-            self.coalesced += merged;
-            let now: usize = pending.deltas.iter().map(|delta| delta.object.body_size() + Self::OVERHEAD).sum();
-            let now = now.min(pending.bytes);
-            self.bytes -= pending.bytes - now;
-            pending.bytes = now;
-        }
+        self.bytes -= pending.bytes;
+        self.coalesced += pending.append(delta, crowded);
+        self.bytes += pending.bytes;
     }
 
     /// Notes a live object in the list under way, and in those that ended before it arrived: its key may stand in
@@ -164,6 +203,7 @@ impl DeltaFifo {
                 }
                 Entry::ReplaceEnd => {
                     let Some(End { keep, version }) = self.ends.pop_front() else { continue };
+                    self.ended += 1;
                     batch.push(Popped::ReplaceEnd { keep, version });
                     break;
                 }
@@ -174,6 +214,97 @@ impl DeltaFifo {
             self.items.shrink_to(Self::KEPT);
         }
         batch
+    }
+
+    /// Puts back what was taken out and could not be dealt with: it is first in line, and deltas of its key that came
+    /// meanwhile follow it. Also after [`Self::close`]. Costs a walk along the line if the key is in it again.
+    ///
+    /// # Ordering
+    /// Before anything that was taken out later has been dealt with, and of several, the one taken out last goes first.
+    pub fn requeue(&mut self, popped: Popped) {
+        match popped {
+            Popped::Deltas(key, deltas) => self.requeue_deltas(key, deltas),
+            Popped::ReplaceEnd { keep, version } => {
+                self.ended = self.ended.saturating_sub(1);
+                self.queue.push_front(Entry::ReplaceEnd);
+                self.ends.push_front(End { keep, version });
+            }
+        }
+    }
+
+    fn requeue_deltas(&mut self, key: ObjectKey, deltas: Deltas) {
+        if deltas.is_empty() {
+            return;
+        }
+        let later = self.leave_line(&key);
+        let bytes = deltas.iter().map(cost).sum();
+        let mut pending = Pending { deltas, bytes };
+        // Of a key in line a resync says nothing.
+        for delta in later.deltas.into_iter().filter(|delta| delta.kind != DeltaKind::Sync) {
+            let crowded = self.crowds(self.bytes + pending.bytes);
+            self.coalesced += pending.append(delta, crowded);
+        }
+        self.bytes += pending.bytes;
+        self.items.insert(key.clone(), pending);
+        self.queue.push_front(Entry::Key(key));
+    }
+
+    /// Takes a key out of the line, if it is there, so that it can overtake what stands before it: a list that ended
+    /// before a live object came must not sweep it when it now goes first.
+    fn leave_line(&mut self, key: &ObjectKey) -> Pending {
+        let Some(pending) = self.items.remove(key) else { return Pending::default() };
+        self.bytes -= pending.bytes;
+        let mut overtaken = 0;
+        let place = self.queue.iter().position(|entry| match entry {
+            Entry::Key(other) => other == key,
+            Entry::ReplaceEnd => {
+                overtaken += 1;
+                false
+            }
+        });
+        if let Some(place) = place {
+            self.queue.remove(place);
+        }
+        if pending.deltas.iter().any(|delta| is_live(delta.kind)) {
+            for end in self.ends.iter_mut().take(overtaken) {
+                end.keep.insert(key.clone());
+            }
+        }
+        pending
+    }
+
+    /// Takes nothing more in. What is in line can still be taken out, and put back.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether it has been closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether it has been closed and nothing is in line: client-go's `ErrFIFOClosed`.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.closed && self.is_empty()
+    }
+
+    /// Whether the first list has been taken out as a whole; its end is the last of it, so that an empty list counts
+    /// once its end is out, and objects that vanished need no counting. As in client-go, a queue that began without a
+    /// list has nothing to wait for. Putting back the end of the only list takes it back.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        match self.start {
+            Start::Nothing => false,
+            Start::Watch => true,
+            Start::List => self.ended > 0,
+        }
+    }
+
+    /// Whether deltas of one key merge when so many bytes wait.
+    fn crowds(&self, bytes: usize) -> bool {
+        bytes > self.limit / 2
     }
 
     /// Whether the bound is passed: whoever pushes should wait. Lists in line have a bound of their own, since one
@@ -206,6 +337,21 @@ impl DeltaFifo {
     pub fn coalesced(&self) -> u64 {
         self.coalesced
     }
+
+    /// Changes that came after it was closed.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+/// What a delta counts against the bound.
+fn cost(delta: &Delta) -> usize {
+    delta.object.body_size() + DeltaFifo::OVERHEAD
+}
+
+fn is_live(kind: DeltaKind) -> bool {
+    matches!(kind, DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced)
 }
 
 /// Merges the last delta into the one before it where that loses nothing that must be told. Returns how many went.
@@ -245,6 +391,22 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
             2
         }
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+impl DeltaFifo {
+    /// The invariants of the module's documentation.
+    pub(crate) fn check(&self) {
+        let keys: Vec<_> =
+            self.queue.iter().filter_map(|e| if let Entry::Key(key) = e { Some(key) } else { None }).collect();
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "a key stands in line once");
+        assert!(keys.len() == self.items.len() && keys.iter().all(|key| self.items.contains_key(*key)), "{self:?}");
+        assert_eq!(self.queue.len() - keys.len(), self.ends.len(), "as many ends as lists");
+        assert!(self.items.values().all(|pending| !pending.deltas.is_empty()), "{self:?}");
+        let costs: Vec<usize> = self.items.values().map(|pending| pending.deltas.iter().map(cost).sum()).collect();
+        assert!(self.items.values().map(|pending| pending.bytes).eq(costs.iter().copied()), "{self:?}");
+        assert_eq!(self.bytes, costs.iter().sum::<usize>());
     }
 }
 

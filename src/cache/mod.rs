@@ -21,12 +21,20 @@
 //!
 //! [`DeltaFifo`] takes what the reflector found out, [`Store::apply`] makes a new snapshot of a batch of it and says
 //! what that did ([`Applied`]), [`ListenerQueue`] turns that into notifications for one subscriber.
+//! [`Controller`] is the first two of them on one thread; [`ResyncSchedule`] says when objects are repeated.
 
+mod controller;
 mod delta_fifo;
 mod filter;
+mod indexer;
+mod indexers;
+mod indices;
 mod listener;
+mod lister;
 mod posting;
 mod query;
+mod reader;
+mod resync;
 mod snapshot;
 mod store;
 mod young;
@@ -36,11 +44,17 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use controller::{Controller, ProcessError, Progress};
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
+pub use indexer::{Indexer, ObjectError};
+pub use indexers::{IndexError, IndexFn, IndexerConflict, Indexers};
 pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
+pub use lister::{Lister, NamespaceLister, NotFound};
 pub use posting::{Location, PartitionId};
 pub use query::{Answer, Coverage, Query, QueryError};
+pub use reader::IndexReader;
+pub use resync::ResyncSchedule;
 pub use snapshot::{Outbox, Partition, Snapshot};
 pub use store::{Applied, Store};
 pub use young::{Young, pack_all};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::filter::ObjectFilter;
+use super::indexers::IndexError;
 use super::posting::PartitionId;
 use super::snapshot::{Partition, Snapshot};
 use crate::types::{
@@ -39,7 +40,7 @@ impl Query {
         if namespace.is_empty() { query } else { query.in_namespace(namespace) }
     }
 
-    /// Objects that carry `value` in the declared index `index`.
+    /// Objects that carry `value` in the index `index`, declared or computed.
     #[must_use]
     pub fn by_index(index: &str, value: &str) -> Self {
         Self { index: Some((index.to_owned(), value.to_owned())), ..Self::default() }
@@ -94,7 +95,7 @@ impl Query {
 /// A question that cannot be answered; whoever asks can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// No informer of the resource declares the index.
+    /// No informer of the resource declares the index, and it is not a computed one.
     #[error("no index {index:?} is declared for {resource}; declared: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     UnknownIndex {
         /// The index asked for.
@@ -103,6 +104,17 @@ pub enum QueryError {
         resource: String,
         /// What there is.
         known: Vec<String>,
+    },
+    /// The function of the index has no values for the object that was to be compared.
+    #[error("index {index:?} has no values for {key}")]
+    Unindexable {
+        /// The index asked for.
+        index: String,
+        /// The object to be compared.
+        key: ObjectKey,
+        /// Why.
+        #[source]
+        source: IndexError,
     },
     /// The cache stopped before it answered.
     #[error("the cache is shutting down")]
@@ -153,20 +165,28 @@ impl<K> fmt::Debug for Answer<K> {
 }
 
 impl Snapshot {
+    /// Whether there is an index of this name.
+    pub(super) fn check_index(&self, index: &str) -> Result<(), QueryError> {
+        if self.partitions().any(|(_, partition)| partition.declares(index)) || self.index_fn(index).is_some() {
+            return Ok(());
+        }
+        Err(QueryError::UnknownIndex {
+            index: index.to_owned(),
+            resource: self.resource().gvr.to_string(),
+            known: self.index_names().iter().map(ToString::to_string).collect(),
+        })
+    }
+
     /// Answers a question from this snapshot.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`] when nothing declares the index asked for.
+    /// [`QueryError::UnknownIndex`] when there is no such index.
     pub fn answer(&self, query: &Query) -> Result<Answer, QueryError> {
-        if let Some((index, _)) = &query.index
-            && !self.partitions().any(|(_, partition)| partition.declares(index))
-        {
-            return Err(QueryError::UnknownIndex {
-                index: index.clone(),
-                resource: self.resource().gvr.to_string(),
-                known: self.index_names().iter().map(ToString::to_string).collect(),
-            });
+        if let Some((index, _)) = &query.index {
+            self.check_index(index)?;
         }
+        let speaks =
+            |partition: &Partition| query.index.as_ref().is_none_or(|(index, _)| self.has_index(partition, index));
         let selected = |origin: &Origin| query.clusters.matches(&origin.cluster, &origin.cluster_labels);
         let mut asked: Vec<_> = self.partitions().filter(|(_, partition)| selected(partition.origin())).collect();
         asked.sort_by(|(_, a), (_, b)| a.origin().cluster.cmp(&b.origin().cluster));
@@ -183,14 +203,14 @@ impl Snapshot {
             for (at, (id, partition)) in cluster.iter().enumerate() {
                 let keys = indexed.get(id).map(Vec::as_slice).unwrap_or_default();
                 let found = found(query, partition, keys).filter(|stored| query.filter.matches(stored));
-                let newest = found.filter(|stored| !is_superseded(query, &cluster, at, stored));
+                let newest = found.filter(|stored| !is_superseded(&cluster, at, stored, speaks));
                 items.extend(newest.map(|stored| Object::new(Arc::clone(partition.origin()), Arc::clone(stored))));
             }
             if cluster.len() > 1 {
                 items[begin..].sort_by(|a, b| a.key().cmp(b.key()));
             }
             // Of a cluster whose informers all look elsewhere, nothing is known.
-            let freshness = cluster.iter().map(|(_, partition)| trust(query, partition)).max_by_key(staleness);
+            let freshness = cluster.iter().map(|(_, partition)| trust(partition, speaks)).max_by_key(staleness);
             let freshness = freshness.unwrap_or(Freshness::Missing);
             coverage.push(Coverage { cluster: name.clone(), freshness });
         }
@@ -225,15 +245,19 @@ fn found<'s>(
 /// Informers of one cluster may overlap: whether another one has the object in a newer state. Of two states that are
 /// as new, the one of the informer that was opened first counts. Asked of each match, since a newer state may not
 /// match any more; informers of different namespaces are not even looked at.
-fn is_superseded(query: &Query, cluster: &[&(PartitionId, &Partition)], at: usize, stored: &StoredObject) -> bool {
+fn is_superseded(
+    cluster: &[&(PartitionId, &Partition)],
+    at: usize,
+    stored: &StoredObject,
+    speaks: impl Fn(&Partition) -> bool,
+) -> bool {
     let version = stored.resource_version();
     cluster.iter().enumerate().any(|(other, (_, partition))| {
         let watched = partition.origin().scope.namespace.as_deref();
         let may_have = watched.is_none() || watched == stored.key().namespace();
-        let speaks = query.index.as_ref().is_none_or(|(index, _)| partition.declares(index));
         other != at
             && may_have
-            && speaks
+            && speaks(partition)
             && partition
                 .get(stored.key())
                 .map(|state| state.resource_version())
@@ -241,12 +265,9 @@ fn is_superseded(query: &Query, cluster: &[&(PartitionId, &Partition)], at: usiz
     })
 }
 
-/// An informer that does not declare the index asked for has nothing to say about it.
-fn trust(query: &Query, partition: &Partition) -> Freshness {
-    match &query.index {
-        Some((index, _)) if !partition.declares(index) => Freshness::Missing,
-        _ => partition.freshness(),
-    }
+/// An informer that does not have the index asked for has nothing to say about it.
+fn trust(partition: &Partition, speaks: impl Fn(&Partition) -> bool) -> Freshness {
+    if speaks(partition) { partition.freshness() } else { Freshness::Missing }
 }
 
 /// Whether an informer can know of what is asked for.

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::posting::{Location, PartitionId, Posting};
+use super::indexers::{IndexFn, Indexers};
+use super::indices::Indices;
+use super::posting::{Location, PartitionId};
 use super::store::Applied;
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, Freshness, IndexEntry, InformerHealth, Object, ObjectKey, Origin,
-    ResourceVersion, SharedStr, StoredObject,
+    ApiResource, ClusterLabels, ClusterName, Freshness, InformerHealth, Object, ObjectKey, Origin, ResourceVersion,
+    SharedStr, StoredObject,
 };
 
 /// What the last batch of a partition did.
@@ -62,7 +64,7 @@ impl Partition {
         self.outbox.as_ref().map_or(0, |outbox| outbox.number)
     }
 
-    /// Whether it declares an index.
+    /// Whether its informer declares an index. Computed ones are the store's: see [`Snapshot::has_index`].
     #[must_use]
     pub fn declares(&self, index: &str) -> bool {
         self.indexes.iter().any(|name| name == index)
@@ -120,14 +122,12 @@ impl fmt::Debug for Partition {
     }
 }
 
-type Values = imbl::HashMap<SharedStr, Posting>;
-
 /// One consistent state of one resource over all clusters: objects and indices together.
 #[derive(Clone)]
 pub struct Snapshot {
     resource: ApiResource,
     partitions: imbl::OrdMap<PartitionId, Arc<Partition>>,
-    indices: imbl::HashMap<SharedStr, Values>,
+    pub(super) indices: Indices,
     /// Clusters that should have the resource and could not be asked yet.
     expected: imbl::OrdMap<ClusterName, ClusterLabels>,
     /// Never counts back, so that whoever still holds the number of a closed partition reaches no other one.
@@ -139,7 +139,7 @@ impl Snapshot {
         Self {
             resource,
             partitions: imbl::OrdMap::new(),
-            indices: imbl::HashMap::new(),
+            indices: Indices::default(),
             expected: imbl::OrdMap::new(),
             next_partition: 0,
         }
@@ -176,14 +176,13 @@ impl Snapshot {
 
     /// The locations of the objects that carry a value in an index, by partition and key.
     pub fn by_index(&self, index: &str, value: &str) -> impl Iterator<Item = &Location> {
-        let posting = self.indices.get(index).and_then(|values| values.get(value));
-        posting.into_iter().flat_map(Posting::iter)
+        self.indices.locations(index, value)
     }
 
     /// The values of an index, in no order, each with how many objects carry it. client-go's
     /// `ListIndexFuncValues`.
     pub fn index_values(&self, index: &str) -> impl Iterator<Item = (&SharedStr, usize)> {
-        self.indices.get(index).into_iter().flat_map(|values| values.iter().map(|(value, at)| (value, at.len())))
+        self.indices.values(index)
     }
 
     /// A handle to the object at a location.
@@ -194,14 +193,46 @@ impl Snapshot {
         Some(Object::new(Arc::clone(&partition.origin), Arc::clone(stored)))
     }
 
-    /// Names of the declared indices of any partition, sorted.
+    /// Names of all indices, sorted: those that any informer declares, and the computed ones.
     #[must_use]
     pub fn index_names(&self) -> Vec<SharedStr> {
-        let mut names: Vec<_> =
-            self.partitions.values().flat_map(|partition| partition.indexes.iter().cloned()).collect();
+        let declared = self.partitions.values().flat_map(|partition| partition.indexes.iter());
+        let mut names: Vec<_> = declared.chain(self.indices.computed_names()).cloned().collect();
         names.sort();
         names.dedup();
         names
+    }
+
+    /// Whether a partition has something to say about an index: its informer declares it, or it is a computed one,
+    /// which is over every object.
+    #[must_use]
+    pub fn has_index(&self, partition: &Partition, index: &str) -> bool {
+        self.indices.is_computed(index) || partition.declares(index)
+    }
+
+    /// The computed indices. client-go's `GetIndexers`.
+    #[must_use]
+    pub fn indexers(&self) -> Indexers {
+        self.indices.indexers()
+    }
+
+    /// For how many states of objects the function of a computed index failed or panicked since it was added. Counts
+    /// on after the snapshot was taken; zero where there is no such index.
+    #[must_use]
+    pub fn index_failures(&self, index: &str) -> u64 {
+        self.indices.failures(index)
+    }
+
+    /// The function of a computed index.
+    pub(super) fn index_fn(&self, index: &str) -> Option<&IndexFn> {
+        self.indices.function(index)
+    }
+
+    /// Adds computed indices over all objects. Their names must be free.
+    pub(super) fn add_indexers(&mut self, indexers: Indexers) {
+        let objects = self.partitions.iter();
+        let objects = objects.flat_map(|(id, partition)| partition.objects.values().map(|object| (*id, object)));
+        self.indices.add(indexers, objects);
     }
 
     /// Clusters that should have the resource and could not be asked yet, with their labels.
@@ -254,9 +285,7 @@ impl Snapshot {
     pub(super) fn close(&mut self, id: PartitionId) {
         let Some(partition) = self.partitions.remove(&id) else { return };
         for object in partition.iter() {
-            for entry in object.index_values() {
-                self.unindex(entry, &Location { partition: id, key: object.key().clone() });
-            }
+            self.indices.remove(id, object);
         }
     }
 
@@ -267,20 +296,6 @@ impl Snapshot {
 
     pub(super) fn put(&mut self, id: PartitionId, partition: Partition) {
         self.partitions.insert(id, Arc::new(partition));
-    }
-
-    pub(super) fn index(&mut self, entry: &IndexEntry, location: Location) {
-        let values = self.indices.entry(entry.index.clone()).or_default();
-        values.entry(entry.value.clone()).or_default().insert(location);
-    }
-
-    pub(super) fn unindex(&mut self, entry: &IndexEntry, location: &Location) {
-        let Some(values) = self.indices.get_mut(&entry.index) else { return };
-        let Some(posting) = values.get_mut(&entry.value) else { return };
-        posting.remove(location);
-        if posting.len() == 0 {
-            values.remove(&entry.value);
-        }
     }
 }
 

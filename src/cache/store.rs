@@ -1,7 +1,6 @@
 //! The store: one per resource, over all clusters, with its indices. Written by one actor, read from snapshots.
 //!
-//! Invariant: a location is in the posting of `(index, value)` iff the partition's object at that key carries that
-//! index entry.
+//! Invariant: the indices are those of the objects; `indices` says what that means.
 
 use std::sync::Arc;
 
@@ -9,7 +8,8 @@ use arc_swap::ArcSwap;
 use hashbrown::HashSet;
 
 use super::delta_fifo::Popped;
-use super::posting::{Location, PartitionId};
+use super::indexers::{IndexerConflict, Indexers};
+use super::posting::PartitionId;
 use super::snapshot::{Outbox, Partition, Snapshot};
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
@@ -91,6 +91,31 @@ impl Store {
         self.publish();
     }
 
+    /// Adds computed indices, over the objects that there are and those to come, in one snapshot. Calls each function
+    /// once for each object.
+    ///
+    /// # Errors
+    /// [`IndexerConflict`] when there is an index of such a name, declared or computed; then nothing is added.
+    pub fn add_indexers(&mut self, indexers: Indexers) -> Result<(), IndexerConflict> {
+        let taken = self.next.index_names();
+        let names: Vec<_> = indexers.names().filter(|name| taken.contains(name)).map(ToString::to_string).collect();
+        if !names.is_empty() {
+            return Err(IndexerConflict { resource: self.next.resource().gvr.to_string(), names });
+        }
+        self.next.add_indexers(indexers);
+        self.publish();
+        Ok(())
+    }
+
+    /// Forgets a computed index; whether there was one of that name. A declared one stays.
+    pub fn remove_indexer(&mut self, name: &str) -> bool {
+        let known = self.next.indices.forget(name);
+        if known {
+            self.publish();
+        }
+        known
+    }
+
     /// What the last batch of a partition did, until the next batch: for a processor that died before telling.
     #[must_use]
     pub fn outbox(&self, id: PartitionId) -> Option<Outbox> {
@@ -123,6 +148,52 @@ impl Store {
         self.next.put(id, partition);
         self.publish();
         Some(outbox)
+    }
+
+    /// Puts an object at its key, whatever was there: no version or UID is compared. For a store that a program writes
+    /// itself; what comes from a watch goes through [`Self::apply`].
+    pub(super) fn put(&mut self, id: PartitionId, object: Arc<StoredObject>) {
+        self.write(id, |store, partition| {
+            partition.version = Some(object.resource_version().clone());
+            store.set(id, partition, object);
+        });
+    }
+
+    /// Empties the key of an object, whatever is there, as of that object's version.
+    pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
+        self.write(id, |store, partition| {
+            partition.version = Some(object.resource_version().clone());
+            if let Some(stored) = partition.objects.get(object.key()).cloned() {
+                store.remove(id, partition, &stored);
+            }
+        });
+    }
+
+    /// Puts exactly these objects into a partition; of a repeated key the last one counts.
+    pub(super) fn replace(&mut self, id: PartitionId, objects: Vec<Arc<StoredObject>>, version: ResourceVersion) {
+        let keep: HashSet<_> = objects.iter().map(|object| object.key().clone()).collect();
+        self.write(id, |store, partition| {
+            store.sweep(id, partition, &keep, &mut Vec::new());
+            for object in objects {
+                store.set(id, partition, object);
+            }
+            partition.version = Some(version);
+        });
+    }
+
+    /// One write to one partition, published as one snapshot.
+    fn write(&mut self, id: PartitionId, write: impl FnOnce(&mut Self, &mut Partition)) {
+        let Some(mut partition) = self.next.take(id) else { return };
+        write(self, &mut partition);
+        self.next.put(id, partition);
+        self.publish();
+    }
+
+    fn set(&mut self, id: PartitionId, partition: &mut Partition, object: Arc<StoredObject>) {
+        match partition.objects.get(object.key()).cloned() {
+            Some(stored) => self.exchange(id, partition, &stored, object),
+            None => self.insert(id, partition, &object),
+        }
     }
 
     fn apply_deltas(
@@ -169,13 +240,11 @@ impl Store {
             applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
             applied.push(Applied::Added(object));
         } else if stored.resource_version() != object.resource_version() || object.resource_version().is_empty() {
-            self.reindex(id, &stored, &object);
-            partition.objects.insert(object.key().clone(), Arc::clone(&object));
+            self.exchange(id, partition, &stored, Arc::clone(&object));
             applied.push(Applied::Updated { old: stored, new: object });
         } else if stored.index_values() != object.index_values() {
             // The same state, read by an informer that declares other indices now.
-            self.reindex(id, &stored, &object);
-            partition.objects.insert(object.key().clone(), object);
+            self.exchange(id, partition, &stored, object);
         }
     }
 
@@ -188,12 +257,13 @@ impl Store {
         last: Arc<StoredObject>,
         applied: &mut Vec<Applied>,
     ) {
-        let same = stored.uid() == last.uid();
+        let same = stored.uid() == last.uid() && !last.is_head_only();
         if stored.resource_version().newer_than(last.resource_version()) {
             return;
         }
         self.remove(id, partition, &stored);
-        // Of another UID: the stored one went unseen, and the other came and went without anyone being told.
+        // Of another UID: the stored one went unseen, and the other came and went without anyone being told. Of a head
+        // alone: how it last was cannot be told.
         let last = if same { last } else { Arc::clone(&stored) };
         applied.push(Applied::Deleted { stored, last, tombstone: !same });
     }
@@ -216,36 +286,25 @@ impl Store {
 
     fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         partition.objects.insert(object.key().clone(), Arc::clone(object));
-        for entry in object.index_values() {
-            self.next.index(entry, Location { partition: id, key: object.key().clone() });
-        }
+        self.next.indices.insert(id, object);
     }
 
     fn remove(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         partition.objects.remove(object.key());
-        for entry in object.index_values() {
-            self.next.unindex(entry, &Location { partition: id, key: object.key().clone() });
-        }
+        self.next.indices.remove(id, object);
     }
 
-    fn reindex(&mut self, id: PartitionId, old: &StoredObject, new: &StoredObject) {
-        if old.index_values() == new.index_values() {
-            return;
-        }
-        let location = Location { partition: id, key: new.key().clone() };
-        for entry in old.index_values().iter().filter(|entry| !new.index_values().contains(entry)) {
-            self.next.unindex(entry, &location);
-        }
-        for entry in new.index_values().iter().filter(|entry| !old.index_values().contains(entry)) {
-            self.next.index(entry, location.clone());
-        }
+    /// Puts a newer state of an object in the place of the older one.
+    fn exchange(&mut self, id: PartitionId, partition: &mut Partition, old: &StoredObject, new: Arc<StoredObject>) {
+        self.next.indices.update(id, old, &new);
+        partition.objects.insert(new.key().clone(), new);
     }
 
     fn publish(&mut self) {
         self.published.store(Arc::new(self.next.clone()));
     }
 
-    /// How far a partition has come: the version of its last complete list.
+    /// How far a partition has come: the version of its last complete list (or, where a program writes it, write).
     #[must_use]
     pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
         self.next.partition(id).and_then(|partition| partition.version.clone())

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Applied, DeltaFifo, Outbox, Partition, PartitionId, Popped, Store};
+use proptest::test_runner::Config;
+
+use super::{Applied, Controller, DeltaFifo, Outbox, Partition, PartitionId, Popped, Progress, Store};
 use crate::types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, IndexEntry, InformerHealth, Labels,
     Notification, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
@@ -103,38 +105,64 @@ fn delta_text(Delta { kind, object }: &Delta) -> String {
     format!("{sign}{}{uid}@{}", object.key().name(), object.resource_version())
 }
 
-/// A store with one open partition.
+/// How many cases a property is tried with: what the environment says in `INFORMER_HUB_CASES`, else `default`.
+pub(crate) fn cases(default: u32) -> u32 {
+    match std::env::var("INFORMER_HUB_CASES") {
+        Ok(cases) => cases.parse().expect("INFORMER_HUB_CASES is a number"),
+        Err(_) => default,
+    }
+}
+
+/// A property's configuration: [`cases`], and no files beside the sources; a case that fails is printed.
+pub(crate) fn properties(default: u32) -> Config {
+    Config { cases: cases(default), failure_persistence: None, ..Config::default() }
+}
+
+/// A controller of a store with one open partition.
 pub(crate) struct Informer {
-    pub(crate) store: Store,
+    pub(crate) controller: Controller,
     pub(crate) id: PartitionId,
 }
 
 impl Informer {
     pub(crate) fn new() -> Self {
-        let mut store = Store::new(pods());
-        let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
-        Self { store, id }
+        Self::with_limit(usize::MAX)
     }
 
-    /// Applies a script as one batch; see [`change`].
+    /// With a bound of its queue in bytes.
+    pub(crate) fn with_limit(limit: usize) -> Self {
+        let mut store = Store::new(pods());
+        let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
+        Self { controller: Controller::new(store, id, DeltaFifo::new(limit)), id }
+    }
+
+    /// Has a script processed; see [`change`]. Several batches (a list's end closes one) are given back as one.
     pub(crate) fn apply(&mut self, script: &str) -> Outbox {
         self.apply_changes(script.split_whitespace().map(change).collect())
     }
 
     pub(crate) fn apply_changes(&mut self, changes: Vec<Change>) -> Outbox {
-        let mut fifo = DeltaFifo::new(usize::MAX);
         for change in changes {
-            fifo.push(change);
+            self.controller.push(change);
         }
-        let mut batch = Vec::new();
-        while !fifo.is_empty() {
-            batch.extend(fifo.pop(usize::MAX));
-        }
-        self.store.apply(self.id, batch).unwrap()
+        let (mut number, mut applied) = (self.partition().number(), Vec::new());
+        let end = self.controller.process_all(&mut |outbox| {
+            number = outbox.number;
+            applied.extend(outbox.applied.iter().cloned());
+            Ok(())
+        });
+        assert!(matches!(end, Progress::Idle), "{end:?}");
+        Outbox { number, applied: applied.into() }
+    }
+
+    /// Goes on with another partition of the same store.
+    pub(crate) fn turn_to(&mut self, id: PartitionId) {
+        let store = Store::recover(Arc::clone(self.controller.store().published()));
+        *self = Self { controller: Controller::new(store, id, DeltaFifo::new(usize::MAX)), id };
     }
 
     pub(crate) fn partition(&self) -> Partition {
-        self.store.published().load().partition(self.id).unwrap().clone()
+        self.controller.partition().expect("it stays open")
     }
 
     /// The objects, e.g. `a@1 b@2`.

@@ -1,10 +1,16 @@
 //! The contract of the module, clause by clause, and as properties of random histories.
 
+mod controller;
 mod fifo;
+mod fifo_model;
+mod index_model;
+mod indexer;
 mod listener;
 mod listener_model;
+mod lister;
 mod query;
 mod query_model;
+mod resync;
 mod store;
 mod store_model;
 mod world;

@@ -484,6 +484,8 @@ fn a_mistake_in_the_environment_names_its_variable() {
 }
 
 proptest::proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     /// Some lines of a right configuration, in order, some with a value that does not belong there.
     #[test]
     fn no_text_makes_the_reader_panic(

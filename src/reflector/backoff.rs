@@ -81,6 +81,27 @@ mod tests {
         assert_eq!(delays, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
     }
 
+    // client-go: TestNewReflectorWithCustomBackoff.
+    #[test]
+    fn a_policy_of_ones_own_doubles_to_its_own_cap() {
+        let (mut backoff, now) = (Backoff::new(Duration::from_millis(10), Duration::from_millis(100)), clock::now());
+        let delays: Vec<_> = (0..6).map(|_| millis(backoff.next_delay(now, &mut || 0.0))).collect();
+        assert_eq!(delays, [10, 20, 40, 80, 100, 100]);
+        assert_eq!(backoff.failures(), 6);
+        assert_eq!(millis(backoff.first_delay(&mut || 0.5)), 15);
+        assert_eq!(backoff.failures(), 6, "a first delay is none of the row");
+    }
+
+    #[test]
+    fn the_row_of_failures_has_an_end_that_cannot_overflow() {
+        let (mut backoff, now) = (Backoff::new(Duration::from_secs(1), Duration::MAX / 4), clock::now());
+        for _ in 0..100 {
+            let _ = backoff.next_delay(now, &mut || 0.0);
+        }
+        assert_eq!(backoff.failures(), 32);
+        assert_eq!(backoff.next_delay(now, &mut || 0.0), Duration::from_secs(u64::from(u32::MAX)));
+    }
+
     #[test]
     fn jitter_adds_up_to_the_delay_once_more() {
         let (mut backoff, now) = (Backoff::default(), clock::now());
@@ -101,6 +122,13 @@ mod tests {
         assert_eq!(millis(backoff.next_delay(now + Duration::from_secs(119), &mut || 0.0)), 25_600);
         let later = now + Duration::from_secs(119 + 26 + 120);
         assert_eq!(millis(backoff.next_delay(later, &mut || 0.0)), 800);
+        // The wait itself does not count: two minutes from its end, to the moment.
+        let (mut backoff, now) = (Backoff::default(), clock::now());
+        let ended = now + backoff.next_delay(now, &mut || 0.0);
+        let mut just_before = backoff.clone();
+        let two_minutes = Duration::from_secs(120);
+        assert_eq!(millis(just_before.next_delay(ended + two_minutes - Duration::from_nanos(1), &mut || 0.0)), 1600);
+        assert_eq!(millis(backoff.next_delay(ended + two_minutes, &mut || 0.0)), 800);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{ListerWatcher, Projection, SourceError};
+use super::{ListerWatcher, Projection, SourceError, Transform};
 use crate::types::{ApiResource, FieldPath, ResourceRef, Scope, SharedStr};
 
 /// How an informer takes objects in.
@@ -18,6 +18,8 @@ pub struct InformerOptions {
     pub indexes: BTreeMap<SharedStr, FieldPath>,
     /// Whether only `metadata` is asked for.
     pub metadata_only: bool,
+    /// What is made of each object before anybody sees it.
+    pub transform: Option<Transform>,
 }
 
 /// Why a resource could not be looked up.

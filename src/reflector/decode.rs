@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::status::{bounded, classify_status};
 use super::trie::{Projection, Trie};
 use super::walk::{Head, Text, Walk, key_start, string};
-use super::{ErrorClass, Skipped, SourceError, WatchItem};
+use super::{ErrorClass, Skipped, SourceError, Transform, WatchItem};
 use crate::types::{
     ApiResource, FieldPath, IndexEntry, Interner, Labels, ObjectKey, ResourceVersion, SharedStr, StoredObject,
     StoredObjectParts, Uid,
@@ -34,6 +34,8 @@ pub struct Decoder {
     kept: Vec<u8>,
     /// Members that list items lack, with their commas: `apiVersion`, `kind`.
     missing: [String; 2],
+    api_version: String,
+    transform: Option<Transform>,
 }
 
 /// One decoded object, or why it is not one.
@@ -68,13 +70,18 @@ impl Decoder {
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let trie = Trie::new(projection, &indexes);
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let missing = [
-            format!("\"apiVersion\":{},", quoted(&resource.gvr.api_version())),
-            format!("\"kind\":{},", quoted(&resource.kind)),
-        ];
+        let api_version = resource.gvr.api_version();
+        let missing =
+            [format!("\"apiVersion\":{},", quoted(&api_version)), format!("\"kind\":{},", quoted(&resource.kind))];
         let index_names = indexes.into_iter().map(|(name, _)| name).collect();
         let (interner, cuts, kept) = (Interner::default(), Vec::new(), Vec::new());
-        Self { resource, trie, index_names, interner, cuts, kept, missing }
+        Self { resource, trie, index_names, interner, cuts, kept, missing, api_version, transform: None }
+    }
+
+    /// The same, with something made of each object.
+    #[must_use]
+    pub fn with_transform(self, transform: Option<Transform>) -> Self {
+        Self { transform, ..self }
     }
 
     /// Which resource this decodes.
@@ -149,8 +156,11 @@ impl Decoder {
                 return Ok(WatchItem::Skipped(self.skipped(&found.head, true, reason)));
             }
         };
+        let (uid, is_own) = (found.head.uid.clone(), self.foreign(&found.head).is_none());
         Ok(match self.build(found, line, span) {
             Decoded::Object(object) => event(object),
+            Decoded::Skipped(skipped) if is_own => skipped_event(&kind, uid.as_deref(), skipped),
+            // The end of something else is not the end of what is stored under its name.
             Decoded::Skipped(skipped) => WatchItem::Skipped(skipped),
         })
     }
@@ -165,12 +175,13 @@ impl Decoder {
 
     /// What can be told of a watch event of which only the first bytes are there.
     #[must_use]
-    pub fn skip_event(&mut self, head: &[u8], reason: String) -> Skipped {
+    pub fn skip_event(&mut self, head: &[u8], reason: String) -> WatchItem {
         let mut deserializer = serde_json::Deserializer::from_slice(head);
         let mut envelope = Envelope::default();
         let (found, result) =
             self.walk(head, |walk| deserializer.deserialize_map(EnvelopeVisitor { walk, envelope: &mut envelope }));
-        self.skipped(&found.head, result.is_ok(), reason)
+        let skipped = self.skipped(&found.head, result.is_ok(), reason);
+        skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
     }
 
     fn walk<'de, E>(
@@ -204,30 +215,91 @@ impl Decoder {
         if std::str::from_utf8(&input[span.clone()]).is_err() {
             return Decoded::Skipped(self.skipped(&head, true, "it is not UTF-8".to_owned()));
         }
+        if let Some(skipped) = self.refused(&head) {
+            return Decoded::Skipped(skipped);
+        }
         let name = head.name.as_deref().unwrap_or_default();
         let namespace = head.namespace.as_deref().unwrap_or_default();
-        let reason = if !head.is_object {
-            Some("not an object".to_owned())
-        } else if name.is_empty() {
-            let kind = head.kind.as_deref().unwrap_or(&self.resource.kind);
-            Some(format!("an object of kind {:?} without metadata.name", bounded(kind)))
-        } else if name.contains('/') || namespace.contains('/') {
-            Some("metadata.name or metadata.namespace has a slash".to_owned())
-        } else {
-            None
-        };
-        if let Some(reason) = reason {
-            return Decoded::Skipped(Skipped { key: None, version: None, reason });
-        }
         let json = self.json(&head, input, span);
-        Decoded::Object(Arc::new(StoredObject::new(StoredObjectParts {
+        let parts = StoredObjectParts {
             key: ObjectKey::new(namespace, name),
             uid: Uid::new(head.uid.as_deref().unwrap_or_default()),
             resource_version: ResourceVersion::new(head.version.as_deref().unwrap_or_default()),
             labels,
             index_values,
             json,
-        })))
+        };
+        match self.transform.clone() {
+            None => Decoded::Object(Arc::new(StoredObject::new(parts))),
+            Some(transform) => match self.transformed(&transform, &parts) {
+                Ok((labels, index_values, json)) => Decoded::Object(Arc::new(StoredObject::new(StoredObjectParts {
+                    labels,
+                    index_values,
+                    json,
+                    ..parts
+                }))),
+                Err(problem) => Decoded::Skipped(Skipped {
+                    key: Some(parts.key),
+                    version: Some(parts.resource_version),
+                    reason: format!("its transform failed: {}", bounded(&problem)),
+                }),
+            },
+        }
+    }
+
+    /// Why a value that is JSON is no object that can be taken in.
+    fn refused(&self, head: &Head<'_>) -> Option<Skipped> {
+        let name = head.name.as_deref().unwrap_or_default();
+        let namespace = head.namespace.as_deref().unwrap_or_default();
+        let reason = if !head.is_object {
+            "not an object".to_owned()
+        } else if name.is_empty() {
+            let kind = head.kind.as_deref().unwrap_or(&self.resource.kind);
+            format!("an object of kind {:?} without metadata.name", bounded(kind))
+        } else if name.contains('/') || namespace.contains('/') {
+            "metadata.name or metadata.namespace has a slash".to_owned()
+        } else {
+            return self.foreign(head).map(|reason| self.skipped(head, true, reason));
+        };
+        Some(Skipped { key: None, version: None, reason })
+    }
+
+    /// What a transform makes of an object.
+    fn transformed(
+        &mut self,
+        transform: &Transform,
+        parts: &StoredObjectParts,
+    ) -> Result<(Labels, Vec<IndexEntry>, Vec<u8>), String> {
+        let json = transform.apply(&parts.json)?;
+        let mut deserializer = serde_json::Deserializer::from_slice(&json);
+        let (found, result) = self.walk(&json, |walk| walk.value(Trie::ROOT, &mut deserializer));
+        let Found { head, labels, index_values } = found;
+        if result.is_err() || !head.is_object {
+            return Err("what it returned is not an object".to_owned());
+        }
+        let name = head.name.as_deref().unwrap_or_default();
+        let key = ObjectKey::new(head.namespace.as_deref().unwrap_or_default(), name);
+        if key != parts.key {
+            return Err(format!("it returned another key, {:?}; an object must keep its own", key.as_str()));
+        }
+        let json = self.json(&head, &json, 0..json.len());
+        Ok((labels, index_values, json))
+    }
+
+    /// Why an object is none of this resource's, going by what it says of itself. One that says nothing is taken at
+    /// its list's word, and metadata alone has a kind of its own, whatever it is the metadata of.
+    fn foreign(&self, head: &Head<'_>) -> Option<String> {
+        let api_version = head.api_version.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.api_version);
+        let kind = head.kind.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.resource.kind);
+        let is_own = kind == self.resource.kind && api_version == self.api_version;
+        let is_metadata = kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
+        (!is_own && !is_metadata).then(|| {
+            let (kind, api_version) = (bounded(kind), bounded(api_version));
+            format!(
+                "an object of kind {kind:?} of {api_version:?} where {:?} of {:?} is due",
+                self.resource.kind, self.api_version
+            )
+        })
     }
 
     /// The projected JSON: what was kept, or all but what was cut, with what is missing put in front.
@@ -270,6 +342,17 @@ impl Decoder {
         let certain = whole || namespace.is_some() || !self.resource.namespaced;
         let key = name.filter(|_| certain).map(|name| ObjectKey::new(namespace.unwrap_or_default(), name));
         Skipped { key, version: head.version.as_deref().map(ResourceVersion::new), reason }
+    }
+}
+
+/// An event whose object cannot be taken in. That it is gone can be told all the same, if it is known which one.
+fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
+    match skipped.key {
+        Some(key) if kind == "DELETED" => {
+            let version = skipped.version.unwrap_or_else(|| ResourceVersion::new(""));
+            WatchItem::Deleted(Arc::new(StoredObject::head_only(key, Uid::new(uid.unwrap_or_default()), version)))
+        }
+        key => WatchItem::Skipped(Skipped { key, ..skipped }),
     }
 }
 

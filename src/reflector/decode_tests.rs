@@ -196,6 +196,68 @@ fn an_object_that_is_none_is_skipped_with_a_reason() {
     }
 }
 
+// client-go: TestGetExpectedGVKFromObject (E7). Its typed informers drop such an event of a watch; a list's items they
+// do not look at.
+#[test]
+fn an_object_of_another_kind_is_skipped_by_its_key_and_metadata_alone_is_not() {
+    let deployments =
+        ApiResource { gvr: Gvr::new("apps", "v1", "deployments"), kind: "Deployment".into(), namespaced: true };
+    let mut decoder = Decoder::new(deployments, &Projection::default(), Vec::new());
+    let mut verdict = |members: &str| {
+        let json = format!(r#"{{{members}"metadata":{{"name":"x","namespace":"ns","resourceVersion":"7"}}}}"#);
+        match decoder.decode_object(json.as_bytes()).unwrap() {
+            Decoded::Object(_) => None,
+            Decoded::Skipped(skipped) => {
+                assert_eq!(skipped.key, Some(ObjectKey::new("ns", "x")), "a list that has it keeps what is stored");
+                assert_eq!(skipped.version, Some(ResourceVersion::new("7")));
+                Some(skipped.reason)
+            }
+        }
+    };
+    for own in [
+        "",
+        r#""kind":"Deployment","#,
+        r#""apiVersion":"apps/v1","#,
+        r#""apiVersion":"apps/v1","kind":"Deployment","#,
+        r#""apiVersion":"","kind":"","#,
+        r#""apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","#,
+        r#""apiVersion":"meta.k8s.io/v1beta1","kind":"PartialObjectMetadata","#,
+    ] {
+        assert_eq!(verdict(own), None, "{own}");
+    }
+    let due = r#"where "Deployment" of "apps/v1" is due"#;
+    for (other, what) in [
+        (r#""apiVersion":"apps/v1","kind":"ReplicaSet","#, r#""ReplicaSet" of "apps/v1""#),
+        (r#""apiVersion":"apps/v1beta1","kind":"Deployment","#, r#""Deployment" of "apps/v1beta1""#),
+        (r#""kind":"PartialObjectMetadata","#, r#""PartialObjectMetadata" of "apps/v1""#),
+        (r#""apiVersion":"meta.k8s.io/v1","kind":"Table","#, r#""Table" of "meta.k8s.io/v1""#),
+        (r#""apiVersion":"meta.k8s.io/v1","#, r#""Deployment" of "meta.k8s.io/v1""#),
+    ] {
+        assert_eq!(verdict(other), Some(format!("an object of kind {what} {due}")), "{other}");
+    }
+}
+
+#[test]
+fn the_deletion_of_an_object_of_another_kind_deletes_nothing() {
+    for kind in ["ADDED", "MODIFIED", "DELETED"] {
+        let line = format!(r#"{{"type":"{kind}","object":{{"kind":"Node","metadata":{{"name":"x"}}}}}}"#);
+        let WatchItem::Skipped(skipped) = event(&line).unwrap() else { panic!("{kind} was taken in") };
+        assert_eq!(skipped.key, Some(ObjectKey::new("", "x")));
+        assert_eq!(skipped.reason, r#"an object of kind "Node" of "v1" where "Pod" of "v1" is due"#);
+    }
+}
+
+// client-go: TestReflectorListExtract.
+#[test]
+fn an_object_holds_no_more_of_a_list_than_its_own_bytes() {
+    let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}"#;
+    let bytes = [json, ",", &"x".repeat(100_000)].concat();
+    let Next::Value(Decoded::Object(object), used) = indexing(&[]).decode_next(bytes.as_bytes()).unwrap() else {
+        panic!("it was not taken in")
+    };
+    assert_eq!((used, object.body_size()), (json.len(), json.len()));
+}
+
 #[test]
 fn bytes_that_are_not_json_are_malformed_and_not_quoted() {
     let texts: [&[u8]; 5] =
@@ -292,8 +354,10 @@ fn a_line_that_is_no_event_is_malformed() {
 
 #[test]
 fn of_a_cut_off_object_a_key_is_told_only_when_it_is_certain() {
-    let key =
-        |head: &str| indexing(&[]).skip_event(head.as_bytes(), String::new()).key.map(|key| key.as_str().to_owned());
+    let key = |head: &str| match indexing(&[]).skip_event(head.as_bytes(), String::new()) {
+        WatchItem::Skipped(skipped) => skipped.key.map(|key| key.as_str().to_owned()),
+        item => panic!("{item:?}"),
+    };
     assert_eq!(
         key(r#"{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"ns","a":"#).as_deref(),
         Some("ns/x")
@@ -305,6 +369,14 @@ fn of_a_cut_off_object_a_key_is_told_only_when_it_is_certain() {
     let skipped = decoder.skip_object(br#"{"metadata":{"name":"n1","resourceVersion":"8","x":"#, "large".to_owned());
     assert_eq!(skipped.key.unwrap().as_str(), "n1");
     assert_eq!(skipped.version, Some(ResourceVersion::new("8")));
+    for none in
+        [r#"{"metadata":{"name":"","#, r#"{"metadata":{"name":"a/b","#, r#"{"metadata":{"name":"a","namespace":"b/c","#]
+    {
+        let skipped = indexing(&[]).skip_object(none.as_bytes(), String::new());
+        assert_eq!(skipped.key, None, "{none}");
+    }
+    let skipped = decoder.skip_object(br#"{"metadata":{"name":"a","namespace":"b/c","x":"#, String::new());
+    assert_eq!(skipped.key.unwrap().as_str(), "a", "what has no namespaces cannot lack one");
 }
 
 /// Any JSON, with the field names that paths of the tests speak of.
@@ -339,6 +411,8 @@ fn without(value: &mut Value, path: &[Segment]) {
 }
 
 proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn cutting_bytes_is_the_same_as_removing_from_the_tree(value in any_json(), pretty in any::<bool>()) {
         let texts = ["a", "b.a", "b.b[*].a", "c[*]", "x.a", "x['\"']", "x.c[*].a[*]", "x['b\"'].b"];

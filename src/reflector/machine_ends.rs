@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Reflector, State, WaitReason};
+use super::{Reflector, State, WaitReason, is_nowhere};
 use crate::reflector::{ErrorClass, VersionMatch};
 use crate::types::clock::Instant;
 
@@ -58,13 +58,16 @@ impl Reflector {
 
     /// A watch that was in step ended.
     pub(super) fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
-        self.state = State::Watch(self.watching(now, false));
+        let resumes = self.last_version.as_ref().is_some_and(|version| !is_nowhere(version));
+        // Watching from nowhere in particular again would never tell what was deleted meanwhile.
+        self.state = if resumes { State::Watch(self.watching(now, false)) } else { State::Relist };
         if lasted >= LONG || events > 0 && lasted >= SHORT {
             self.bad_watches = 0;
             self.quick_ends = 0;
         }
         match class {
-            None if lasted >= SHORT => {}
+            None if lasted >= if resumes { SHORT } else { LONG } => {}
+            None if !resumes => self.pause(WaitReason::ShortWatch, now),
             None => self.on_short_watch(events, now),
             Some(class @ (ErrorClass::Expired | ErrorClass::Malformed | ErrorClass::NotFound)) => {
                 // The list is asked for at the last version; only when that is refused too does it go to etcd.

@@ -403,6 +403,64 @@ fn a_watch_from_nowhere_learns_no_version_from_its_synthetic_events() {
     }
 }
 
+// What was deleted between two watches from nowhere would never be told.
+#[test]
+fn a_watch_without_a_version_to_go_on_from_is_followed_by_a_list() {
+    for nowhere in ["", "0"] {
+        let mut rig = Rig::listing();
+        rig.list();
+        rig.page(nowhere, None);
+        rig.watch();
+        rig.watch_ends(3, 60 * SECOND);
+        assert_eq!(rig.list().0, if nowhere.is_empty() { any() } else { since("0") });
+        rig.page(nowhere, None);
+        rig.watch();
+        rig.watch_ends(3, 59 * SECOND);
+        assert_eq!(rig.waits(), Some((Duration::from_millis(800), WaitReason::ShortWatch)), "no hot loop of lists");
+        rig.list();
+        rig.page(nowhere, None);
+        rig.watch();
+        rig.watch_fails(ErrorClass::Transient);
+        assert!(rig.waits().is_some());
+        rig.list();
+        rig.page(nowhere, None);
+        rig.watch();
+        rig.item(&bookmark("12", false));
+        rig.watch_ends(1, SECOND);
+        assert_eq!(rig.watch(), (since("12"), false), "a bookmark brought one");
+    }
+}
+
+#[test]
+fn a_bookmark_without_a_version_moves_nothing_on() {
+    let mut rig = Rig::watching();
+    rig.watch();
+    assert_eq!(rig.item(&bookmark("", false)), ItemVerdict::Nothing);
+    assert_eq!(rig.reflector.last_version(), Some(&version("10")));
+    assert_eq!(rig.item(&WatchItem::Modified(object(""))), ItemVerdict::Apply, "nor does an object without one");
+    assert_eq!(rig.reflector.last_version(), Some(&version("10")));
+    let mut rig = Rig::streaming();
+    rig.watch();
+    assert_eq!(rig.item(&bookmark("", true)), ItemVerdict::InitialEventsEnd(version("")));
+    rig.watch_ends(1, 60 * SECOND);
+    assert_eq!(rig.watch(), (MostRecent, true), "a list that ended so is complete, and the next one is a list again");
+}
+
+// The store drops what the watch then repeats: `stale_events_of_a_watch_change_nothing`.
+#[test]
+fn a_version_that_goes_backwards_is_followed() {
+    let mut rig = Rig::watching();
+    rig.watch();
+    rig.item(&added("15"));
+    assert_eq!(rig.item(&WatchItem::Modified(object("12"))), ItemVerdict::Apply);
+    rig.watch_ends(2, SECOND);
+    assert_eq!(rig.watch(), (since("12"), false));
+    rig.reflector.relist();
+    rig.list();
+    assert_eq!(rig.page("5", None), PageVerdict::ListComplete(version("5")), "as after an etcd restore");
+    assert_eq!(rig.watch(), (since("5"), false));
+}
+
 // E3 (#86430): only a refused list goes to etcd.
 #[test]
 fn an_expired_watch_relists_at_the_last_version_after_a_backoff() {
@@ -626,6 +684,8 @@ fn reports_out_of_turn_break_nothing() {
 }
 
 proptest::proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn whatever_is_reported_a_success_always_leads_to_a_watch(script in proptest::collection::vec(0_u8..24, 0..60)) {
         let mut rig = Rig::streaming();

@@ -13,6 +13,7 @@ mod plan;
 mod skim;
 pub mod split;
 mod status;
+mod transform;
 mod trie;
 mod walk;
 
@@ -24,6 +25,7 @@ pub use plan::{ItemVerdict, PageVerdict, ReflectorOptions, StallPolicy, Step, Wa
 pub use split::MAX_OBJECT_BYTES;
 pub(crate) use status::bounded;
 pub use status::classify_status;
+pub use transform::Transform;
 pub use trie::Projection;
 
 use std::fmt::Debug;
@@ -93,7 +95,7 @@ pub enum WatchItem {
     Added(Arc<StoredObject>),
     /// MODIFIED.
     Modified(Arc<StoredObject>),
-    /// DELETED, with the last state.
+    /// DELETED, with the last state; with the head alone, where that cannot be taken in.
     Deleted(Arc<StoredObject>),
     /// BOOKMARK.
     Bookmark {

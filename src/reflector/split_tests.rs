@@ -130,6 +130,125 @@ fn an_object_of_50_mib_costs_no_more_memory_than_the_limit() {
     assert_eq!(skipped, 1);
 }
 
+/// The steps that these bytes lead to at once, without the end of the body.
+fn steps(pieces: &[&[u8]], limit: usize) -> Result<Vec<ListStep>, SourceError> {
+    let (mut decoder, mut splitter, mut steps) = (decoder(), ListSplitter::new(limit), Vec::new());
+    for piece in pieces {
+        splitter.feed(piece);
+        loop {
+            match splitter.next(&mut decoder)? {
+                ListStep::NeedMore => break,
+                step => steps.push(step),
+            }
+        }
+    }
+    Ok(steps)
+}
+
+#[test]
+fn numbers_and_words_at_the_end_of_any_line_may_go_on() {
+    let item = "{\n\"metadata\":\n{\"name\":\"a\"},\n\"x\": -12.5e+30\n,\"y\":\n[true\n,false,null\n,0.5]\n}";
+    let text = format!("{{\"items\":\n[{item}\n,{item},\n12\n,true ],\n\"metadata\":{{\"resourceVersion\":\"1\"}}}}");
+    let expected = ["a", "a", "skip:", "skip:", "end:1:None:None"];
+    for cut in 0..=text.len() {
+        let (first, second) = text.as_bytes().split_at(cut);
+        assert_eq!(list(&[first, second], 1000), expected, "cut at {cut}");
+    }
+}
+
+#[test]
+fn what_no_further_bytes_can_mend_is_refused_at_once() {
+    for broken in ["tx", "-x", "1.x", "1ex", "nul1", "01", "\"\\x\"", "\"a\" 1", "{1", "+1", "1.5.5"] {
+        for lines in 0..4 {
+            let before = "\"a\":1,\n".repeat(lines);
+            let after = ",\n\"some\":\"more\"".repeat(5);
+            let text = format!("{{\"items\":[{{{before}\"b\":{broken}{after}");
+            let error = steps(&[text.as_bytes()], 1000).unwrap_err();
+            assert_eq!(error.class, ErrorClass::Malformed, "{text}");
+            assert!(error.message.starts_with("object: broken JSON at line "), "{}", error.message);
+        }
+    }
+}
+
+#[test]
+fn metadata_and_keys_are_looked_into_up_to_64_kib() {
+    let start = r#"{"metadata":"#;
+    let fits = format!("{{\"a\":\"{}", "x".repeat(64 * 1024 - 6));
+    assert_eq!(fits.len(), 64 * 1024);
+    assert!(steps(&[start.as_bytes(), fits.as_bytes()], 1000).unwrap().is_empty());
+    let error = steps(&[start.as_bytes(), fits.as_bytes(), b"x"], 1000).unwrap_err();
+    assert_eq!(error.message, "list: its metadata is longer than 64 KiB");
+    let key = format!("\"{}", "x".repeat(64 * 1024 - 1));
+    assert!(steps(&[b"{", key.as_bytes()], 1000).unwrap().is_empty());
+    let error = steps(&[b"{", key.as_bytes(), b"x"], 1000).unwrap_err();
+    assert_eq!(error.message, "list: a key without end");
+}
+
+#[test]
+fn an_item_may_be_as_large_as_the_limit() {
+    let item = |size: usize| {
+        let head = r#"{"metadata":{"name":"a","resourceVersion":"4"},"x":""#;
+        format!("{head}{}\"}}", "x".repeat(size - head.len() - 2))
+    };
+    for size in [200, 201] {
+        let text = format!("{{\"items\":[{}", item(size));
+        let (whole, halves) = (text.as_bytes(), text.as_bytes().split_at(100));
+        for pieces in [vec![whole], vec![halves.0, halves.1]] {
+            let steps = steps(&pieces, 200).unwrap();
+            match (&steps[..], size) {
+                ([ListStep::Object(_)], 200) => {}
+                ([ListStep::Skipped(skipped)], 201) => {
+                    assert_eq!(skipped.key.as_ref().unwrap().name(), "a");
+                    assert_eq!(skipped.version.as_ref().unwrap().to_string(), "4");
+                    assert_eq!(skipped.reason, "larger than the limit of 200 bytes");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+// Equal bytes in whatever pieces: what was read is given back though no piece ends with an item.
+#[test]
+fn a_long_list_holds_no_more_than_what_is_not_read_yet() {
+    let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(1024));
+    splitter.feed(br#"{"items":["#);
+    let items = r#"{"metadata":{"name":"a"}},"#.repeat(4000);
+    let mut read = 0;
+    for piece in items.as_bytes().chunks(1001) {
+        splitter.feed(piece);
+        while !matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore) {
+            read += 1;
+        }
+        assert!((1..8192).contains(&splitter.buffered()), "{}", splitter.buffered());
+    }
+    assert_eq!(read, 4000);
+}
+
+#[test]
+fn a_large_item_leaves_a_mebibyte_of_room_behind_and_a_list_that_is_over_none() {
+    let (mut decoder, mut splitter) = (decoder(), ListSplitter::default());
+    splitter
+        .feed(format!("{{\"items\":[{{\"metadata\":{{\"name\":\"a\"}},\"x\":\"{}\"}}", "x".repeat(3 << 20)).as_bytes());
+    assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::Object(_)));
+    assert!(splitter.buffered() > 3 << 20);
+    splitter.feed(b"]");
+    assert_eq!(splitter.buffered(), 1 << 20);
+    assert!(!splitter.is_done());
+    splitter.feed(b"}");
+    assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore | ListStep::End { .. }));
+    assert!(splitter.is_done());
+    splitter.feed(b"more");
+    assert_eq!(splitter.buffered(), 0);
+    assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore));
+}
+
+#[test]
+fn the_limits_are_what_the_documents_say() {
+    assert_eq!(MAX_OBJECT_BYTES, 16 << 20);
+    assert_eq!(KEPT_CAPACITY, 256 << 10);
+}
+
 /// Lines as text; a too long one as `long:` and the length of its head.
 fn lines(pieces: &[&[u8]], limit: usize) -> Result<Vec<String>, SourceError> {
     let (mut splitter, mut out) = (LineSplitter::new(limit), Vec::new());
@@ -169,7 +288,58 @@ fn a_line_without_end_ends_the_watch() {
     assert_eq!(lines(&pieces, 16).unwrap_err().class, ErrorClass::Malformed);
 }
 
+#[test]
+fn a_line_may_be_as_long_as_the_limit_and_its_skipped_rest_four_times_as_long() {
+    let x = |length: usize| "x".repeat(length);
+    assert_eq!(lines(&[x(16).as_bytes(), b"\n"], 16).unwrap(), [x(16)]);
+    assert_eq!(lines(&[x(17).as_bytes(), b"\na\n"], 16).unwrap(), ["long:16", "a"]);
+    assert_eq!(lines(&[x(16).as_bytes(), b"x", b"\na\n"], 16).unwrap(), ["long:16", "a"]);
+    assert_eq!(lines(&[x(64).as_bytes(), b"\na\n"], 16).unwrap(), ["long:16", "a"]);
+    assert_eq!(lines(&[x(60).as_bytes(), b"xxxx\na\n"], 16).unwrap(), ["long:16", "a"]);
+    for pieces in [[x(65), String::new()], [x(60), x(5)], [x(60), x(5) + "\n"]] {
+        let pieces: Vec<_> = pieces.iter().map(String::as_bytes).collect();
+        let error = lines(&pieces, 16).unwrap_err();
+        assert_eq!(error.message, "watch: a line without end, 65 bytes and no newline");
+    }
+}
+
+#[test]
+fn a_long_line_gives_its_memory_back() {
+    for (length, kept) in [(KEPT_CAPACITY, true), (KEPT_CAPACITY + 1, false)] {
+        let mut splitter = LineSplitter::default();
+        let mut line = vec![b'x'; length];
+        splitter.feed(&line, |_| panic!("it is not over")).unwrap();
+        assert!(splitter.is_inside());
+        splitter.buffer.shrink_to_fit();
+        line.truncate(0);
+        let mut found = 0;
+        splitter
+            .feed(b"\n", |line| {
+                let Line::Whole(line) = line else { panic!("too long") };
+                found = line.len();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!((found, splitter.buffer.capacity() > 0, splitter.is_inside()), (length, kept, false));
+    }
+}
+
+#[test]
+fn what_the_caller_makes_of_a_line_comes_back() {
+    for feed in [&b"one\ntwo\n"[..], b"\n \none\ntwo\n", b"way too long\ntwo\n"] {
+        let mut splitter = LineSplitter::new(8);
+        let mut seen = 0;
+        let refused = splitter.feed(feed, |_| {
+            seen += 1;
+            Err(malformed("no"))
+        });
+        assert_eq!((refused.unwrap_err().message.as_str(), seen), ("no", 1));
+    }
+}
+
 proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn no_pieces_of_any_size_change_a_list(sizes in prop::collection::vec(1_usize..40, 1..60)) {
         let (mut rest, mut pieces) = (LIST.as_bytes(), Vec::new());

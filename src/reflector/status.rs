@@ -152,6 +152,13 @@ mod tests {
 
     #[test]
     fn a_refused_streaming_list_is_told_from_a_refused_user() {
+        let plain = |code: u16| class(code, &format!(r#"{{"kind":"Status","code":{code},"message":"no"}}"#));
+        assert_eq!(
+            (plain(400), plain(403), plain(422)),
+            (ErrorClass::Transient, ErrorClass::Forbidden, ErrorClass::Transient)
+        );
+        let other = r#"{"kind":"Status","code":500,"message":"sendInitialEvents"}"#;
+        assert_eq!(class(500, other), ErrorClass::Transient, "not everything that speaks of it refuses it");
         let body = r#"{"kind":"Status","code":403,"reason":"Forbidden","message":"sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"}"#;
         assert_eq!(class(403, body), ErrorClass::StreamingUnsupported);
         let body = r#"{"kind":"Status","code":422,"reason":"Invalid","details":{"causes":[{"message":"resourceVersionMatch is forbidden for watch"}]}}"#;
@@ -159,10 +166,58 @@ mod tests {
     }
 
     #[test]
+    fn a_status_that_nobody_knows_is_a_failure_like_any_other() {
+        for body in [
+            r#"{"kind":"Status","code":418,"reason":"Teapot","message":"short and stout"}"#,
+            r#"{"kind":"Status","code":299,"reason":"Sparkle"}"#,
+            r#"{"kind":"Status","code":0}"#,
+            r#"{"kind":"Status","code":70000,"reason":"Huge"}"#,
+            r#"{"kind":"Status","code":"410"}"#,
+            r#"{"kind":"Status","details":{"causes":null,"retryAfterSeconds":0}}"#,
+            r#"{"kind":"Status","details":{"retryAfterSeconds":-1}}"#,
+            r#"{"kind":"Statu","code":410,"reason":"Expired"}"#,
+            r#"{"kind":"Status"}"#,
+            "{}",
+            "null",
+            "\u{0}",
+        ] {
+            assert_eq!(class(500, body), ErrorClass::Transient, "{body}");
+        }
+        let error = classify_status(500, br#"{"kind":"Status","code":299,"reason":"Sparkle"}"#, None);
+        assert_eq!(error.message, "answered 500 Sparkle: no message", "a success is no failure's code");
+    }
+
+    #[test]
+    fn the_code_counts_from_400_on_and_before_the_https() {
+        let code = |code: u16| class(500, &format!(r#"{{"kind":"Status","code":{code}}}"#));
+        assert_eq!(
+            (code(399), code(400), code(404)),
+            (ErrorClass::Transient, ErrorClass::Transient, ErrorClass::NotFound)
+        );
+        let message = |code: u16| {
+            let body = format!(r#"{{"kind":"Status","code":{code},"reason":"R","message":"m"}}"#);
+            classify_status(503, body.as_bytes(), None).message
+        };
+        assert_eq!((message(399).as_str(), message(400).as_str()), ("answered 503 R: m", "answered 400 R: m"));
+    }
+
+    #[test]
+    fn only_servers_errors_are_told_to_come_back_later() {
+        let after = Some(Duration::from_secs(1));
+        assert_eq!(classify_status(499, b"", after).class, ErrorClass::Transient);
+        assert_eq!(classify_status(500, b"", after).class, ErrorClass::Throttled(after));
+        assert_eq!(classify_status(500, b"", None).class, ErrorClass::Transient);
+        let body = br#"{"kind":"Status","code":504,"details":{"retryAfterSeconds":1}}"#;
+        assert_eq!(classify_status(504, body, None).class, ErrorClass::Throttled(after));
+    }
+
+    #[test]
     fn a_message_is_bounded_and_quotes_no_foreign_body() {
         let body = format!(r#"{{"kind":"Status","code":500,"message":"a\nb{}"}}"#, "x".repeat(10_000));
         let error = classify_status(500, body.as_bytes(), None);
-        assert!(error.message.len() < 600 && !error.message.contains('\n'), "{}", error.message);
+        let expected = format!("answered 500 no reason: a b{}…", "x".repeat(MAX_MESSAGE - 3));
+        assert_eq!(error.message, expected);
+        assert_eq!(bounded(&"é".repeat(MAX_MESSAGE)), "é".repeat(MAX_MESSAGE), "nothing was cut off");
         let error = classify_status(500, br#"{"kind":"Secret","data":{"password":"hunter2"}}"#, None);
         assert!(!error.message.contains("hunter2"));
     }

@@ -84,7 +84,8 @@ impl Connection for KubeConnection {
         options: &InformerOptions,
     ) -> Arc<dyn ListerWatcher> {
         let indexes = options.indexes.iter().map(|(name, path)| (name.clone(), path.clone())).collect();
-        let decoder = Decoder::new(resource.clone(), &options.projection, indexes);
+        let decoder =
+            Decoder::new(resource.clone(), &options.projection, indexes).with_transform(options.transform.clone());
         let settings = KubeSourceOptions {
             metadata_only: options.metadata_only,
             compression: self.connector.compression,

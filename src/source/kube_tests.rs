@@ -5,7 +5,7 @@ use futures::StreamExt;
 use super::super::testserver::{Act, PATIENCE, TestServer, failure, head, json};
 use super::*;
 use crate::reflector::{ErrorClass, ListChunk, Projection, WatchItem};
-use crate::types::{Gvr, ResourceVersion};
+use crate::types::{Gvr, ResourceVersion, View};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const CHUNKED: &str = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
@@ -114,6 +114,7 @@ async fn requests_say_what_is_wanted() {
         namespace: Some("sh op".into()),
         label_selector: Some("app in (a,b)".into()),
         field_selector: Some("status.phase=Running".into()),
+        view: View::Metadata,
     };
     let options = KubeSourceOptions { metadata_only: true, ..KubeSourceOptions::default() };
     let source = source_with(&server, scope, options).await;

@@ -137,9 +137,7 @@ impl Intake for WatchIntake {
         self.splitter.feed(bytes, |line| {
             items.push(match line {
                 Line::Whole(line) => decoder.decode_event(line)?,
-                Line::TooLong(head) => {
-                    WatchItem::Skipped(decoder.skip_event(head, format!("larger than the limit of {limit} bytes")))
-                }
+                Line::TooLong(head) => decoder.skip_event(head, format!("larger than the limit of {limit} bytes")),
             });
             Ok(())
         })

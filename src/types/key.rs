@@ -1,6 +1,7 @@
 //! The key of an object within one cluster and resource.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
@@ -46,6 +47,24 @@ impl ObjectKey {
     }
 }
 
+/// A text that is not a key; the caller's input is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a key: write namespace/name, or the name alone of a cluster-scoped object")]
+pub struct InvalidKey(
+    /// The text that was given.
+    pub String,
+);
+
+impl FromStr for ObjectKey {
+    type Err = InvalidKey;
+
+    /// client-go's `SplitMetaNamespaceKey`: what is wrong is a second slash, and nothing else.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) = text.split_once('/').unwrap_or(("", text));
+        if name.contains('/') { Err(InvalidKey(text.to_owned())) } else { Ok(Self::new(namespace, name)) }
+    }
+}
+
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
@@ -66,7 +85,38 @@ impl Serialize for ObjectKey {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        // TestObjectNames
+        #[test]
+        fn a_key_parses_back_unless_it_has_a_second_slash(text in "[a-i/]{10}") {
+            let parts: Vec<_> = text.split('/').collect();
+            match (text.parse::<ObjectKey>(), parts.as_slice()) {
+                (Ok(key), [name]) => {
+                    prop_assert_eq!((key.namespace(), key.name(), key.as_str()), (None, *name, &*text));
+                }
+                (Ok(key), ["", name]) => prop_assert_eq!((key.namespace(), key.as_str()), (None, *name)),
+                (Ok(key), [namespace, name]) => {
+                    prop_assert_eq!((key.namespace(), key.name(), key.as_str()), (Some(*namespace), *name, &*text));
+                }
+                (Err(error), parts) => {
+                    prop_assert!(parts.len() > 2);
+                    prop_assert_eq!(error, InvalidKey(text.clone()));
+                }
+                (Ok(key), _) => prop_assert!(false, "{text} became {key}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_key_is_refused_with_what_would_be_right() {
+        let message = "a/b/c".parse::<ObjectKey>().unwrap_err().to_string();
+        let right = r#""a/b/c" is not a key: write namespace/name, or the name alone of a cluster-scoped object"#;
+        assert_eq!(message, right);
+    }
 
     #[test]
     fn a_key_encodes_and_parses_as_client_go_does() {

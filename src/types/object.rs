@@ -210,6 +210,20 @@ impl StoredObject {
         }
     }
 
+    /// What is known of an object whose last state cannot be taken in: its deletion can be told, nothing else. The store
+    /// never holds one.
+    #[must_use]
+    pub fn head_only(key: ObjectKey, uid: Uid, resource_version: ResourceVersion) -> Self {
+        let (labels, index_values, json) = (Labels::default(), Vec::new(), Vec::new());
+        Self::new(StoredObjectParts { key, uid, resource_version, labels, index_values, json })
+    }
+
+    /// Whether it is one of those: it has no bytes.
+    #[must_use]
+    pub fn is_head_only(&self) -> bool {
+        matches!(&**self.body.load(), Body::Plain(bytes) if bytes.is_empty())
+    }
+
     /// Namespace and name.
     #[must_use]
     pub fn key(&self) -> &ObjectKey {

@@ -269,6 +269,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cache::testing::properties(256))]
+
         #[test]
         fn every_path_displays_as_a_text_that_parses_back(
             first in "[ -~é]{1,8}",

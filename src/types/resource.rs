@@ -151,6 +151,29 @@ impl fmt::Display for ResourceRef {
     }
 }
 
+/// In which form an informer keeps objects. Informers of different views share nothing, and their objects lie in
+/// different caches, so that nobody finds half an object where a whole one is expected.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum View {
+    /// As configured for the resource, else whole: what everybody shares who asks for nothing else.
+    #[default]
+    Shared,
+    /// `metadata` alone: asked for as PartialObjectMetadata.
+    Metadata,
+    /// In a form that one user chose (a transform), under a name that is its own.
+    Private(SmolStr),
+}
+
+impl fmt::Display for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shared => f.write_str("shared"),
+            Self::Metadata => f.write_str("metadata"),
+            Self::Private(name) => f.write_str(name),
+        }
+    }
+}
+
 /// What part of a resource an informer watches. Two informers of one resource differ in their scope.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Scope {
@@ -160,6 +183,8 @@ pub struct Scope {
     pub label_selector: Option<Arc<str>>,
     /// A field selector for the apiserver, as kubectl takes it.
     pub field_selector: Option<Arc<str>>,
+    /// In which form the objects are kept.
+    pub view: View,
 }
 
 impl Scope {
@@ -175,13 +200,20 @@ impl Scope {
         Self { namespace: Some(namespace.into()), ..Self::default() }
     }
 
-    /// Whether every object that `other` has is also in this scope, as far as that can be told without asking.
+    /// The same part, kept in another form.
+    #[must_use]
+    pub fn with_view(self, view: View) -> Self {
+        Self { view, ..self }
+    }
+
+    /// Whether every object that `other` has is also in this scope, as far as that can be told without asking, and in
+    /// the same form.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let namespace = self.namespace.is_none() || self.namespace == other.namespace;
         let labels = self.label_selector.is_none() || self.label_selector == other.label_selector;
         let fields = self.field_selector.is_none() || self.field_selector == other.field_selector;
-        namespace && labels && fields
+        namespace && labels && fields && self.view == other.view
     }
 }
 
@@ -193,6 +225,9 @@ impl fmt::Display for Scope {
         }
         if let Some(selector) = &self.field_selector {
             write!(f, " --field-selector {selector}")?;
+        }
+        if self.view != View::Shared {
+            write!(f, " ({})", self.view)?;
         }
         Ok(())
     }

@@ -70,6 +70,28 @@ impl LabelSelector {
         Self::default()
     }
 
+    /// A selector that matches nothing: `nothing,!nothing`, to an apiserver too.
+    #[must_use]
+    pub fn nothing() -> Self {
+        [Condition::Exists, Condition::DoesNotExist]
+            .into_iter()
+            .map(|condition| Requirement { key: "nothing".into(), condition })
+            .collect()
+    }
+
+    /// Whether the selector alone shows that nothing matches, so that no object need be looked at: a label has to be
+    /// there and must not be, or has to have one of no values. Other contradictions are not looked for.
+    #[must_use]
+    pub fn matches_nothing(&self) -> bool {
+        let absent = |wanted: &Requirement| {
+            let same = |other: &&Requirement| other.key == wanted.key;
+            wanted.condition == Condition::DoesNotExist
+                && self.requirements.iter().filter(same).any(|other| other.condition.needs_label())
+        };
+        let impossible = |wanted: &Requirement| matches!(&wanted.condition, Condition::In(of) if of.is_empty());
+        self.requirements.iter().any(|wanted| impossible(wanted) || absent(wanted))
+    }
+
     /// Whether it has no requirement, and so matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -106,6 +128,11 @@ impl FromStr for LabelSelector {
 }
 
 impl Condition {
+    /// Whether it holds of no object without the label.
+    fn needs_label(&self) -> bool {
+        !matches!(self, Self::DoesNotExist | Self::NotEquals(_) | Self::NotIn(_))
+    }
+
     /// Whether it holds of a label's value; `None` where the label is not there.
     #[must_use]
     pub fn holds(&self, value: Option<&str>) -> bool {
@@ -264,6 +291,21 @@ mod tests {
     }
 
     #[test]
+    fn a_selector_that_nothing_can_match_is_known_by_itself() {
+        let nothing = LabelSelector::nothing();
+        assert!(nothing.matches_nothing());
+        assert_eq!(nothing.to_string(), "nothing,!nothing");
+        for text in ["!a,a=b", "!a,a", "!a,a in (b)", "!a,a>1", "b,!a,a<1,c"] {
+            assert!(text.parse::<LabelSelector>().unwrap().matches_nothing(), "{text}");
+        }
+        for text in ["", "!a,b", "!a,a!=b", "!a,a notin (b)", "a=b,a=c", "a in ()"] {
+            assert!(!text.parse::<LabelSelector>().unwrap().matches_nothing(), "{text}");
+        }
+        let of_none = Requirement { key: "a".into(), condition: Condition::In(BTreeSet::new()) };
+        assert!(LabelSelector::from_iter([of_none]).matches_nothing());
+    }
+
+    #[test]
     fn words_of_the_grammar_are_also_names() {
         assert!(matches("in in (in,notin)", &[("in", "notin")]));
         assert!(matches("notin=in", &[("notin", "in")]));
@@ -318,6 +360,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cache::testing::properties(256))]
+
         #[test]
         fn a_displayed_selector_parses_to_itself(wanted in prop::collection::vec(arb_requirement(), 0..5)) {
             let selector: LabelSelector = wanted.into_iter().collect();
@@ -333,6 +377,7 @@ mod tests {
             let selector: LabelSelector = wanted.iter().cloned().collect();
             let got = selector.matches(|key| labels.get(key).map(String::as_str));
             prop_assert_eq!(got, wanted.iter().all(|requirement| model(requirement, &labels)));
+            prop_assert!(!got || !selector.matches_nothing());
         }
 
         #[test]

@@ -1,9 +1,12 @@
 //! The whole hub over simulated clusters: real HTTP, real actors, faults by script.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod bad_input;
 mod basics;
 mod faults;
 mod fleet;
 mod hostile;
+mod informers;
 mod out_of_reach;
+mod parity;
 mod subscriptions;

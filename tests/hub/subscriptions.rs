@@ -36,7 +36,7 @@ fn everywhere() -> ClusterSelector {
     ClusterSelector::All
 }
 
-async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds().await {
         assert!(Instant::now() < deadline, "never came: {what}");
@@ -61,7 +61,7 @@ async fn has(replica: &Mutex<Replica>, cluster: &SimCluster, name: &str) {
     assert_eq!(replica.lock().violations(), &[] as &[String]);
 }
 
-fn touch(cluster: &SimCluster) {
+pub(crate) fn touch(cluster: &SimCluster) {
     cluster.with_world(|world| {
         let key = world.objects(&World::pods()).next().unwrap().key().clone();
         let body = json!({ "status": { "touched": world.version() } });
@@ -517,6 +517,7 @@ async fn an_informer_that_code_asks_for_lives_until_it_is_released() {
         clusters: everywhere(),
         scopes: vec![Scope::all()],
         options: InformerOptions::default(),
+        watch_errors: None,
     };
     let registry = fleet.hub.registry();
     registry.send(demand("a")).await.unwrap();
@@ -547,6 +548,7 @@ async fn a_subscriber_whose_shared_informer_is_released_gets_one_of_its_own_and_
         clusters: everywhere(),
         scopes: vec![scope],
         options: InformerOptions::default(),
+        watch_errors: None,
     };
     registry.send(demand("first", Scope::all())).await.unwrap();
     let (replica, subscriber) = replica();

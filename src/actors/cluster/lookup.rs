@@ -128,6 +128,8 @@ impl ClusterActor {
         want.resolved = Some(resource.clone());
         if let Some(known) = self.informers.get(&informer_key) {
             want.health = Arc::clone(&known.parts.health);
+            known.parts.watch_errors.absorb(&want.watch_errors);
+            want.watch_errors = Arc::clone(&known.parts.watch_errors);
             self.attach_all();
         } else {
             self.set_up(key, &resource, &informer_key, ctx);

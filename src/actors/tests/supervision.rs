@@ -11,7 +11,7 @@ use crate::actors::messages::RemoveCluster;
 use crate::actors::{ClusterState, Subscribe, Subscriber, Tuning};
 use crate::sim::oracle::{Oracle, Replica};
 use crate::sim::{Churn, SimCluster};
-use crate::types::{ClusterSelector, Notification};
+use crate::types::{ClusterSelector, Notification, View};
 
 const NAMES: [&str; 2] = ["left", "right"];
 
@@ -135,7 +135,7 @@ async fn a_cache_that_dies_comes_back_with_what_it_had_published() {
     let mut churns = Churns::new();
     for _ in 0..3 {
         churns.step(&fleet, 20);
-        fleet.hub.system().env().caches.of(&pods()).do_send(Crash(Victim::Processor));
+        fleet.hub.system().env().caches.of(&pods(), &View::Shared).do_send(Crash(Victim::Processor));
         churns.step(&fleet, 20);
         fleet.converged().await;
     }

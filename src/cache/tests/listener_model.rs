@@ -1,4 +1,5 @@
-//! One listener against a naive one that merges nothing: less is told, and the same comes out.
+//! One listener against one that merges nothing, and that one against the rules written down once more: less is told,
+//! nothing else, and the same comes out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,9 +7,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::{Consumer, NAMES};
-use crate::cache::testing::{Informer, object_with};
-use crate::cache::{Applied, ListenerOptions, ListenerQueue, ObjectFilter};
-use crate::types::{LabelSelector, Notification, StoredObject};
+use crate::cache::testing::{Informer, object_with, properties, told};
+use crate::cache::{Applied, InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
+use crate::types::{Change, Delta, DeltaKind, LabelSelector, Notification, ResourceVersion, StoredObject};
 
 /// What a store with these objects would say of one operation. `None` of a deletion of nothing.
 fn apply(store: &mut BTreeMap<&'static str, Arc<StoredObject>>, at: usize, op: u8, version: u64) -> Vec<Applied> {
@@ -42,65 +43,196 @@ fn apply(store: &mut BTreeMap<&'static str, Arc<StoredObject>>, at: usize, op: u
     }
 }
 
-/// The unmerged truth for a subscriber: the objects that it wants, in order of change.
-fn wanted(
-    store: &BTreeMap<&'static str, Arc<StoredObject>>,
-    labels: &LabelSelector,
-) -> BTreeMap<String, (String, u64)> {
-    let objects = store.values().filter(|object| labels.matches(|key| object.labels().get(key)));
-    objects
-        .map(|object| {
-            let version = object.resource_version().as_number().unwrap();
-            (object.key().name().to_owned(), (object.uid().to_string(), version))
-        })
-        .collect()
+type Objects = BTreeMap<&'static str, Arc<StoredObject>>;
+
+/// The unmerged truth for a subscriber: the objects that it wants.
+fn wanted(store: &Objects, labels: &LabelSelector) -> BTreeMap<String, (String, u64)> {
+    store.values().filter(|object| passes(labels, object)).map(|object| identity(object)).collect()
+}
+
+fn passes(labels: &LabelSelector, object: &StoredObject) -> bool {
+    labels.matches(|key| object.labels().get(key))
+}
+
+fn identity(object: &StoredObject) -> (String, (String, u64)) {
+    let version = object.resource_version().as_number().unwrap();
+    (object.key().name().to_owned(), (object.uid().to_string(), version))
+}
+
+/// What a listener is told of one change, in the notation of [`told`].
+fn rule(applied: &Applied, labels: &LabelSelector, resync: bool, initial: bool, skips: bool) -> Option<String> {
+    let text = |object: &StoredObject| format!("{}@{}", object.key().name(), object.resource_version());
+    let added = |new: &StoredObject| format!("{}{}", if initial { '!' } else { '+' }, text(new));
+    match applied {
+        Applied::Synced => initial.then(|| "synced".to_owned()),
+        Applied::Added(new) => (passes(labels, new) && !(initial && skips)).then(|| added(new)),
+        Applied::Updated { old, new } => match (passes(labels, old), passes(labels, new)) {
+            (true, true) => Some(format!("{}>{}", text(old), new.resource_version())),
+            (true, false) => Some(format!("-{}", text(old))),
+            (false, true) => Some(format!("+{}", text(new))),
+            (false, false) => None,
+        },
+        Applied::Deleted { stored, last, tombstone } => {
+            passes(labels, stored).then(|| format!("{}{}", if *tombstone { '†' } else { '-' }, text(last)))
+        }
+        Applied::Repeated(object) => (resync && passes(labels, object)).then(|| format!("={}", text(object))),
+    }
+}
+
+/// Per object, the states that were told of, and how it went: a telling that merges leaves some of them out.
+fn states(notifications: &[Notification]) -> BTreeMap<String, Vec<String>> {
+    let mut states: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for notification in notifications {
+        let Some(object) = notification.object() else { continue };
+        let gone = match notification {
+            Notification::Deleted { tombstone, .. } => format!(" gone, unseen: {tombstone}"),
+            _ => String::new(),
+        };
+        let state = format!("{}@{}{gone}", object.uid(), object.resource_version());
+        states.entry(object.name().to_owned()).or_default().push(state);
+    }
+    states
+}
+
+fn is_subsequence(part: &[String], whole: &[String]) -> bool {
+    let mut rest = whole.iter();
+    part.iter().all(|one| rest.any(|other| other == one))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    at: usize,
+    op: u8,
+    /// Whether the batch goes on with the next step.
+    more: bool,
+    /// Whether the listener is due for a resync.
+    resync: bool,
+    /// Whether the batch is offered twice.
+    again: bool,
+    /// How much is taken afterwards; mostly nothing.
+    take: usize,
+}
+
+fn arb_step() -> impl Strategy<Value = Step> {
+    let take = prop_oneof![4 => Just(0), 1 => 1..3_usize, 1 => 1..20_usize];
+    let flags = (prop::bool::weighted(0.4), prop::bool::weighted(0.7), prop::bool::weighted(0.1));
+    (0..NAMES.len(), 0..9_u8, flags, take).prop_map(|(at, op, (more, resync, again), take)| Step {
+        at,
+        op,
+        more,
+        resync,
+        again,
+        take,
+    })
+}
+
+/// An informer with some objects, for a listener that comes late.
+fn informer_with(store: &mut Objects, names: &[usize], synced: bool) -> Informer {
+    let mut informer = Informer::new();
+    for (number, at) in (1..).zip(names) {
+        apply(store, *at, 0, number);
+    }
+    let added = store.values().map(|object| Delta { kind: DeltaKind::Added, object: Arc::clone(object) });
+    let mut changes: Vec<_> = added.map(Change::Delta).collect();
+    if synced {
+        let keys = store.values().map(|object| Change::ReplaceKeep(object.key().clone()));
+        changes.extend([Change::ReplaceBegin].into_iter().chain(keys));
+        changes.push(Change::ReplaceEnd(ResourceVersion::new("1")));
+    }
+    informer.apply_changes(changes);
+    informer
+}
+
+/// A listener that merges, one that does not, and what they have told.
+struct Listeners {
+    merging: ListenerQueue,
+    patient: ListenerQueue,
+    told: Vec<Notification>,
+    told_patiently: Vec<Notification>,
+}
+
+impl Listeners {
+    fn take(&mut self, max: usize) {
+        let taken = self.merging.take(max);
+        assert!(taken.len() <= max);
+        self.told.extend(taken);
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(properties(512))]
 
     #[test]
     fn a_listener_that_merges_comes_to_the_same_end_as_one_that_does_not(
         merge_above in 0..12_usize,
         filter in prop_oneof![Just(""), Just("app=web"), Just("app!=web")],
+        skips in any::<bool>(),
+        before in prop::collection::vec(0..NAMES.len(), 0..5),
+        synced_before in any::<bool>(),
         synced_at in 0..40_usize,
-        steps in prop::collection::vec((0..NAMES.len(), 0..9_u8, 0..12_usize), 1..200),
+        steps in prop::collection::vec(arb_step(), 1..200),
     ) {
         let labels: LabelSelector = filter.parse().unwrap();
-        let empty = Informer::new().partition();
-        let options = ListenerOptions {
-            filter: ObjectFilter { namespace: None, labels: Some(labels.clone()) },
-            ..ListenerOptions::default()
+        let mut store = Objects::new();
+        let partition = informer_with(&mut store, &before, synced_before).partition();
+        let initial = if skips { InitialObjects::Skip } else { InitialObjects::Replay };
+        let options = ListenerOptions { filter: ObjectFilter { namespace: None, labels: Some(labels.clone()) }, initial };
+        let mut listeners = Listeners {
+            merging: ListenerQueue::new(options.clone(), &partition, merge_above),
+            patient: ListenerQueue::new(options, &partition, usize::MAX),
+            told: Vec::new(),
+            told_patiently: Vec::new(),
         };
-        let mut merging = ListenerQueue::new(options.clone(), &empty, merge_above);
-        let mut naive = ListenerQueue::new(options, &empty, usize::MAX);
-        let (mut consumer, mut patient) = (Consumer::default(), Consumer::default());
-        let (mut offered, mut told) = (0, 0);
-        let hear = |consumer: &mut Consumer, notifications: Vec<Notification>| {
-            consumer.hear_all(&notifications);
-            notifications.len() as u64
-        };
-        let mut store = BTreeMap::new();
-        for (number, (at, op, take)) in (1..).zip(steps) {
-            let mut applied = apply(&mut store, at, op, number);
-            if number == synced_at as u64 {
-                applied.push(Applied::Synced);
-            }
-            merging.offer(number, &applied, true);
-            naive.offer(number, &applied, true);
-            offered += hear(&mut patient, naive.take(usize::MAX));
-            prop_assert!(merging.len() <= merge_above + 2 * NAMES.len() + 1);
-            // Mostly stalled, now and then a few.
-            if take < 4 {
-                told += hear(&mut consumer, merging.take(take));
-            }
+        let mut rules: Vec<String> = Vec::new();
+        if !skips {
+            let there = store.values().filter(|object| passes(&labels, object));
+            rules.extend(there.map(|object| format!("!{}@{}", object.key().name(), object.resource_version())));
         }
-        told += hear(&mut consumer, merging.take(usize::MAX));
-        prop_assert!(merging.is_empty());
-        let truth = wanted(&store, &labels);
-        prop_assert_eq!(&patient.known, &truth);
-        prop_assert_eq!(&consumer.known, &truth);
-        prop_assert_eq!(consumer.synced, patient.synced);
-        prop_assert_eq!(told + merging.merged(), offered, "each is told or merged away");
+        let mut synced = synced_before;
+        rules.extend(synced.then(|| "synced".to_owned()));
+        let (mut number, mut batch) = (partition.number(), Vec::new());
+        for (moment, step) in steps.iter().enumerate() {
+            batch.extend(apply(&mut store, step.at, step.op, 1000 + moment as u64));
+            if moment == synced_at {
+                batch.push(Applied::Synced);
+            }
+            if step.more {
+                continue;
+            }
+            number += 1;
+            for applied in &batch {
+                rules.extend(rule(applied, &labels, step.resync, !synced, skips));
+                synced |= matches!(applied, Applied::Synced);
+            }
+            for _ in 0..=usize::from(step.again) {
+                listeners.merging.offer(number, &batch, step.resync);
+                listeners.patient.offer(number, &batch, step.resync);
+            }
+            batch.clear();
+            prop_assert!(listeners.merging.len() <= merge_above + 2 * NAMES.len() + 1);
+            listeners.take(step.take);
+            listeners.told_patiently.extend(listeners.patient.take(usize::MAX));
+        }
+        listeners.told_patiently.extend(listeners.patient.take(usize::MAX));
+        listeners.take(usize::MAX);
+        prop_assert!(listeners.merging.is_empty() && listeners.patient.is_empty());
+        let Listeners { merging, patient, told: less, told_patiently: all } = listeners;
+        prop_assert_eq!(told(&all), rules, "what merges nothing is told by the rules");
+        prop_assert_eq!((less.len() as u64 + merging.merged(), patient.merged()), (all.len() as u64, 0));
+        let whole = states(&all);
+        for (name, part) in states(&less) {
+            prop_assert!(is_subsequence(&part, &whole[&name]), "{name}: {part:?} of {:?}", whole[&name]);
+        }
+        let (mut consumer, mut attentive) = (Consumer { skips, ..Consumer::default() }, Consumer { skips, ..Consumer::default() });
+        consumer.hear_all(&less);
+        attentive.hear_all(&all);
+        prop_assert_eq!((consumer.synced, attentive.synced), (usize::from(synced), usize::from(synced)));
+        if !skips {
+            // What waits in a batch that was never offered, nobody knows of.
+            if steps.last().is_some_and(|step| !step.more) {
+                prop_assert_eq!(&attentive.known, &wanted(&store, &labels));
+            }
+            prop_assert_eq!(&consumer.known, &attentive.known);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::query::{ask, covered, fill, found, origin};
-use crate::cache::testing::{object_with, pods};
+use crate::cache::testing::{object_with, pods, properties};
 use crate::cache::{Query, Store};
 use crate::types::{ClusterName, ClusterSelector};
 
@@ -128,7 +128,7 @@ fn settle(informers: &mut Vec<Informer>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+    #![proptest_config(properties(1024))]
 
     #[test]
     fn an_answer_is_what_a_filter_over_the_newest_states_finds(

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, pods};
 use crate::cache::{Applied, PartitionId, Popped, Store};
-use crate::types::{Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
+use crate::types::{
+    Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ObjectKey, ResourceVersion, StoredObject,
+};
 
 fn after(setup: &str, script: &str) -> (Vec<String>, String) {
     let mut informer = Informer::new();
@@ -64,6 +66,23 @@ fn a_deletion_carries_the_last_state_that_the_apiserver_sent() {
 }
 
 #[test]
+fn a_deletion_that_comes_without_its_last_state_is_a_tombstone_of_what_the_store_has() {
+    let head = |version: u64| {
+        let known = object("ns", "a", "u", version);
+        StoredObject::head_only(known.key().clone(), known.uid().clone(), known.resource_version().clone())
+    };
+    let gone = |version| Change::Delta(delta(DeltaKind::Deleted, head(version)));
+    let mut informer = Informer::new();
+    informer.apply("+a@5");
+    assert!(informer.apply_changes(vec![gone(4)]).applied.is_empty(), "it is old news");
+    let outbox = informer.apply_changes(vec![gone(9)]);
+    let [Applied::Deleted { stored, last, tombstone: true }] = &*outbox.applied else { panic!("{outbox:?}") };
+    assert!(Arc::ptr_eq(stored, last) && stored.resource_version().to_string() == "5");
+    assert_eq!(informer.contents(), "");
+    assert!(informer.apply_changes(vec![gone(10)]).applied.is_empty(), "of what is not there, nothing is told");
+}
+
+#[test]
 fn stale_events_of_a_watch_change_nothing() {
     expect("+a@5", "~a@3", &[], "a@5");
     expect("+a@5", "-a@3", &[], "a@5");
@@ -84,6 +103,15 @@ fn what_a_list_repeats_unchanged_is_no_news() {
     // TestSharedInformerWatchDisruption; client-go tells everybody (I10)
     expect("[ *a@1 *b@2 ]2", "[ *a@1 *b@2 ]3", &[], "a@1 b@2");
     expect("[ *a@1 *b@2 ]2", "[ *a@1 *b@3 *c@3 ]3", &["b@2>3", "+c@3"], "a@1 b@3 c@3");
+}
+
+#[test]
+fn of_two_objects_of_one_key_in_a_list_the_later_one_counts() {
+    // TestRealFIFO_HasSynced: duplicates
+    expect("", "[ *a@1 *a@2 ]3", &["+a@1", "a@1>2", "synced"], "a@2");
+    expect("", "[ *a@2 *b@1 *a@1 ]3", &["+a@2", "a@2>1", "+b@1", "synced"], "a@1 b@1");
+    expect("[ *a@1 ]1", "[ *a@1 *a@1 ]3", &[], "a@1");
+    expect("", "[ *a@1 *a:v@2 ]3", &["+a@1", "†a@1", "+a@2", "synced"], "a@2");
 }
 
 #[test]
@@ -109,15 +137,18 @@ fn the_first_complete_list_is_told_once_and_last() {
     assert_eq!(lines(&informer.apply("[ *a@2 ]3").applied), ["†z@1", "synced"]);
     assert!(informer.partition().has_synced());
     assert_eq!(lines(&informer.apply("[ *a@2 ]4").applied), [""; 0]);
-    assert_eq!(informer.store.version(informer.id), Some(ResourceVersion::new("4")));
+    assert_eq!(informer.controller.store().version(informer.id), Some(ResourceVersion::new("4")));
 }
 
 #[test]
 fn batches_are_numbered_from_one_and_the_last_one_can_be_asked_for() {
     let mut informer = Informer::new();
-    assert_eq!((informer.partition().number(), informer.store.outbox(informer.id).is_none()), (0, true));
-    assert_eq!((informer.apply("+a@1").number, informer.apply("").number, informer.apply("~a@2").number), (1, 2, 3));
-    let outbox = informer.store.outbox(informer.id).unwrap();
+    assert_eq!((informer.partition().number(), informer.controller.store().outbox(informer.id).is_none()), (0, true));
+    assert_eq!(
+        (informer.apply("+a@1").number, informer.apply("-b@2").number, informer.apply("~a@2").number),
+        (1, 2, 3)
+    );
+    let outbox = informer.controller.store().outbox(informer.id).unwrap();
     assert_eq!((outbox.number, lines(&outbox.applied)), (3, vec!["a@1>2".to_owned()]));
 }
 
@@ -135,11 +166,11 @@ fn a_published_snapshot_never_changes() {
 fn a_store_goes_on_from_what_was_published() {
     let mut informer = Informer::new();
     informer.apply("[ *a@1 ]1");
-    informer.store = Store::recover(Arc::clone(informer.store.published()));
-    assert_eq!(informer.store.outbox(informer.id).map(|outbox| outbox.number), Some(1));
+    *informer.controller.store_mut() = Store::recover(Arc::clone(informer.controller.store().published()));
+    assert_eq!(informer.controller.store().outbox(informer.id).map(|outbox| outbox.number), Some(1));
     let outbox = informer.apply("[ *a@1 *b@2 ]2");
     assert_eq!((outbox.number, lines(&outbox.applied)), (2, vec!["+b@2".to_owned()]), "and does not sync again");
-    assert_eq!(informer.store.open(origin("c"), InformerHealth::new(), Vec::new()), informer.id);
+    assert_eq!(informer.controller.store_mut().open(origin("c"), InformerHealth::new(), Vec::new()), informer.id);
     assert_eq!(informer.contents(), "a@1 b@2", "an informer that restarts finds its objects");
 }
 
@@ -147,12 +178,12 @@ fn a_store_goes_on_from_what_was_published() {
 fn the_number_of_a_closed_partition_is_not_given_away_again() {
     let mut informer = Informer::new();
     informer.apply("+a@1");
-    informer.store.close(informer.id);
-    assert!(informer.store.apply(informer.id, Vec::new()).is_none());
-    assert_ne!(informer.store.open(origin("d"), InformerHealth::new(), Vec::new()), informer.id);
+    informer.controller.store_mut().close(informer.id);
+    assert!(informer.controller.store_mut().apply(informer.id, Vec::new()).is_none());
+    assert_ne!(informer.controller.store_mut().open(origin("d"), InformerHealth::new(), Vec::new()), informer.id);
     let mut recovered = Informer::new();
-    recovered.store.close(recovered.id);
-    let mut store = Store::recover(Arc::clone(recovered.store.published()));
+    recovered.controller.store_mut().close(recovered.id);
+    let mut store = Store::recover(Arc::clone(recovered.controller.store_mut().published()));
     assert_ne!(store.open(origin("d"), InformerHealth::new(), Vec::new()), recovered.id);
 }
 
@@ -175,13 +206,17 @@ fn an_index_follows_every_value_of_an_object() {
     use DeltaKind::{Added, Deleted, Updated};
     let mut informer = Informer::new();
     informer.apply_changes(vec![indexed(Added, "a", 1, &["x", "y", "x"]), indexed(Added, "b", 1, &["y"])]);
-    assert_eq!(values(&informer.store), ["x 1", "y 2"]);
+    assert_eq!(values(informer.controller.store()), ["x 1", "y 2"]);
     informer.apply_changes(vec![indexed(Updated, "a", 2, &["y", "z"])]);
-    assert_eq!(values(&informer.store), ["y 2", "z 1"]);
+    assert_eq!(values(informer.controller.store()), ["y 2", "z 1"]);
     informer.apply_changes(vec![indexed(Deleted, "b", 3, &["other"])]);
-    assert_eq!(values(&informer.store), ["y 1", "z 1"], "by what the store had, not by what the deletion carried");
+    assert_eq!(
+        values(informer.controller.store()),
+        ["y 1", "z 1"],
+        "by what the store had, not by what the deletion carried"
+    );
     informer.apply_changes(vec![indexed(Updated, "a", 4, &[])]);
-    assert_eq!(values(&informer.store), [""; 0]);
+    assert_eq!(values(informer.controller.store()), [""; 0]);
 }
 
 #[test]
@@ -191,29 +226,29 @@ fn a_list_repairs_the_index_of_objects_that_did_not_change() {
     informer.apply_changes(vec![indexed(DeltaKind::Added, "a", 1, &[])]);
     let changes = vec![change("["), indexed(DeltaKind::Replaced, "a", 1, &["x"]), change("]2")];
     assert_eq!(lines(&informer.apply_changes(changes).applied), ["synced"]);
-    assert_eq!(values(&informer.store), ["x 1"]);
+    assert_eq!(values(informer.controller.store()), ["x 1"]);
     informer.apply("-a@3");
-    assert_eq!(values(&informer.store), [""; 0]);
+    assert_eq!(values(informer.controller.store()), [""; 0]);
 }
 
 #[test]
 fn partitions_do_not_disturb_each_other() {
     let mut informer = Informer::new();
-    let other = informer.store.open(origin("d"), InformerHealth::new(), Vec::new());
+    let other = informer.controller.store_mut().open(origin("d"), InformerHealth::new(), Vec::new());
     assert_ne!(other, informer.id);
     informer.apply_changes(vec![indexed(DeltaKind::Added, "a", 1, &["x"])]);
     let first = informer.id;
-    informer.id = other;
+    informer.turn_to(other);
     assert_eq!(lines(&informer.apply_changes(vec![indexed(DeltaKind::Added, "a", 9, &["x"])]).applied), ["+a@9"]);
-    assert_eq!(values(&informer.store), ["x 2"]);
+    assert_eq!(values(informer.controller.store()), ["x 2"]);
     assert_eq!(lines(&informer.apply("[ ]9").applied), ["†a@9", "synced"]);
-    informer.id = first;
+    informer.turn_to(first);
     assert_eq!((informer.contents(), informer.partition().has_synced()), ("a@1".to_owned(), false));
-    informer.id = other;
+    informer.turn_to(other);
     informer.apply_changes(vec![indexed(DeltaKind::Added, "b", 1, &["x", "y"])]);
-    informer.store.close(other);
-    assert_eq!(values(&informer.store), ["x 1"], "with a partition go its index entries");
-    assert_eq!(informer.store.published().load().len(), 1);
+    informer.controller.store_mut().close(other);
+    assert_eq!(values(informer.controller.store()), ["x 1"], "with a partition go its index entries");
+    assert_eq!(informer.controller.store().published().load().len(), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::NAMES;
-use crate::cache::testing::{delta, object_with, origin, pods};
+use crate::cache::testing::{delta, object_with, origin, pods, properties};
 use crate::cache::{DeltaFifo, PartitionId, Snapshot, Store};
 use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
 
@@ -115,7 +115,7 @@ impl Fixture {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(properties(512))]
 
     #[test]
     fn the_indices_equal_a_walk_over_all_objects(steps in prop::collection::vec(arb_step(), 1..80)) {

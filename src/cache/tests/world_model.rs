@@ -6,9 +6,21 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::{Consumer, NAMES, Reader, World};
-use crate::cache::testing::Informer;
-use crate::cache::{DeltaFifo, InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter, Outbox, Snapshot, Store};
+use crate::cache::testing::{Informer, properties};
+use crate::cache::{
+    InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter, Outbox, ProcessError, Progress, Snapshot, Store,
+};
 use crate::types::{Change, Delta, DeltaKind, InformerHealth};
+
+/// What becomes of a batch that is to be told.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Yes,
+    /// To everyone, but whoever tells dies before noting so: the batch comes again.
+    Twice,
+    /// To nobody yet.
+    Later,
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -25,7 +37,7 @@ enum Step {
     Lose,
     Push(usize),
     Resync,
-    Process(usize),
+    Process(usize, Told),
     Take(usize, usize),
     Join(bool, bool),
     Recover,
@@ -48,7 +60,8 @@ fn arb_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Lose),
         8 => (1..8_usize).prop_map(Step::Push),
         2 => Just(Step::Resync),
-        6 => (1..5_usize).prop_map(Step::Process),
+        6 => (1..5_usize, prop_oneof![4 => Just(Told::Yes), 1 => Just(Told::Twice), 1 => Just(Told::Later)])
+            .prop_map(|(max, told)| Step::Process(max, told)),
         6 => (0..4_usize, 0..6_usize).prop_map(|(l, n)| Step::Take(l, n)),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(f, s)| Step::Join(f, s)),
         1 => Just(Step::Recover),
@@ -66,7 +79,6 @@ struct Listener {
 struct Hub {
     world: World,
     reader: Reader,
-    fifo: DeltaFifo,
     informer: Informer,
     listeners: Vec<Listener>,
     last: Option<Outbox>,
@@ -75,9 +87,8 @@ struct Hub {
 
 impl Hub {
     fn new(limit: usize, merge_above: usize) -> Self {
-        let fifo = DeltaFifo::new(limit);
-        let (world, reader, informer) = (World::default(), Reader::new(), Informer::new());
-        let mut hub = Self { world, reader, fifo, informer, listeners: Vec::new(), last: None, merge_above };
+        let (world, reader, informer) = (World::default(), Reader::new(), Informer::with_limit(limit));
+        let mut hub = Self { world, reader, informer, listeners: Vec::new(), last: None, merge_above };
         hub.join(false, false);
         hub
     }
@@ -112,18 +123,19 @@ impl Hub {
             Step::Lose => self.reader.lose(),
             Step::Push(count) => self.push(count),
             Step::Resync => self.resync(),
-            Step::Process(max) => self.process(max),
+            Step::Process(max, told) => self.process(max, told),
             Step::Take(listener, max) => self.take(listener, max),
             Step::Join(filtered, skips) if self.listeners.len() < 4 => self.join(filtered, skips),
             Step::Join(..) => {}
             Step::Recover => {
-                self.informer.store = Store::recover(Arc::clone(self.informer.store.published()));
-                let outbox = self.informer.store.outbox(self.informer.id);
-                self.offer(outbox.as_ref());
+                let store = self.informer.controller.store_mut();
+                *store = Store::recover(Arc::clone(store.published()));
+                let outbox = store.outbox(self.informer.id);
+                offer(&mut self.listeners, outbox.as_ref());
             }
             Step::Reopen => {
                 let origin = Arc::clone(self.informer.partition().origin());
-                let id = self.informer.store.open(origin, InformerHealth::new(), Vec::new());
+                let id = self.informer.controller.store_mut().open(origin, InformerHealth::new(), Vec::new());
                 assert_eq!(id, self.informer.id);
             }
         }
@@ -132,32 +144,35 @@ impl Hub {
     fn push(&mut self, count: usize) {
         let count = count.min(self.reader.output.len());
         for change in self.reader.output.drain(..count) {
-            self.fifo.push(change);
+            self.informer.controller.push(change);
         }
     }
 
     fn resync(&mut self) {
         for object in self.informer.partition().iter() {
-            self.fifo.push(Change::Delta(Delta { kind: DeltaKind::Sync, object: Arc::clone(object) }));
+            let repeated = Delta { kind: DeltaKind::Sync, object: Arc::clone(object) };
+            self.informer.controller.push(Change::Delta(repeated));
         }
     }
 
-    fn process(&mut self, max: usize) {
-        let batch = self.fifo.pop(max);
+    fn process(&mut self, max: usize, told: Told) {
         // The one before once more, as a processor does that died between telling and noting so.
         let last = self.last.take();
-        self.offer(last.as_ref());
-        let outbox = self.informer.store.apply(self.informer.id, batch);
-        self.offer(outbox.as_ref());
-        self.last = outbox;
-        check_index(&self.informer.store.published().load());
-    }
-
-    fn offer(&mut self, outbox: Option<&Outbox>) {
-        let Some(outbox) = outbox else { return };
-        for listener in &mut self.listeners {
-            listener.queue.offer(outbox.number, &outbox.applied, listener.resync);
-        }
+        offer(&mut self.listeners, last.as_ref());
+        let Self { informer, listeners, last, .. } = self;
+        let progress = informer.controller.process_next(max, &mut |outbox| {
+            if !matches!(told, Told::Later) {
+                offer(listeners, Some(outbox));
+            }
+            *last = Some(outbox.clone());
+            if matches!(told, Told::Yes) { Ok(()) } else { Err(ProcessError::Requeue) }
+        });
+        assert!(
+            matches!(progress, Progress::Processed | Progress::Requeued | Progress::Idle | Progress::Closed),
+            "{progress:?}"
+        );
+        self.informer.controller.fifo().check();
+        check_index(&self.informer.controller.store().published().load());
     }
 
     fn take(&mut self, listener: usize, max: usize) {
@@ -173,10 +188,16 @@ impl Hub {
     fn finish(mut self) {
         self.reader.catch_up(&self.world);
         self.push(usize::MAX);
-        while !self.fifo.is_empty() {
-            self.process(3);
+        self.informer.controller.close();
+        while !self.informer.controller.fifo().is_drained() {
+            self.process(3, Told::Yes);
         }
-        assert_eq!((self.fifo.bytes(), self.fifo.len(), self.fifo.is_full()), (0, 0, false));
+        self.process(3, Told::Yes);
+        let fifo = self.informer.controller.fifo();
+        assert_eq!((fifo.bytes(), fifo.len(), fifo.is_full(), fifo.refused()), (0, 0, false, 0));
+        assert!(self.informer.controller.has_synced());
+        let ended = self.informer.controller.process_all(&mut |_| Ok(()));
+        assert!(matches!(ended, Progress::Closed), "{ended:?}");
         let truth = |filtered: bool| -> BTreeMap<String, (String, u64)> {
             let objects = self.world.objects.iter().filter(|(_, state)| !filtered || state.app == "web");
             objects.map(|(name, state)| ((*name).to_owned(), (state.uid.clone(), state.version))).collect()
@@ -205,6 +226,13 @@ impl Hub {
     }
 }
 
+fn offer(listeners: &mut [Listener], outbox: Option<&Outbox>) {
+    let Some(outbox) = outbox else { return };
+    for listener in listeners {
+        listener.queue.offer(outbox.number, &outbox.applied, listener.resync);
+    }
+}
+
 /// The index against a walk over all objects.
 fn check_index(snapshot: &Snapshot) {
     let mut naive: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
@@ -228,7 +256,7 @@ fn check_index(snapshot: &Snapshot) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+    #![proptest_config(properties(1024))]
 
     #[test]
     fn whatever_happens_everyone_ends_up_knowing_the_world(

@@ -234,7 +234,7 @@ fn run(steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cache::testing::properties(200))]
 
     #[test]
     fn order_holds_nothing_is_lost_and_no_lane_has_two_batches(steps in prop::collection::vec(step(), 1..200)) {

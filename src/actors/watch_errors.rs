@@ -1,0 +1,85 @@
+//! Who wants to hear of failed lists and watches: client-go's `SetWatchErrorHandler`, of an informer that is shared.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::messages::User;
+use crate::reflector::SourceError;
+use crate::types::Origin;
+
+/// Called with each failure of a list or a watch, those included that break an open watch (which client-go's is not told
+/// of).
+///
+/// It runs on a thread where it may block, one call at a time; failures that happen while it is busy are not told. A
+/// panic costs that one call.
+#[derive(Clone)]
+pub struct WatchErrorHandler(Arc<OnError>);
+
+type OnError = dyn Fn(&Origin, &SourceError) + Send + Sync;
+
+impl WatchErrorHandler {
+    /// A handler from a closure.
+    pub fn new(handler: impl Fn(&Origin, &SourceError) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(handler))
+    }
+}
+
+impl fmt::Debug for WatchErrorHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchErrorHandler").finish_non_exhaustive()
+    }
+}
+
+/// The handlers of one informer, each for as long as its user uses the informer.
+#[derive(Default)]
+pub(super) struct WatchErrors(Mutex<Vec<Tap>>);
+
+#[derive(Clone)]
+struct Tap {
+    user: User,
+    handler: WatchErrorHandler,
+    busy: Arc<AtomicBool>,
+}
+
+impl WatchErrors {
+    pub(super) fn add(&self, user: User, handler: WatchErrorHandler) {
+        self.0.lock().push(Tap { user, handler, busy: Arc::default() });
+    }
+
+    pub(super) fn remove(&self, user: &User) {
+        self.0.lock().retain(|tap| tap.user != *user);
+    }
+
+    /// Takes over the handlers of an informer that turned out to be this one.
+    pub(super) fn absorb(&self, other: &Self) {
+        let more = other.0.lock().clone();
+        self.0.lock().extend(more);
+    }
+
+    /// Tells every handler that is not busy; waits for none.
+    pub(super) fn tell(&self, origin: &Arc<Origin>, error: &SourceError, io: &Handle) {
+        for Tap { handler, busy, .. } in self.0.lock().iter().cloned() {
+            if busy.swap(true, AcqRel) {
+                continue;
+            }
+            let (origin, error) = (Arc::clone(origin), error.clone());
+            io.spawn_blocking(move || {
+                if catch_unwind(AssertUnwindSafe(|| (handler.0)(&origin, &error))).is_err() {
+                    tracing::warn!(cluster = %origin.cluster, resource = %origin.resource.gvr, "a watch error handler panicked");
+                }
+                busy.store(false, std::sync::atomic::Ordering::Release);
+            });
+        }
+    }
+}
+
+impl fmt::Debug for WatchErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WatchErrors").field(&self.0.lock().len()).finish()
+    }
+}

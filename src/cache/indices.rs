@@ -1,0 +1,203 @@
+//! The indices of a store, declared and computed: which locations carry which value.
+//!
+//! Invariant: a location is in the posting of `(index, value)` iff the object there carries that entry (a declared
+//! index) or the function gave that value for it (a computed one). No posting is empty.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::indexers::{IndexFn, Indexers};
+use super::posting::{Location, PartitionId, Posting};
+use crate::types::{SharedStr, StoredObject};
+
+/// The values of one index.
+type Values = imbl::HashMap<SharedStr, Posting>;
+
+fn insert(values: &mut Values, value: &SharedStr, at: Location) {
+    values.entry(value.clone()).or_default().insert(at);
+}
+
+fn remove(values: &mut Values, value: &SharedStr, at: &Location) {
+    let Some(posting) = values.get_mut(value) else { return };
+    posting.remove(at);
+    if posting.len() == 0 {
+        values.remove(value);
+    }
+}
+
+/// All indices of a resource. Cloning it costs a few reference counts.
+#[derive(Clone, Default)]
+pub(super) struct Indices {
+    declared: imbl::HashMap<SharedStr, Values>,
+    /// By name. Few, and most stores have none.
+    computed: Arc<Vec<Computed>>,
+}
+
+/// One computed index.
+#[derive(Clone)]
+struct Computed {
+    name: SharedStr,
+    function: IndexFn,
+    values: Values,
+    /// What the function gave for each object, where it gave anything: so that it is never called for an old state.
+    given: imbl::OrdMap<Location, Arc<[SharedStr]>>,
+    /// Shared by all snapshots.
+    failures: Arc<AtomicU64>,
+}
+
+impl Computed {
+    fn new(name: SharedStr, function: IndexFn) -> Self {
+        Self { name, function, values: Values::new(), given: imbl::OrdMap::new(), failures: Arc::default() }
+    }
+
+    /// Indexes the object that is at a location now, whatever was there before.
+    fn put(&mut self, at: &Location, object: &StoredObject) {
+        let now = self.function.values(object).unwrap_or_else(|_| {
+            self.failures.fetch_add(1, Relaxed);
+            Vec::new()
+        });
+        let before = self.given.get(at).cloned().unwrap_or_default();
+        if *before == *now {
+            return;
+        }
+        for value in before.iter().filter(|value| now.binary_search(value).is_err()) {
+            remove(&mut self.values, value, at);
+        }
+        for value in now.iter().filter(|value| before.binary_search(value).is_err()) {
+            insert(&mut self.values, value, at.clone());
+        }
+        if now.is_empty() {
+            self.given.remove(at);
+        } else {
+            // The text of the posting, of which there is one for all objects.
+            let shared = now.iter().map(|value| self.values.get_key_value(value).map_or(value, |(known, _)| known));
+            self.given.insert(at.clone(), shared.cloned().collect());
+        }
+    }
+
+    fn remove(&mut self, at: &Location) {
+        for value in self.given.remove(at).iter().flat_map(|values| values.iter()) {
+            remove(&mut self.values, value, at);
+        }
+    }
+}
+
+impl Indices {
+    /// Takes in the object of a location where there was none.
+    pub(super) fn insert(&mut self, partition: PartitionId, object: &StoredObject) {
+        let at = Location { partition, key: object.key().clone() };
+        for entry in object.index_values() {
+            insert(self.declared.entry(entry.index.clone()).or_default(), &entry.value, at.clone());
+        }
+        self.compute(&at, object);
+    }
+
+    /// Takes out an object that is gone.
+    pub(super) fn remove(&mut self, partition: PartitionId, object: &StoredObject) {
+        let at = Location { partition, key: object.key().clone() };
+        for entry in object.index_values() {
+            if let Some(values) = self.declared.get_mut(&entry.index) {
+                remove(values, &entry.value, &at);
+            }
+        }
+        if !self.computed.is_empty() {
+            for index in Arc::make_mut(&mut self.computed) {
+                index.remove(&at);
+            }
+        }
+    }
+
+    /// Takes in the new state of an object that is at the same location.
+    pub(super) fn update(&mut self, partition: PartitionId, old: &StoredObject, new: &StoredObject) {
+        let at = Location { partition, key: new.key().clone() };
+        if old.index_values() != new.index_values() {
+            for entry in old.index_values().iter().filter(|entry| !new.index_values().contains(entry)) {
+                if let Some(values) = self.declared.get_mut(&entry.index) {
+                    remove(values, &entry.value, &at);
+                }
+            }
+            for entry in new.index_values().iter().filter(|entry| !old.index_values().contains(entry)) {
+                insert(self.declared.entry(entry.index.clone()).or_default(), &entry.value, at.clone());
+            }
+        }
+        self.compute(&at, new);
+    }
+
+    fn compute(&mut self, at: &Location, object: &StoredObject) {
+        if !self.computed.is_empty() {
+            for index in Arc::make_mut(&mut self.computed) {
+                index.put(at, object);
+            }
+        }
+    }
+
+    /// Adds computed indices over the objects that there are. Their names must be free.
+    pub(super) fn add<'o>(
+        &mut self,
+        indexers: Indexers,
+        objects: impl Iterator<Item = (PartitionId, &'o Arc<StoredObject>)>,
+    ) {
+        let mut fresh: Vec<_> = indexers.into_iter().map(|(name, function)| Computed::new(name, function)).collect();
+        for (partition, object) in objects {
+            let at = Location { partition, key: object.key().clone() };
+            for index in &mut fresh {
+                index.put(&at, object);
+            }
+        }
+        let computed = Arc::make_mut(&mut self.computed);
+        computed.append(&mut fresh);
+        computed.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    /// Forgets a computed index; whether there was one of that name.
+    pub(super) fn forget(&mut self, name: &str) -> bool {
+        let known = self.is_computed(name);
+        if known {
+            Arc::make_mut(&mut self.computed).retain(|index| index.name != name);
+        }
+        known
+    }
+
+    fn computed(&self, name: &str) -> Option<&Computed> {
+        self.computed.iter().find(|index| index.name == name)
+    }
+
+    pub(super) fn is_computed(&self, name: &str) -> bool {
+        self.computed(name).is_some()
+    }
+
+    /// Names of the computed indices, sorted.
+    pub(super) fn computed_names(&self) -> impl Iterator<Item = &SharedStr> {
+        self.computed.iter().map(|index| &index.name)
+    }
+
+    /// The function of a computed index.
+    pub(super) fn function(&self, name: &str) -> Option<&IndexFn> {
+        self.computed(name).map(|index| &index.function)
+    }
+
+    /// The computed indices.
+    pub(super) fn indexers(&self) -> Indexers {
+        self.computed.iter().map(|index| (index.name.clone(), index.function.clone())).collect()
+    }
+
+    /// How often the function of a computed index failed.
+    pub(super) fn failures(&self, name: &str) -> u64 {
+        self.computed(name).map_or(0, |index| index.failures.load(Relaxed))
+    }
+
+    /// The values of an index. Where a computed one has the name of a declared one, it counts: it knows every object.
+    fn values_of(&self, name: &str) -> Option<&Values> {
+        self.computed(name).map(|index| &index.values).or_else(|| self.declared.get(name))
+    }
+
+    /// The values of an index, in no order, with how many objects carry each.
+    pub(super) fn values(&self, name: &str) -> impl Iterator<Item = (&SharedStr, usize)> {
+        self.values_of(name).into_iter().flat_map(|values| values.iter().map(|(value, at)| (value, at.len())))
+    }
+
+    /// Where the objects are that carry a value, by partition and key.
+    pub(super) fn locations(&self, name: &str, value: &str) -> impl Iterator<Item = &Location> {
+        self.values_of(name).and_then(|values| values.get(value)).into_iter().flat_map(Posting::iter)
+    }
+}

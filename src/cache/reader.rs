@@ -1,0 +1,199 @@
+//! The read half of a store, as client-go's `Indexer` has it.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::query::{Query, QueryError};
+use super::snapshot::Snapshot;
+use crate::types::{
+    ClusterLabels, ClusterName, ClusterSelector, Dynamic, InvalidKey, Object, ObjectKey, SharedStr, StoredObject,
+};
+
+/// Reads what a store last published, in all clusters or some.
+///
+/// Cheap to clone and to send about. Each call reads one snapshot, costs no lock and never waits for a writer; for
+/// several answers of one moment, take a [`Self::snapshot`]. Besides what is found, an answer costs a look at each
+/// informer of the resource. Objects come by cluster, then key; where informers of one
+/// cluster overlap, each object comes once, in its newest state.
+pub struct IndexReader<K = Dynamic> {
+    published: Arc<ArcSwap<Snapshot>>,
+    clusters: ClusterSelector,
+    /// Of those, this one alone.
+    only: Option<ClusterName>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> IndexReader<K> {
+    /// A reader of what appears in `published`, in the selected clusters.
+    #[must_use]
+    pub fn new(published: Arc<ArcSwap<Snapshot>>, clusters: ClusterSelector) -> Self {
+        Self { published, clusters, only: None, kind: PhantomData }
+    }
+
+    /// The same, restricted to one cluster; it has nothing if that cluster was not selected before.
+    #[must_use]
+    pub fn cluster(&self, cluster: &ClusterName) -> Self {
+        let selected = self.only.as_ref().is_none_or(|only| only == cluster);
+        let clusters = if selected { self.clusters.clone() } else { ClusterSelector::Names(Vec::new()) };
+        Self { only: Some(cluster.clone()), clusters, ..Self::new(Arc::clone(&self.published), ClusterSelector::All) }
+    }
+
+    /// What the store published last, of all clusters.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.published.load_full()
+    }
+
+    /// All objects.
+    #[must_use]
+    pub fn list(&self) -> Vec<Object<K>> {
+        self.find(Query::list()).unwrap_or_default()
+    }
+
+    /// The keys of all objects, sorted. A key that several clusters have comes once.
+    #[must_use]
+    pub fn list_keys(&self) -> Vec<ObjectKey> {
+        keys(&self.list())
+    }
+
+    /// The object of one cluster at a key.
+    #[must_use]
+    pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object<K>> {
+        let query = Query::get(key.namespace().unwrap_or_default(), key.name());
+        self.cluster(cluster).find(query).unwrap_or_default().pop()
+    }
+
+    /// The object of one cluster at a key that is written `namespace/name`, or `name`.
+    ///
+    /// # Errors
+    /// [`InvalidKey`] when that is no key.
+    pub fn get_by_key(&self, cluster: &ClusterName, key: &str) -> Result<Option<Object<K>>, InvalidKey> {
+        Ok(self.get(cluster, &key.parse()?))
+    }
+
+    /// The objects that share a value of an index with `object`, which need not be in the store. A computed index is
+    /// computed for it; for a declared one it brings its values.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownIndex`], and [`QueryError::Unindexable`] when the index's function fails for `object`.
+    pub fn index(&self, index: &str, object: &StoredObject) -> Result<Vec<Object<K>>, QueryError> {
+        let snapshot = self.snapshot();
+        let values = snapshot.values_for(index, object)?;
+        let mut found = Vec::new();
+        for value in &values {
+            found.extend(self.find_in(&snapshot, Query::by_index(index, value))?);
+        }
+        if values.len() > 1 {
+            found.sort_by(|a, b| (a.cluster(), a.key()).cmp(&(b.cluster(), b.key())));
+            found.dedup_by(|a, b| (a.cluster(), a.key()) == (b.cluster(), b.key()));
+        }
+        Ok(found)
+    }
+
+    /// The keys of the objects that carry a value in an index, sorted. A key that several clusters have comes once.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownIndex`] names what there is.
+    pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, QueryError> {
+        Ok(keys(&self.by_index(index, value)?))
+    }
+
+    /// The values that any object carries in an index, sorted. Where informers of one cluster overlap, values of a
+    /// state that is not the newest may be among them.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownIndex`] names what there is.
+    pub fn list_index_func_values(&self, index: &str) -> Result<Vec<SharedStr>, QueryError> {
+        let snapshot = self.snapshot();
+        snapshot.check_index(index)?;
+        let everywhere = self.only.is_none() && self.clusters == ClusterSelector::All;
+        let is_here = |value: &SharedStr| {
+            let mut partitions = snapshot.by_index(index, value).filter_map(|at| snapshot.partition(at.partition));
+            partitions.any(|partition| {
+                let origin = partition.origin();
+                self.selects(&origin.cluster, &origin.cluster_labels)
+            })
+        };
+        let values = snapshot.index_values(index).map(|(value, _)| value).filter(|value| everywhere || is_here(value));
+        let mut values: Vec<_> = values.cloned().collect();
+        values.sort_unstable();
+        Ok(values)
+    }
+
+    /// The objects that carry a value in an index.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownIndex`] names what there is.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Object<K>>, QueryError> {
+        self.find(Query::by_index(index, value))
+    }
+
+    /// The answer's objects, from what was published last.
+    pub(super) fn find(&self, query: Query) -> Result<Vec<Object<K>>, QueryError> {
+        self.find_in(&self.snapshot(), query)
+    }
+
+    fn find_in(&self, snapshot: &Snapshot, query: Query) -> Result<Vec<Object<K>>, QueryError> {
+        let clusters = match &self.only {
+            None => self.clusters.clone(),
+            Some(only) => {
+                // A selector by labels can only be asked with the labels.
+                let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
+                let is_selected = origins
+                    .filter(|origin| origin.cluster == *only)
+                    .any(|origin| self.clusters.matches(&origin.cluster, &origin.cluster_labels));
+                ClusterSelector::Names(is_selected.then(|| only.clone()).into_iter().collect())
+            }
+        };
+        Ok(snapshot.answer(&query.in_clusters(clusters))?.cast().items)
+    }
+
+    fn selects(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
+        self.only.as_ref().is_none_or(|only| only == cluster) && self.clusters.matches(cluster, labels)
+    }
+}
+
+impl Snapshot {
+    /// The values of an object, which need not be in the store, in an index.
+    fn values_for(&self, index: &str, object: &StoredObject) -> Result<Vec<SharedStr>, QueryError> {
+        self.check_index(index)?;
+        if let Some(function) = self.index_fn(index) {
+            let because =
+                |source| QueryError::Unindexable { index: index.to_owned(), key: object.key().clone(), source };
+            return function.values(object).map_err(because);
+        }
+        let entries = object.index_values().iter().filter(|entry| entry.index == index);
+        let mut values: Vec<_> = entries.map(|entry| entry.value.clone()).collect();
+        values.sort_unstable();
+        values.dedup();
+        Ok(values)
+    }
+}
+
+fn keys<K>(objects: &[Object<K>]) -> Vec<ObjectKey> {
+    let mut keys: Vec<_> = objects.iter().map(|object| object.key().clone()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+impl<K> Clone for IndexReader<K> {
+    fn clone(&self) -> Self {
+        let (clusters, only) = (self.clusters.clone(), self.only.clone());
+        Self { only, ..Self::new(Arc::clone(&self.published), clusters) }
+    }
+}
+
+impl<K> fmt::Debug for IndexReader<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resource = self.published.load().resource().gvr.to_string();
+        f.debug_struct("IndexReader")
+            .field("resource", &resource)
+            .field("clusters", &self.clusters)
+            .field("only", &self.only)
+            .finish()
+    }
+}

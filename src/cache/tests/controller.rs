@@ -1,0 +1,219 @@
+//! client-go's rules of its controller (`controller_test.go`, named at each), and where this one differs.
+
+use crate::cache::testing::{Informer, change, lines};
+use crate::cache::{Controller, DeltaFifo, Outbox, ProcessError, Progress};
+
+fn push(controller: &mut Controller, script: &str) {
+    script.split_whitespace().for_each(|step| controller.push(change(step)));
+}
+
+/// Has one batch processed, and says what it was and what became of it.
+fn next(controller: &mut Controller, max: usize, answer: Answer) -> (Vec<String>, &'static str) {
+    let mut told = Vec::new();
+    let progress = controller.process_next(max, &mut |outbox| {
+        told.extend(lines(&outbox.applied));
+        answer.give()
+    });
+    (told, name(&progress))
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    Fine,
+    Again,
+    Never,
+}
+
+impl Answer {
+    fn give(self) -> Result<(), ProcessError> {
+        match self {
+            Self::Fine => Ok(()),
+            Self::Again => Err(ProcessError::Requeue),
+            Self::Never => Err(ProcessError::Failed("no use".into())),
+        }
+    }
+}
+
+fn name(progress: &Progress) -> &'static str {
+    match progress {
+        Progress::Processed => "processed",
+        Progress::Dropped(error) if error.to_string() == "no use" => "dropped",
+        Progress::Dropped(_) => "dropped for something else",
+        Progress::Requeued => "requeued",
+        Progress::Idle => "idle",
+        Progress::Closed => "closed",
+        Progress::Abandoned => "abandoned",
+    }
+}
+
+fn told(lines: &[&str], became: &'static str) -> (Vec<String>, &'static str) {
+    (lines.iter().map(ToString::to_string).collect(), became)
+}
+
+#[test]
+fn a_batch_is_applied_and_then_told() {
+    // TestUpdate, TestReplaceEvents: the store is new already when a callback runs.
+    let mut informer = Informer::new();
+    push(&mut informer.controller, "+a@1 ~a@2 +b@3");
+    let published = std::sync::Arc::clone(informer.controller.store().published());
+    let mut seen = 0;
+    let progress = informer.controller.process_next(9, &mut |outbox| {
+        assert_eq!(lines(&outbox.applied), ["+a@1", "a@1>2", "+b@3"]);
+        seen = published.load().partition(informer.id).unwrap().len();
+        Ok(())
+    });
+    assert_eq!((name(&progress), seen), ("processed", 2));
+}
+
+#[test]
+fn a_batch_is_as_large_as_asked_for_and_ends_with_a_list() {
+    // TestRealFIFO_PopMultipleDeltaInBatch: batch size, and the boundary of the initial list.
+    let controller = &mut Informer::new().controller;
+    push(controller, "[ *a@1 *b@2 ]2 +c@3");
+    assert_eq!(next(controller, 1, Answer::Fine), told(&["+a@1"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), told(&["+b@2", "synced"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), told(&["+c@3"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), told(&[], "idle"));
+}
+
+#[test]
+fn it_has_synced_when_the_first_list_has_been_processed_and_not_before() {
+    // F7: client-go's RealFIFO counts after the processing.
+    let controller = &mut Informer::new().controller;
+    push(controller, "[ *a@1 ]1");
+    assert_eq!(next(controller, 1, Answer::Fine).1, "processed");
+    assert!(!controller.has_synced());
+    assert_eq!(next(controller, 1, Answer::Again).1, "requeued");
+    assert!(!controller.has_synced(), "nobody knows of it");
+    assert_eq!(next(controller, 1, Answer::Fine), told(&["synced"], "processed"));
+    assert!(controller.has_synced());
+    push(controller, "[ ]2");
+    assert_eq!(next(controller, 9, Answer::Again).1, "requeued");
+    assert!(controller.has_synced(), "once and for all");
+}
+
+#[test]
+fn a_list_that_cannot_be_processed_is_over_all_the_same() {
+    let controller = &mut Informer::new().controller;
+    push(controller, "[ ]1");
+    assert_eq!(next(controller, 9, Answer::Never), told(&["synced"], "dropped"));
+    assert!(controller.has_synced());
+}
+
+#[test]
+fn what_is_to_be_processed_again_comes_before_anything_later_and_is_in_the_store_meanwhile() {
+    // ErrRequeue (until 1.33) put the deltas back, behind everything else, and applied them twice.
+    let informer = &mut Informer::new();
+    push(&mut informer.controller, "+a@1 +b@2");
+    assert_eq!(next(&mut informer.controller, 1, Answer::Again), told(&["+a@1"], "requeued"));
+    assert_eq!(informer.contents(), "a@1");
+    push(&mut informer.controller, "~a@3");
+    assert_eq!(next(&mut informer.controller, 9, Answer::Again), told(&["+a@1"], "requeued"));
+    assert_eq!((informer.contents().as_str(), informer.controller.fifo().len()), ("a@1", 2));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(&["+a@1"], "processed"));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(&["+b@2", "a@1>3"], "processed"));
+    assert_eq!(informer.controller.dropped(), 0);
+}
+
+#[test]
+fn what_cannot_be_processed_is_lost_and_counted_and_in_the_store() {
+    // C6: processLoop ignores every error but that the queue is closed.
+    let informer = &mut Informer::new();
+    push(&mut informer.controller, "+a@1");
+    assert_eq!(next(&mut informer.controller, 9, Answer::Never), told(&["+a@1"], "dropped"));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(&[], "idle"));
+    assert_eq!((informer.contents().as_str(), informer.controller.dropped()), ("a@1", 1));
+}
+
+#[test]
+fn processing_all_goes_on_after_what_is_dropped_and_stops_at_what_is_to_come_again() {
+    let controller = &mut Informer::new().controller;
+    push(controller, "[ *a@1 ]1 [ *a@1 *b@2 ]2 +c@3");
+    let mut answers = [Answer::Never, Answer::Again, Answer::Fine, Answer::Fine].into_iter();
+    let mut heard: Vec<u64> = Vec::new();
+    let mut process = |outbox: &Outbox| {
+        heard.push(outbox.number);
+        answers.next().unwrap().give()
+    };
+    assert_eq!(name(&controller.process_all(&mut process)), "requeued");
+    assert_eq!(name(&controller.process_all(&mut process)), "idle");
+    assert_eq!(heard, [1, 2, 2, 3]);
+    assert_eq!(controller.dropped(), 1);
+}
+
+#[test]
+fn a_closed_controller_finishes_what_is_in_line() {
+    // C1: the end of the context closes the queue; D9: Pop says so once it is empty.
+    let controller = &mut Informer::new().controller;
+    push(controller, "+a@1 +b@2");
+    controller.close();
+    push(controller, "+c@3");
+    assert_eq!(next(controller, 1, Answer::Fine).1, "processed");
+    assert_eq!(name(&controller.process_all(&mut |_| Ok(()))), "closed");
+    assert_eq!((controller.fifo().refused(), controller.partition().unwrap().len()), (1, 2));
+}
+
+#[test]
+fn a_closed_controller_still_owes_what_is_to_be_processed_again() {
+    let controller = &mut Informer::new().controller;
+    push(controller, "+a@1");
+    assert_eq!(next(controller, 9, Answer::Again).1, "requeued");
+    controller.close();
+    assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine).1, "closed");
+}
+
+#[test]
+fn a_partition_that_was_closed_leaves_everything_in_line() {
+    let informer = &mut Informer::new();
+    push(&mut informer.controller, "+a@1");
+    informer.controller.store_mut().close(informer.id);
+    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(&[], "abandoned"));
+    assert_eq!((informer.controller.fifo().len(), informer.controller.partition().is_none()), (1, true));
+}
+
+#[test]
+fn a_successor_processes_what_its_predecessor_may_not_have_told() {
+    let mut informer = Informer::new();
+    push(&mut informer.controller, "[ *a@1 ]1");
+    assert_eq!(next(&mut informer.controller, 9, Answer::Again).1, "requeued");
+    informer.turn_to(informer.id);
+    let controller = &mut informer.controller;
+    assert_eq!(controller.id(), informer.id);
+    push(controller, "+b@2");
+    assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1", "synced"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), told(&["+b@2"], "processed"));
+    assert!(controller.has_synced(), "its own queue began with a watch, and has nothing to wait for");
+}
+
+#[test]
+fn a_successors_own_list_is_what_it_waits_for() {
+    let mut informer = Informer::new();
+    informer.apply("[ *a@1 ]1");
+    informer.turn_to(informer.id);
+    let controller = &mut informer.controller;
+    push(controller, "[ *a@1 ]2");
+    assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1", "synced"], "processed"), "once more");
+    assert!(!controller.has_synced());
+    assert_eq!(next(controller, 9, Answer::Fine), told(&[], "processed"), "nothing changed");
+    assert!(controller.has_synced());
+}
+
+#[test]
+fn a_panic_of_the_process_leaves_the_call_and_the_store_has_the_batch() {
+    // TestPanicPropagated
+    let mut informer = Informer::new();
+    push(&mut informer.controller, "+a@1");
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = informer.controller.process_next(9, &mut |_| panic!("a handler's"));
+    }));
+    assert!(outcome.is_err());
+    assert_eq!(informer.contents(), "a@1");
+}
+
+#[test]
+fn nothing_in_line_is_idle_though_the_queue_is_new() {
+    let controller = &mut Informer::with_limit(0).controller;
+    assert_eq!(next(controller, 9, Answer::Fine), told(&[], "idle"));
+    assert!(!controller.has_synced() && !DeltaFifo::new(0).has_synced());
+}

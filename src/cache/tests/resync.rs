@@ -1,0 +1,243 @@
+//! client-go's rules of resync periods (`shared_informer_test.go`, named at each), and as a property of random joins,
+//! leaves, ticks and stalls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::cache::ResyncSchedule;
+use crate::cache::testing::properties;
+use crate::types::clock::{self, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Who is repeated to at `at` seconds; nobody if there is no repetition.
+fn tick(schedule: &mut ResyncSchedule<u8>, start: Instant, at: u32) -> Vec<u8> {
+    if !schedule.tick(start + SECOND * at, false) {
+        return Vec::new();
+    }
+    (0..10).filter(|id| schedule.is_due(id)).collect()
+}
+
+#[test]
+fn each_listener_is_repeated_to_at_its_own_period() {
+    // TestListenerResyncPeriods; what ticks each second there is the informer's own period, here a fourth listener.
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    for (id, period) in [(1, None), (2, Some(secs(2))), (3, Some(secs(3))), (4, Some(secs(1)))] {
+        schedule.join(id, period, start);
+    }
+    assert_eq!(schedule.tick_period(), Some(secs(1)));
+    let told: Vec<_> = (1..=6).map(|at| tick(&mut schedule, start, at)).collect();
+    assert_eq!(told, [vec![4], vec![2, 4], vec![3, 4], vec![2, 4], vec![4], vec![2, 3, 4]]);
+}
+
+#[test]
+fn ticks_have_the_shortest_period_that_anyone_asked_for() {
+    // TestResyncCheckPeriod
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::default();
+    let mut join = |id: u8, period| {
+        schedule.join(id, period, start);
+        (schedule.tick_period(), [1, 2, 3, 4].map(|id| schedule.period_of(&id)))
+    };
+    assert_eq!(join(1, None), (None, [None; 4]));
+    assert_eq!(join(2, Some(secs(60))), (Some(secs(60)), [None, Some(secs(60)), None, None]));
+    assert_eq!(join(3, Some(secs(55))), (Some(secs(55)), [None, Some(secs(60)), Some(secs(55)), None]));
+    assert_eq!(join(4, Some(secs(5))), (Some(secs(5)), [None, Some(secs(60)), Some(secs(55)), Some(secs(5))]));
+}
+
+#[test]
+fn a_late_listener_gets_the_shorter_period_that_it_asks_for() {
+    // client-go raises it to the period of the running timer (I11).
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(secs(10)), start);
+    assert_eq!(tick(&mut schedule, start, 10), [1]);
+    schedule.join(2, Some(secs(2)), start + SECOND * 11);
+    assert_eq!((schedule.tick_period(), schedule.period_of(&2)), (Some(secs(2)), Some(secs(2))));
+    assert_eq!(tick(&mut schedule, start, 12), [0; 0]);
+    assert_eq!(tick(&mut schedule, start, 13), [2]);
+}
+
+#[test]
+fn when_the_one_with_the_shortest_period_leaves_ticks_become_rarer() {
+    // client-go's timer stays as short as it ever was.
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(secs(2)), start);
+    schedule.join(2, Some(secs(7)), start);
+    schedule.leave(&1);
+    schedule.leave(&9);
+    assert_eq!((schedule.tick_period(), schedule.period_of(&1), schedule.is_due(&1)), (Some(secs(7)), None, false));
+    schedule.leave(&2);
+    assert_eq!(schedule.tick_period(), None);
+    assert_eq!(tick(&mut schedule, start, 100), [0; 0]);
+}
+
+#[test]
+fn no_period_is_shorter_than_a_second_and_none_is_never() {
+    // minimumResyncPeriod
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(Duration::from_nanos(1)), start);
+    schedule.join(2, Some(Duration::from_millis(1001)), start);
+    schedule.join(3, Some(Duration::ZERO), start);
+    schedule.join(4, None, start);
+    let granted = [1, 2, 3, 4].map(|id| schedule.period_of(&id));
+    assert_eq!(granted, [Some(secs(1)), Some(Duration::from_millis(1001)), None, None]);
+    schedule.join(1, None, start);
+    assert_eq!(schedule.period_of(&1), None, "it wants none any more");
+}
+
+#[test]
+fn a_listener_is_due_at_its_time_and_not_a_moment_before() {
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(secs(5)), start);
+    assert!(!schedule.tick(start + SECOND * 5 - Duration::from_nanos(1), false));
+    assert!(schedule.tick(start + SECOND * 5, false));
+    assert!(!schedule.tick(start + SECOND * 5, false), "once");
+}
+
+#[test]
+fn who_is_due_while_a_repetition_is_under_way_stays_due_and_who_it_is_for_does_not_change() {
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(secs(2)), start);
+    schedule.join(2, Some(secs(3)), start);
+    assert_eq!(tick(&mut schedule, start, 2), [1]);
+    assert!(!schedule.tick(start + SECOND * 4, true));
+    assert!(schedule.is_due(&1) && !schedule.is_due(&2), "the one under way is for the first alone");
+    assert_eq!(tick(&mut schedule, start, 5), [1, 2]);
+}
+
+#[test]
+fn a_tick_at_which_nobody_is_due_leaves_the_last_repetition_as_it_was() {
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(secs(3)), start);
+    assert_eq!(tick(&mut schedule, start, 3), [1]);
+    assert!(!schedule.tick(start + SECOND * 4, false));
+    assert!(schedule.is_due(&1), "what is in line is for it still");
+}
+
+#[test]
+fn who_joins_while_a_repetition_is_under_way_is_not_part_of_it() {
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(secs(1)), start);
+    assert_eq!(tick(&mut schedule, start, 1), [1]);
+    schedule.join(2, Some(secs(1)), start + SECOND);
+    assert!(!schedule.is_due(&2));
+    schedule.join(1, Some(secs(1)), start + SECOND);
+    assert!(!schedule.is_due(&1), "who joins again begins again");
+}
+
+#[test]
+fn of_the_times_that_a_stall_made_it_miss_a_listener_gets_one() {
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(secs(1)), start);
+    schedule.join(6, Some(secs(6)), start);
+    assert_eq!(tick(&mut schedule, start, 20), [1, 6]);
+    assert_eq!(tick(&mut schedule, start, 21), [1]);
+    let told: Vec<_> = (22..=25).map(|at| tick(&mut schedule, start, at)).collect();
+    assert_eq!(told, [vec![1], vec![1], vec![1, 6], vec![1]], "its times are the multiples of its period");
+}
+
+#[test]
+fn a_period_to_the_end_of_time_never_comes_and_overflows_nothing() {
+    let start = clock::now();
+    let mut schedule = ResyncSchedule::new();
+    schedule.join(1, Some(Duration::MAX), start);
+    schedule.join(2, Some(secs(1)), start);
+    assert_eq!(tick(&mut schedule, start, u32::MAX), [2]);
+    assert_eq!(schedule.period_of(&1), Some(Duration::MAX));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join(u8, u32),
+    Leave(u8),
+    Tick { after: u32, under_way: bool },
+}
+
+fn arb_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (0..4_u8, 0..9_u32).prop_map(|(id, period)| Step::Join(id, period)),
+        1 => (0..4_u8).prop_map(Step::Leave),
+        6 => (0..12_u32, prop::bool::weighted(0.3)).prop_map(|(after, under_way)| Step::Tick { after, under_way }),
+    ]
+}
+
+/// A listener with every one of its times written down.
+#[derive(Debug)]
+struct Naive {
+    joined: u32,
+    /// In half seconds; of at least two.
+    period: u32,
+    /// When it was repeated to last, in half seconds.
+    told: Option<u32>,
+}
+
+impl Naive {
+    /// Whether one of its times lies after the last repetition and not in the future.
+    fn is_due(&self, now: u32) -> bool {
+        let mut times = (1..).map(|k| self.joined + k * self.period).take_while(|time| *time <= now);
+        times.any(|time| self.told.is_none_or(|told| told < time))
+    }
+}
+
+proptest! {
+    #![proptest_config(properties(512))]
+
+    #[test]
+    fn whoever_missed_one_of_their_times_is_repeated_to_and_nobody_else(
+        steps in prop::collection::vec(arb_step(), 1..80),
+    ) {
+        const HALF: Duration = Duration::from_millis(500);
+        let start = clock::now();
+        let (mut now, mut naive, mut last) = (0_u32, BTreeMap::<u8, Naive>::new(), Vec::new());
+        let mut schedule = ResyncSchedule::new();
+        for step in steps {
+            match step {
+                Step::Join(id, period) => {
+                    schedule.join(id, Some(HALF * period), start + HALF * now);
+                    naive.remove(&id);
+                    last.retain(|due| *due != id);
+                    if period > 0 {
+                        naive.insert(id, Naive { joined: now, period: period.max(2), told: None });
+                    }
+                }
+                Step::Leave(id) => {
+                    schedule.leave(&id);
+                    naive.remove(&id);
+                    last.retain(|due| *due != id);
+                }
+                Step::Tick { after, under_way } => {
+                    now += after;
+                    let due: Vec<u8> =
+                        naive.iter().filter(|(_, listener)| listener.is_due(now)).map(|(id, _)| *id).collect();
+                    let repeats = !under_way && !due.is_empty();
+                    prop_assert_eq!(schedule.tick(start + HALF * now, under_way), repeats);
+                    if repeats {
+                        for id in &due {
+                            naive.get_mut(id).expect("it is due").told = Some(now);
+                        }
+                        last = due;
+                    }
+                }
+            }
+            let due: Vec<_> = (0..4).filter(|id| schedule.is_due(id)).collect();
+            prop_assert_eq!(&due, &last);
+            let shortest = naive.values().map(|listener| HALF * listener.period).min();
+            prop_assert_eq!(schedule.tick_period(), shortest);
+        }
+    }
+}

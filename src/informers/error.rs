@@ -1,0 +1,28 @@
+//! What informers and factories refuse.
+
+use actix::MailboxError;
+
+use crate::cache::IndexerConflict;
+
+/// Why an informer does not do as it is told; the caller can fix all but the last.
+#[derive(Debug, thiserror::Error)]
+pub enum InformerError {
+    /// It has been started, and what was asked for has to come before.
+    #[error("the informer has been started: {0} has to be set before")]
+    Started(
+        /// What.
+        &'static str,
+    ),
+    /// Its lister or indexer is in use, and would look at the wrong objects.
+    #[error("a lister or indexer of the informer has been handed out: the transform has to be set before")]
+    InUse,
+    /// It has been stopped, and never starts again: make another one with another factory.
+    #[error("the informer has been stopped")]
+    Stopped,
+    /// An index of that name exists.
+    #[error(transparent)]
+    Indexer(#[from] IndexerConflict),
+    /// The hub has ended.
+    #[error("the hub has ended")]
+    Hub(#[from] MailboxError),
+}

@@ -1,0 +1,30 @@
+//! client-go's way in: factory, shared informers, event handlers, in the shape that people who know its informers
+//! expect, over all clusters of a hub at once.
+//!
+//! Adapters only. What is told, when and in which order is decided by [`crate::cache`] and [`crate::actors`].
+//!
+//! | client-go | here |
+//! |---|---|
+//! | `SharedInformerFactory`, `dynamicinformer`, `metadatainformer` | [`SharedInformerFactory`]: `informer`, `dynamic_informer`, `metadata_informer` |
+//! | `SharedIndexInformer` | [`SharedInformer`] |
+//! | `ResourceEventHandlerFuncs`, `…DetailedFuncs`, `FilteringResourceEventHandler` | the same names |
+//! | `ResourceEventHandlerRegistration` | [`HandlerRegistration`] |
+//! | `GetIndexer()`, generated listers | [`SharedInformer::indexer`], [`SharedInformer::lister`] |
+//! | `SetTransform`, `SetWatchErrorHandler` | [`SharedInformer::set_transform`], [`SharedInformer::set_watch_error_handler`] |
+
+mod error;
+mod factory;
+mod handler;
+mod registration;
+mod shared_informer;
+mod typed;
+
+pub use error::InformerError;
+pub use factory::{ListOptions, SharedInformerFactory, SyncResult};
+pub use handler::{
+    FilteringResourceEventHandler, ResourceEventHandler, ResourceEventHandlerDetailedFuncs, ResourceEventHandlerFuncs,
+    dispatch,
+};
+pub use registration::HandlerRegistration;
+pub use shared_informer::SharedInformer;
+pub use typed::api_resource;

@@ -1,0 +1,404 @@
+//! A shared informer: the watched objects of one type in many clusters, its handlers and its store; client-go's
+//! `SharedIndexInformer`.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use actix::Addr;
+use futures::future::join_all;
+use parking_lot::Mutex;
+
+use super::error::InformerError;
+use super::handler::{ResourceEventHandler, dispatch};
+use super::registration::{HandlerRegistration, Progress};
+use crate::actors::messages::{AddIndexers, InformerFor, KnownResource, Release, Unsubscribe, User, ViewSync, Wanted};
+use crate::actors::{
+    Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
+    SubscriptionId, SyncView, WatchErrorHandler,
+};
+use crate::cache::{IndexReader, Indexers, Lister};
+use crate::reflector::{InformerOptions, Transform};
+use crate::types::{ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, View};
+
+/// What informers need of a hub.
+#[derive(Clone)]
+pub(super) struct Core {
+    pub(super) registry: Addr<RegistryActor>,
+    pub(super) env: Env,
+}
+
+impl Core {
+    pub(super) fn new(system: &HubSystem) -> Self {
+        Self { registry: system.registry().clone(), env: system.env().clone() }
+    }
+}
+
+/// What an informer is made from.
+pub(super) struct Parts {
+    pub(super) name: String,
+    pub(super) resource: ApiResource,
+    pub(super) scope: Scope,
+    pub(super) clusters: ClusterSelector,
+    pub(super) metadata_only: bool,
+    /// The period of handlers that name none.
+    pub(super) resync: Option<Duration>,
+    pub(super) transform: Option<Transform>,
+}
+
+/// One type's objects in the clusters of its factory. Cheap to clone: all clones are one informer.
+///
+/// - *Store first*: what a handler is told of, the lister and the indexer have, in this state or a newer one.
+/// - A handler is told of each object in the order in which it changed, never of two at once; handlers do not wait for
+///   each other. One that is added late is told of what is there as initial additions, without a gap and without a
+///   double.
+/// - Between clusters no order is kept. Each object says which cluster it is of.
+/// - Once stopped it never starts again.
+pub struct SharedInformer<K = Dynamic> {
+    inner: Arc<Inner>,
+    kind: PhantomData<fn() -> K>,
+}
+
+struct Inner {
+    core: Core,
+    parts: Parts,
+    state: Mutex<State>,
+    sync: OnceLock<SyncView>,
+}
+
+struct State {
+    phase: Phase,
+    transform: Option<Transform>,
+    watch_errors: Option<WatchErrorHandler>,
+    /// Set once somebody may be reading the store.
+    read: bool,
+    handlers: Vec<SubscriptionId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Made,
+    Started,
+    Stopped,
+}
+
+impl SharedInformer {
+    pub(super) fn new(core: Core, parts: Parts) -> Self {
+        let state = State {
+            phase: Phase::Made,
+            transform: parts.transform.clone(),
+            watch_errors: None,
+            read: false,
+            handlers: Vec::new(),
+        };
+        let inner = Inner { core, parts, state: Mutex::new(state), sync: OnceLock::new() };
+        Self { inner: Arc::new(inner), kind: PhantomData }
+    }
+
+    pub(super) fn cast<K>(self) -> SharedInformer<K> {
+        SharedInformer { inner: self.inner, kind: PhantomData }
+    }
+}
+
+impl<K: 'static> SharedInformer<K> {
+    /// What it watches.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.inner.parts.resource
+    }
+
+    fn user(&self) -> User {
+        User::Caller(self.inner.parts.name.clone())
+    }
+
+    fn awaited(&self) -> Awaited {
+        let Parts { resource, clusters, .. } = &self.inner.parts;
+        let wanted = Wanted::Known(KnownResource(resource.clone()));
+        Awaited::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
+    }
+
+    /// With a transform, objects are not what others expect to find: they have a view of their own.
+    fn scope(&self) -> Scope {
+        let Parts { scope, name, .. } = &self.inner.parts;
+        match &self.inner.state.lock().transform {
+            Some(_) => scope.clone().with_view(View::Private(name.as_str().into())),
+            None => scope.clone(),
+        }
+    }
+
+    // === before the start ===
+
+    /// Has something made of each object before anybody sees it, in place of the factory's transform.
+    ///
+    /// # Errors
+    /// After the start, after the stop, and once a lister or an indexer has been handed out.
+    pub fn set_transform(&self, transform: Transform) -> Result<(), InformerError> {
+        let mut state = self.before_start("the transform")?;
+        if state.read {
+            return Err(InformerError::InUse);
+        }
+        state.transform = Some(transform);
+        Ok(())
+    }
+
+    /// Has failed lists and watches told.
+    ///
+    /// # Errors
+    /// After the start and after the stop.
+    pub fn set_watch_error_handler(&self, handler: WatchErrorHandler) -> Result<(), InformerError> {
+        self.before_start("the watch error handler")?.watch_errors = Some(handler);
+        Ok(())
+    }
+
+    fn before_start(&self, what: &'static str) -> Result<parking_lot::MutexGuard<'_, State>, InformerError> {
+        let state = self.inner.state.lock();
+        match state.phase {
+            Phase::Made => Ok(state),
+            Phase::Started => Err(InformerError::Started(what)),
+            Phase::Stopped => Err(InformerError::Stopped),
+        }
+    }
+
+    // === handlers ===
+
+    /// Has a handler told of every object, in the period of the factory again.
+    ///
+    /// # Errors
+    /// After the stop.
+    pub async fn add_event_handler(
+        &self,
+        handler: impl ResourceEventHandler<K>,
+    ) -> Result<HandlerRegistration, InformerError> {
+        self.add(handler, self.inner.parts.resync).await
+    }
+
+    /// The same with a period of its own (a second at least; zero for never). All handlers of an informer are repeated on
+    /// ticks of the shortest period that any of them asked for.
+    ///
+    /// # Errors
+    /// After the stop.
+    pub async fn add_event_handler_with_resync_period(
+        &self,
+        handler: impl ResourceEventHandler<K>,
+        period: Duration,
+    ) -> Result<HandlerRegistration, InformerError> {
+        self.add(handler, Some(period).filter(|period| !period.is_zero())).await
+    }
+
+    async fn add(
+        &self,
+        mut handler: impl ResourceEventHandler<K>,
+        resync: Option<Duration>,
+    ) -> Result<HandlerRegistration, InformerError> {
+        if self.is_stopped() {
+            return Err(InformerError::Stopped);
+        }
+        let progress = Arc::<Progress>::default();
+        let told = Arc::clone(&progress);
+        let subscriber = Subscriber::from_fn(move |notification: &Notification<K>| match notification {
+            Notification::Synced(origin) => told.note_synced(&origin.cluster),
+            _ => dispatch(&mut handler, notification),
+        });
+        let name = &self.inner.parts.name;
+        let clusters = self.inner.parts.clusters.clone();
+        let mut subscribe = Subscribe::to_informers_of(self.user(), clusters, subscriber).named(name);
+        if let Some(period) = resync {
+            subscribe = subscribe.with_resync(period);
+        }
+        let id = self.inner.core.registry.send(subscribe).await?;
+        let stopped = {
+            let mut state = self.inner.state.lock();
+            state.handlers.push(id);
+            state.phase == Phase::Stopped
+        };
+        if stopped {
+            // It was stopped meanwhile, perhaps without seeing this one.
+            self.inner.core.registry.send(Unsubscribe(id)).await?;
+            return Err(InformerError::Stopped);
+        }
+        Ok(HandlerRegistration::new(id, progress, self.awaited(), self.inner.core.registry.clone()))
+    }
+
+    /// Removes a handler: what waits for it is dropped, and the call that is running may still end. It waits for nothing,
+    /// so a handler may remove itself. Idempotent; a registration of another informer is not touched.
+    pub fn remove_event_handler(&self, registration: &HandlerRegistration) {
+        if let Some(id) = self.forget(registration) {
+            let removing = self.inner.core.registry.send(Unsubscribe(id));
+            self.inner.core.env.io.spawn(async move {
+                // An error means that the hub has ended, and its handlers with it.
+                let _ = removing.await;
+            });
+        }
+    }
+
+    /// The same, and waits until no call of it is running: do not call it from within the handler.
+    ///
+    /// # Errors
+    /// The hub has ended.
+    pub async fn shut_down_event_handler(&self, registration: &HandlerRegistration) -> Result<(), InformerError> {
+        match self.forget(registration) {
+            Some(id) => Ok(self.inner.core.registry.send(Unsubscribe(id)).await?),
+            None => Ok(()),
+        }
+    }
+
+    fn forget(&self, registration: &HandlerRegistration) -> Option<SubscriptionId> {
+        let handlers = &mut self.inner.state.lock().handlers;
+        let at = handlers.iter().position(|id| *id == registration.id())?;
+        registration.note_removed();
+        Some(handlers.swap_remove(at))
+    }
+
+    // === start and stop ===
+
+    /// Starts it, unless it was started before: then `false`.
+    pub(super) async fn start(&self) -> Result<bool, InformerError> {
+        let (options, watch_errors) = {
+            let mut state = self.inner.state.lock();
+            match state.phase {
+                Phase::Started => return Ok(false),
+                Phase::Stopped => return Err(InformerError::Stopped),
+                Phase::Made => state.phase = Phase::Started,
+            }
+            let options = InformerOptions {
+                metadata_only: self.inner.parts.metadata_only,
+                transform: state.transform.clone(),
+                ..InformerOptions::default()
+            };
+            (options, state.watch_errors.clone())
+        };
+        let registry = &self.inner.core.registry;
+        let demand = InformerFor {
+            user: self.user(),
+            wanted: Wanted::Known(KnownResource(self.inner.parts.resource.clone())),
+            clusters: self.inner.parts.clusters.clone(),
+            scopes: vec![self.scope()],
+            options,
+            watch_errors,
+        };
+        registry.send(demand).await?;
+        let view = registry.send(ViewSync).await?;
+        let _ = self.inner.sync.set(view);
+        Ok(true)
+    }
+
+    /// Removes all handlers and stops watching, unless others watch the same; ends when no handler is running any more.
+    /// Idempotent.
+    pub async fn stop(&self) {
+        let handlers = {
+            let mut state = self.inner.state.lock();
+            state.phase = Phase::Stopped;
+            std::mem::take(&mut state.handlers)
+        };
+        let registry = &self.inner.core.registry;
+        // An error means that the hub has ended, and all of this with it.
+        join_all(handlers.into_iter().map(|id| registry.send(Unsubscribe(id)))).await;
+        let _ = registry.send(Release(self.user())).await;
+    }
+
+    /// Whether it has been started, stopped or not.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.inner.sync.get().is_some()
+    }
+
+    /// Whether it has been stopped, or the hub has ended.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.inner.state.lock().phase == Phase::Stopped || !self.inner.core.registry.connected()
+    }
+
+    // === how far it is ===
+
+    /// Whether the store has the first complete list of every cluster. Handlers may not have been told yet: a
+    /// registration says that.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        self.is_through(|informer| informer.synced)
+    }
+
+    /// Whether nothing is gained by waiting: every cluster has synced, or cannot be reached, forbids it, or does not have
+    /// the resource.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.is_through(|informer| informer.settled)
+    }
+
+    fn is_through(&self, is: impl Fn(&InformerSync) -> bool) -> bool {
+        let Some(sync) = self.inner.sync.get() else { return false };
+        !sync.is_starting() && sync.informers(&self.awaited()).iter().all(is)
+    }
+
+    /// Each cluster's part.
+    #[must_use]
+    pub fn sync_state(&self) -> Vec<InformerSync> {
+        self.inner.sync.get().map(|sync| sync.informers(&self.awaited())).unwrap_or_default()
+    }
+
+    /// How far a cluster has been read; `None` before its first list.
+    #[must_use]
+    pub fn last_sync_resource_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
+        self.sync_state().into_iter().find(|informer| informer.cluster == *cluster)?.version
+    }
+
+    /// Waits until every cluster has synced.
+    ///
+    /// # Errors
+    /// [`NotSynced`] names what had not when the time was up, and why; one that was not started has not.
+    pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
+        match self.inner.sync.get() {
+            Some(sync) => sync.clone().wait(self.awaited(), timeout).await,
+            None => Err(NotSynced {
+                waited: Duration::ZERO,
+                waiting: vec![format!("{} has not been started", self.inner.parts.name)],
+            }),
+        }
+    }
+
+    // === the store ===
+
+    /// Adds computed indices, at any time before the stop: what the store has is indexed at once. The store is that of
+    /// everybody who watches the same, and so are its indices.
+    ///
+    /// # Errors
+    /// An index of one of the names exists: none is added.
+    pub async fn add_indexers(&self, indexers: Indexers) -> Result<(), InformerError> {
+        if self.is_stopped() {
+            return Err(InformerError::Stopped);
+        }
+        self.inner.state.lock().read = true;
+        let cache = self.inner.core.env.caches.of(self.resource(), &self.scope().view);
+        Ok(cache.send(AddIndexers(indexers)).await??)
+    }
+
+    /// The readable half of its store.
+    #[must_use]
+    pub fn indexer(&self) -> IndexReader<K> {
+        IndexReader::new(self.snapshots(), self.inner.parts.clusters.clone())
+    }
+
+    /// Lists and gets from its store.
+    #[must_use]
+    pub fn lister(&self) -> Lister<K> {
+        Lister::new(self.snapshots(), self.inner.parts.clusters.clone())
+    }
+
+    fn snapshots(&self) -> Arc<arc_swap::ArcSwap<crate::cache::Snapshot>> {
+        self.inner.state.lock().read = true;
+        self.inner.core.env.caches.snapshots(self.resource(), &self.scope().view)
+    }
+}
+
+impl<K> Clone for SharedInformer<K> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for SharedInformer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = self.inner.state.lock().phase;
+        f.debug_struct("SharedInformer").field("name", &self.inner.parts.name).field("phase", &phase).finish()
+    }
+}

@@ -1,0 +1,22 @@
+//! The resource of a Rust type.
+
+use std::any::TypeId;
+
+use kube::Resource;
+use kube::core::NamespaceResourceScope;
+
+use crate::types::{ApiResource, Gvr};
+
+/// The resource of a Rust type: any `k8s_openapi` type or `kube::CustomResource`.
+#[must_use]
+pub fn api_resource<K>() -> ApiResource
+where
+    K: Resource<DynamicType = ()>,
+    K::Scope: 'static,
+{
+    ApiResource {
+        gvr: Gvr::new(&K::group(&()), &K::version(&()), &K::plural(&())),
+        kind: K::kind(&()).as_ref().into(),
+        namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
+    }
+}
