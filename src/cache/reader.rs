@@ -62,8 +62,8 @@ impl<K> IndexReader<K> {
     /// The object of one cluster at a key.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object<K>> {
-        let query = Query::get(key.namespace().unwrap_or_default(), key.name());
-        self.cluster(cluster).find(query).unwrap_or_default().pop()
+        let found = self.published.load().get(cluster, key)?;
+        self.selects(cluster, &found.origin().cluster_labels).then(|| found.cast())
     }
 
     /// The object of one cluster at a key that is written `namespace/name`, or `name`.
