@@ -126,6 +126,12 @@ impl RealCluster {
         self.process = None;
     }
 
+    /// Stops the process where it stands, or lets it go on: a machine that sleeps. Who connects meanwhile waits.
+    pub(crate) fn freeze(&self, still: bool) {
+        let process = self.process.as_ref().expect("only what runs is frozen");
+        if still { process.freeze() } else { process.thaw() }
+    }
+
     /// Starts it again (killing it first where it still runs): same address, CA, tokens and objects. The apiserver's
     /// memory of past events is gone, so that every watch from before answers 410.
     pub(crate) async fn restart(&mut self) {

@@ -1,0 +1,199 @@
+//! What an informer told of one object, held against what really happened to it, and against what the other one told.
+
+use std::collections::BTreeMap;
+
+use super::account::{Fact, State, Told, What};
+
+/// A way in which what the hub tells of an object may be another than what client-go tells of it. There is no other:
+/// whatever is not in this list fails the test. The list for people is `docs/client-go-differences.md`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Difference {
+    /// client-go told an unchanged object as updated when it listed again; the hub tells of changes only.
+    Repeated,
+    /// An object was replaced by another of its name while client-go was not watching, which told it as updated; the
+    /// hub tells the deletion of one object and the addition of another.
+    Replaced,
+    /// The hub listed again and was not told a state that client-go was told: it was not watching just then.
+    MissedByHub,
+    /// The same of client-go.
+    MissedByClientGo,
+    /// The hub found a deletion out by a list (a tombstone) that client-go saw.
+    DeletionUnseenByHub,
+    /// The same of client-go.
+    DeletionUnseenByClientGo,
+    /// One of them missed the first states of an object, so that what it adds is to the other an update.
+    SeenLater,
+    /// They made their first lists at different moments, and what was in one list was not yet in the other.
+    InitialElsewhere,
+}
+
+/// Differences, and how often.
+pub(super) type Tally = BTreeMap<Difference, usize>;
+
+/// One informer's part in the judgement of one object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side<'a> {
+    pub(super) told: &'a [Told],
+    /// How many facts there were when its first list had been told.
+    pub(super) synced_at: usize,
+    /// Whether it has listed more than once, which is the only excuse for most things.
+    pub(super) listed_again: bool,
+}
+
+/// How one fact was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Added {
+        initial: bool,
+    },
+    Updated,
+    /// As an update of another object.
+    Replaced,
+    Deleted,
+    Tombstone,
+}
+
+/// What one side told, placed in what happened.
+#[derive(Debug, Default)]
+struct Placed<'a> {
+    /// By the fact's place in the object's history.
+    facts: BTreeMap<usize, (How, &'a Told)>,
+    /// How often a state was told again.
+    repeated: usize,
+}
+
+/// Judges what both told of one object, of which everything that ever happened is `history`; `started_at` facts had
+/// happened when they were started.
+///
+/// # Errors
+/// What no informer may do, or what one did and the other did not that is not a [`Difference`].
+pub(super) fn judge(history: &[Fact], started_at: usize, hub: Side<'_>, go: Side<'_>) -> Result<Tally, String> {
+    let by_hub = place(history, hub.told).map_err(|problem| format!("the hub: {problem}"))?;
+    let by_go = place(history, go.told).map_err(|problem| format!("client-go: {problem}"))?;
+    if by_hub.repeated > 0 || by_hub.facts.values().any(|(how, _)| *how == How::Replaced) {
+        return Err("the hub told what it never tells: a repetition, or one object as another".into());
+    }
+    excused(history, started_at, &by_hub, hub).map_err(|problem| format!("the hub: {problem}"))?;
+    excused(history, started_at, &by_go, go).map_err(|problem| format!("client-go: {problem}"))?;
+    let mut tally = Tally::new();
+    if by_go.repeated > 0 {
+        tally.insert(Difference::Repeated, by_go.repeated);
+    }
+    for (place, fact) in history.iter().enumerate() {
+        if let Some(difference) = compare(&fact.what, by_hub.facts.get(&place), by_go.facts.get(&place))? {
+            *tally.entry(difference).or_default() += 1;
+        }
+    }
+    Ok(tally)
+}
+
+/// Places what was told in what happened. What was told must be a subsequence of it, begin with an addition, hang
+/// together, and end with what is.
+fn place<'a>(history: &[Fact], told: &'a [Told]) -> Result<Placed<'a>, String> {
+    let mut placed = Placed::default();
+    let mut known: Option<State> = None;
+    let mut after = 0;
+    for told in told {
+        let how = match (told, &known) {
+            (Told::Added { initial, .. }, None) => How::Added { initial: *initial },
+            (Told::Updated { old, new }, Some(last)) if old == last => {
+                if new == old {
+                    placed.repeated += 1;
+                    continue;
+                }
+                if new.uid == old.uid { How::Updated } else { How::Replaced }
+            }
+            (Told::Deleted { last: gone, tombstone: false }, Some(last)) if gone.uid == last.uid => How::Deleted,
+            (Told::Deleted { last: gone, tombstone: true }, Some(last)) if gone == last => How::Tombstone,
+            _ => return Err(format!("{told:?} cannot follow {known:?}")),
+        };
+        let is_it = |fact: &Fact| is_told(&fact.what, told, known.as_ref());
+        let Some(found) = history.iter().skip(after).position(is_it) else {
+            return Err(format!("{told:?} did not happen after {known:?}"));
+        };
+        placed.facts.insert(after + found, (how, told));
+        after += found + 1;
+        known = match told {
+            Told::Added { new, .. } | Told::Updated { new, .. } => Some(new.clone()),
+            Told::Deleted { .. } => None,
+        };
+    }
+    let truth = match history.last().map(|fact| &fact.what) {
+        Some(What::Is(state)) => Some(state),
+        Some(What::Gone { .. }) | None => None,
+    };
+    if known.as_ref() == truth { Ok(placed) } else { Err(format!("ends with {known:?} where {truth:?} is true")) }
+}
+
+/// Whether it is this fact that was told.
+fn is_told(what: &What, told: &Told, known: Option<&State>) -> bool {
+    match (what, told) {
+        (What::Is(state), Told::Added { new, .. } | Told::Updated { new, .. }) => state == new,
+        (What::Gone { uid, .. }, Told::Deleted { last, tombstone: true }) => *uid == last.uid,
+        (What::Gone { uid, version }, Told::Deleted { last, tombstone: false }) => {
+            let right = match version {
+                Some(version) => *version == last.version,
+                None => known.is_none_or(|known| last.version.newer_than(&known.version)),
+            };
+            *uid == last.uid && right
+        }
+        _ => false,
+    }
+}
+
+/// Whether a side may have told what it told and kept quiet about what it did not tell, by what it went through.
+fn excused(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<'_>) -> Result<(), String> {
+    if side.listed_again {
+        return initial_is_right(history, started_at, placed);
+    }
+    if placed.repeated > 0 {
+        return Err("repeats without having listed again".into());
+    }
+    for (at, fact) in history.iter().enumerate() {
+        match placed.facts.get(&at) {
+            Some((How::Tombstone | How::Replaced, told)) => {
+                return Err(format!("{told:?}, without having listed again"));
+            }
+            None if matches!(fact.what, What::Is(_)) && fact.number >= side.synced_at => {
+                return Err(format!("did not tell {:?}, without having listed again", fact.what));
+            }
+            _ => {}
+        }
+    }
+    initial_is_right(history, started_at, placed)
+}
+
+/// What was there at the start can only be known from the first list.
+fn initial_is_right(history: &[Fact], started_at: usize, placed: &Placed<'_>) -> Result<(), String> {
+    let late = |(at, (how, told)): (&usize, &(How, &Told))| {
+        let wrong = *how == How::Added { initial: false } && history[*at].number < started_at;
+        wrong.then(|| format!("{told:?} was there at the start but is not initial"))
+    };
+    placed.facts.iter().find_map(late).map_or(Ok(()), Err)
+}
+
+/// What is different in how one fact was told.
+fn compare(what: &What, hub: Option<&(How, &Told)>, go: Option<&(How, &Told)>) -> Result<Option<Difference>, String> {
+    let is = matches!(what, What::Is(_));
+    let (by_hub, by_go) = (hub.map(|(how, _)| *how), go.map(|(how, _)| *how));
+    Ok(match (by_hub, by_go) {
+        (_, Some(How::Replaced)) => Some(Difference::Replaced),
+        (None, Some(_)) if is => Some(Difference::MissedByHub),
+        (Some(_), None) if is => Some(Difference::MissedByClientGo),
+        // The end of what one of them never knew, or of what client-go told as replaced.
+        (None, _) | (_, None) => None,
+        (Some(How::Tombstone), Some(How::Deleted)) => Some(Difference::DeletionUnseenByHub),
+        (Some(How::Deleted), Some(How::Tombstone)) => Some(Difference::DeletionUnseenByClientGo),
+        (Some(How::Added { initial: mine }), Some(How::Added { initial })) if mine != initial => {
+            Some(Difference::InitialElsewhere)
+        }
+        (Some(How::Added { .. }), Some(How::Updated)) | (Some(How::Updated), Some(How::Added { .. })) => {
+            Some(Difference::SeenLater)
+        }
+        (Some(How::Deleted), Some(How::Deleted)) if hub.map(|(_, told)| told) != go.map(|(_, told)| told) => {
+            return Err(format!("{hub:?} and {go:?} are one deletion"));
+        }
+        (Some(mine), Some(its)) if std::mem::discriminant(&mine) == std::mem::discriminant(&its) => None,
+        (Some(mine), Some(its)) => return Err(format!("{what:?} is {mine:?} to the hub and {its:?} to client-go")),
+    })
+}

@@ -1,0 +1,112 @@
+//! The judge, judged: what it must not let pass.
+
+use informer_hub::types::{ResourceVersion, Uid};
+
+use super::account::{Fact, State, Told, What};
+use super::judge::{Difference, Side, judge};
+
+/// `a1` is object a at version 1.
+fn state(text: &str) -> State {
+    let (uid, version) = text.split_at(1);
+    State { uid: Uid::new(uid), version: ResourceVersion::new(version) }
+}
+
+/// `a1` for a state, `-a2` for a deletion, `-a` for one of unknown version.
+fn history(text: &str) -> Vec<Fact> {
+    let what = |word: &str| match word.strip_prefix('-') {
+        Some(gone) => {
+            let (uid, version) = gone.split_at(1);
+            What::Gone {
+                uid: Uid::new(uid),
+                version: Some(version).filter(|v| !v.is_empty()).map(ResourceVersion::new),
+            }
+        }
+        None => What::Is(state(word)),
+    };
+    text.split_whitespace().enumerate().map(|(number, word)| Fact { number, what: what(word) }).collect()
+}
+
+/// `*a1` initial, `+a1` added, `a1>a2` updated, `-a3` deleted, `!a2` a tombstone.
+fn told(text: &str) -> Vec<Told> {
+    let one = |word: &str| match word.split_at(1) {
+        ("*", new) => Told::Added { new: state(new), initial: true },
+        ("+", new) => Told::Added { new: state(new), initial: false },
+        ("-", last) => Told::Deleted { last: state(last), tombstone: false },
+        ("!", last) => Told::Deleted { last: state(last), tombstone: true },
+        _ => {
+            let (old, new) = word.split_once('>').expect("an update");
+            Told::Updated { old: state(old), new: state(new) }
+        }
+    };
+    text.split_whitespace().map(one).collect()
+}
+
+/// Both started when one fact had happened, and synced at once; a `%` before what a side told says that it listed again.
+fn verdict(facts: &str, hub: &str, go: &str) -> Result<Vec<(Difference, usize)>, String> {
+    let (mine, its) = (told(hub.trim_start_matches('%')), told(go.trim_start_matches('%')));
+    let side = |told, text: &str| Side { told, synced_at: 1, listed_again: text.starts_with('%') };
+    judge(&history(facts), 1, side(&mine, hub), side(&its, go)).map(|tally| tally.into_iter().collect())
+}
+
+#[test]
+fn oracle_the_same_is_no_difference() {
+    let same = "*a1 a1>a2 -a3 +b4";
+    assert_eq!(verdict("a1 a2 -a3 b4", same, same), Ok(vec![]));
+    assert_eq!(verdict("a1 a2 -a b4", same, same), Ok(vec![]), "a deletion of unknown version");
+    assert_eq!(verdict("", "", ""), Ok(vec![]));
+}
+
+#[test]
+fn oracle_each_difference_is_told_from_the_others() {
+    use Difference::*;
+    let one = |facts, hub, go| verdict(facts, hub, go).unwrap();
+    assert_eq!(one("a1 a2", "*a1 a1>a2", "%*a1 a1>a1 a1>a2 a2>a2"), [(Repeated, 2)]);
+    assert_eq!(one("a1 -a2 b3", "%*a1 !a1 +b3", "%*a1 a1>b3"), [(Replaced, 1)]);
+    assert_eq!(one("a1 -a2 b3", "*a1 -a2 +b3", "%*a1 a1>b3"), [(Replaced, 1)]);
+    assert_eq!(one("a1 a2 a3", "%*a1 a1>a3", "*a1 a1>a2 a2>a3"), [(MissedByHub, 1)]);
+    assert_eq!(one("a1 a2 a3", "*a1 a1>a2 a2>a3", "%*a1 a1>a3"), [(MissedByClientGo, 1)]);
+    assert_eq!(one("a1 -a2", "%*a1 !a1", "*a1 -a2"), [(DeletionUnseenByHub, 1)]);
+    assert_eq!(one("a1 -a2", "*a1 -a2", "%*a1 !a1"), [(DeletionUnseenByClientGo, 1)]);
+    assert_eq!(
+        one("x1 -x2 a3 a4", "%*x1 !x1 +a4", "*x1 -x2 +a3 a3>a4"),
+        [(MissedByHub, 1), (DeletionUnseenByHub, 1), (SeenLater, 1)]
+    );
+    assert_eq!(one("x1 -x2 a3", "*x1 -x2 +a3", "*x1 -x2 *a3"), [(InitialElsewhere, 1)]);
+}
+
+#[test]
+fn oracle_what_no_informer_may_do_is_refused_of_both() {
+    let right = "*a1 a1>a2 -a3";
+    for (wrong, why) in [
+        ("*a1 a1>a2", "ends with"),
+        ("*a1 -a3 +a2", "did not happen"),
+        ("*a2 a2>a1 -a3", "did not happen"),
+        ("*a1 a1>a9 -a3", "did not happen"),
+        ("*a1 a2>a2 -a3", "cannot follow"),
+        ("*a1 *a2 -a3", "cannot follow"),
+        ("a1>a2 -a3", "cannot follow"),
+        ("*a1 a1>a2 -a4", "did not happen"),
+        ("*a1 a1>a2 !a1", "cannot follow"),
+        ("*a1 a1>a2 -a3 -a3", "cannot follow"),
+        ("+a1 a1>a2 -a3", "is not initial"),
+        ("*a1 a1>a2 !a2", "without having listed"),
+        ("*a1 -a3", "without having listed"),
+    ] {
+        let hub = verdict("a1 a2 -a3", wrong, right).unwrap_err();
+        assert!(hub.starts_with("the hub") && hub.contains(why), "{wrong}: {hub}");
+        let go = verdict("a1 a2 -a3", right, wrong).unwrap_err();
+        assert!(go.starts_with("client-go") && go.contains(why), "{wrong}: {go}");
+    }
+}
+
+#[test]
+fn oracle_what_client_go_may_do_and_the_hub_may_not_is_refused() {
+    assert!(verdict("a1 a2", "%*a1 a1>a1 a1>a2", "*a1 a1>a2").unwrap_err().contains("never tells"));
+    assert!(verdict("a1 -a2 b3", "%*a1 a1>b3", "*a1 -a2 +b3").unwrap_err().contains("never tells"));
+    assert!(
+        verdict("a1 a2", "*a1 a1>a2", "*a1 a1>a1 a1>a2").unwrap_err().contains("listed again"),
+        "no list, no excuse"
+    );
+    let other = verdict("a1 -a", "*a1 -a5", "*a1 -a6").unwrap_err();
+    assert!(other.contains("one deletion"), "{other}");
+}

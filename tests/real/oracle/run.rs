@@ -1,0 +1,252 @@
+//! One schedule, from start to judgement.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use informer_hub::types::{ObjectKey, ResourceVersion, Uid};
+use kube::Client;
+use tokio::time::sleep;
+
+use super::account::{Fact, Kind, State, Subject, Told};
+use super::author::Author;
+use super::clientgo::ClientGo;
+use super::judge::{Side, Tally, judge};
+use super::schedule::{Schedule, Step, Trouble};
+use super::subject::HubUnderTest;
+use crate::bed::{RealCluster, comes_true, create_namespace, install_widgets, truth};
+use crate::proxy::{Fault, FaultProxy};
+
+/// How long both may take to have what is true. client-go waits up to a minute before it tries again.
+const SETTLE: Duration = Duration::from_secs(150);
+
+/// Objects that a failure tells of.
+const SHOWN: usize = 4;
+
+/// A schedule under way.
+pub(super) struct Run<'a> {
+    cluster: &'a mut RealCluster,
+    client: Client,
+    forgets: bool,
+    seed: u64,
+    schedule: Schedule,
+    namespace: String,
+    author: Author,
+    started_at: usize,
+    proxy: FaultProxy,
+    hub: HubUnderTest,
+    go: ClientGo,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) differences: Tally,
+    /// Lists of the hub and of client-go.
+    pub(super) lists: BTreeMap<Kind, (u64, u64)>,
+    #[expect(dead_code, reason = "shown")]
+    facts: usize,
+    /// Notifications of the hub and of client-go.
+    #[expect(dead_code, reason = "shown")]
+    told: (usize, usize),
+}
+
+impl<'a> Run<'a> {
+    /// Makes the first objects and starts both sides, into the trouble that the schedule begins with.
+    pub(super) async fn start(cluster: &'a mut RealCluster, client: &Client, seed: u64, forgets: bool) -> Self {
+        let schedule = Schedule::of(seed);
+        println!("oracle seed {seed}: {schedule:?}");
+        let namespace = format!("oracle-{seed}");
+        create_namespace(client, &namespace).await;
+        let mut author = Author::new(client.clone(), &namespace, seed);
+        author.fill(6).await;
+        author.change(10).await;
+        let started_at = author.facts().now();
+        let proxy = FaultProxy::start(cluster.url()).await;
+        let kubeconfig = cluster.kubeconfig_via(&proxy);
+        if let Some(fault) = fault(schedule.start.trouble) {
+            proxy.set(fault).await;
+        }
+        let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{namespace}.log"));
+        let go = ClientGo::start(&kubeconfig, &namespace, schedule.streaming, &trace, author.facts());
+        let hub = HubUnderTest::start(&kubeconfig, &namespace, author.facts()).await;
+        let client = client.clone();
+        Self { cluster, client, forgets, seed, schedule, namespace, author, started_at, proxy, hub, go }
+    }
+
+    /// Runs the schedule and judges.
+    pub(super) async fn to_the_end(mut self) -> Outcome {
+        let start = self.schedule.start;
+        if start.trouble == Trouble::None {
+            self.until("synced", |run| run.hub.log().is_synced() && run.go.log().is_synced()).await;
+        } else {
+            self.suffer(start).await;
+        }
+        for step in self.schedule.steps.clone() {
+            self.suffer(step).await;
+        }
+        // Something that only who watches or lists again can know of.
+        self.author.fill(1).await;
+        self.settle().await;
+        let outcome = self.judge().await;
+        self.hub.end().await;
+        outcome
+    }
+
+    /// One step of the schedule, and its mending.
+    async fn suffer(&mut self, step: Step) {
+        match step.trouble {
+            Trouble::None => self.author.change(step.changes).await,
+            Trouble::Reset { times } => {
+                let (proxy, pause) = (&self.proxy, step.lasts / times);
+                let resets = async {
+                    for _ in 0..times {
+                        sleep(pause).await;
+                        proxy.reset_all().await;
+                    }
+                };
+                tokio::join!(resets, self.author.change(step.changes));
+            }
+            Trouble::Slow | Trouble::Stall | Trouble::Refuse => self.change_under(step).await,
+            Trouble::Expire => self.expire(step).await,
+            Trouble::Restart => {
+                self.author.change(step.changes).await;
+                self.restart().await;
+            }
+            Trouble::Freeze => {
+                self.author.change(step.changes).await;
+                self.cluster.freeze(true);
+                sleep(step.lasts).await;
+                self.cluster.freeze(false);
+            }
+            Trouble::Sleep { reset } => {
+                self.go.freeze(true);
+                tokio::join!(sleep(step.lasts), self.author.change(step.changes));
+                if reset {
+                    self.proxy.reset_all().await;
+                }
+                self.go.freeze(false);
+            }
+        }
+        self.author.change(step.then).await;
+    }
+
+    async fn change_under(&mut self, step: Step) {
+        if let Some(fault) = fault(step.trouble) {
+            self.proxy.set(fault).await;
+        }
+        tokio::join!(sleep(step.lasts), self.author.change(step.changes));
+        self.proxy.set(Fault::Pass).await;
+    }
+
+    /// The revision that is compacted to stays readable, so there is one more change before.
+    async fn expire(&mut self, step: Step) {
+        self.proxy.set(Fault::Refuse).await;
+        self.author.change(step.changes).await;
+        self.author.fill(1).await;
+        self.cluster.compact().await;
+        if !self.forgets {
+            self.restart().await;
+        }
+        self.proxy.set(Fault::Pass).await;
+    }
+
+    async fn restart(&mut self) {
+        self.cluster.restart().await;
+        install_widgets(&self.client).await;
+    }
+
+    /// Waits until both have what is true.
+    async fn settle(&self) {
+        let expected = self.author.truth();
+        assert_eq!(self.listed().await, expected, "the author is wrong about what there is");
+        let agree = |run: &Self| run.hub.log().known() == expected && run.go.log().known() == expected;
+        self.until("both have what is true", agree).await;
+    }
+
+    async fn until(&self, what: &str, is: impl Fn(&Self) -> bool) {
+        if !comes_true(SETTLE, async || is(self)).await {
+            let (hub, go, expected) = (self.hub.log().known(), self.go.log().known(), self.author.truth());
+            let wrong = |known: &BTreeMap<Subject, State>| {
+                let all: BTreeSet<_> = known.keys().chain(expected.keys()).collect();
+                let wrong = all.into_iter().filter(|subject| known.get(subject) != expected.get(subject));
+                wrong.map(|subject| format!("{subject:?}")).collect::<Vec<_>>()
+            };
+            let (hub, go, report) = (wrong(&hub), wrong(&go), self.hub.report_text().await);
+            panic!("oracle seed {}: not within {SETTLE:?}: {what}\nhub {hub:?}\nclient-go {go:?}\n{report}", self.seed);
+        }
+    }
+
+    /// A fresh list of everything in the schedule's namespace.
+    async fn listed(&self) -> BTreeMap<Subject, State> {
+        let mut listed = BTreeMap::new();
+        for kind in Kind::ALL {
+            let all = truth(&self.client, &kind.resource().gvr).await;
+            let here = |(key, _): &(ObjectKey, (Uid, ResourceVersion))| key.namespace() == Some(&self.namespace);
+            let all = all.into_iter().filter(here);
+            listed.extend(all.map(|(key, (uid, version))| ((kind, key.name().to_owned()), State { uid, version })));
+        }
+        listed
+    }
+
+    async fn judge(&self) -> Outcome {
+        let (history, hub, go) = (self.author.history(), self.hub.log().told(), self.go.log().told());
+        let mut outcome = Outcome {
+            differences: Tally::new(),
+            lists: BTreeMap::new(),
+            facts: self.author.facts().now(),
+            told: (self.hub.log().len(), self.go.log().len()),
+        };
+        let mut problems = self.hub.violations();
+        for kind in Kind::ALL {
+            let informer = self.hub.informer(kind).await;
+            let lists = (informer.lists, self.go.lists(kind));
+            outcome.lists.insert(kind, lists);
+            assert_eq!((informer.restarts, informer.skipped), (0, 0), "seed {}: {informer:?}", self.seed);
+            let synced = |at: Option<usize>| at.expect("what has the truth has synced");
+            let (hub_synced, go_synced) =
+                (synced(self.hub.log().synced_at(kind)), synced(self.go.log().synced_at(kind)));
+            let all = history.keys().chain(hub.keys()).chain(go.keys()).filter(|(of, _)| *of == kind);
+            for subject in all.collect::<BTreeSet<_>>() {
+                let facts = history.get(subject).map_or(&[][..], |facts| facts);
+                let by_hub = hub.get(subject).map_or(&[][..], |told| told);
+                let by_go = go.get(subject).map_or(&[][..], |told| told);
+                let hub = Side { told: by_hub, synced_at: hub_synced, listed_again: lists.0 > 1 };
+                let go = Side { told: by_go, synced_at: go_synced, listed_again: lists.1 > 1 };
+                match judge(facts, self.started_at, hub, go) {
+                    Ok(tally) => tally.into_iter().for_each(|(d, n)| *outcome.differences.entry(d).or_default() += n),
+                    Err(problem) => problems.push(told_in_full(subject, &problem, facts, by_hub, by_go)),
+                }
+            }
+        }
+        if !problems.is_empty() {
+            let (count, shown) = (problems.len(), problems[..count_shown(&problems)].join("\n\n"));
+            panic!(
+                "oracle seed {}: {count} problems, after {:?}, the first of them:\n{shown}",
+                self.seed, self.schedule
+            );
+        }
+        outcome
+    }
+}
+
+fn count_shown(problems: &[String]) -> usize {
+    problems.len().min(SHOWN)
+}
+
+/// What the proxy does in a trouble that is the line's.
+fn fault(trouble: Trouble) -> Option<Fault> {
+    match trouble {
+        Trouble::Slow => Some(Fault::Slow),
+        Trouble::Stall => Some(Fault::Stall),
+        Trouble::Refuse => Some(Fault::Refuse),
+        _ => None,
+    }
+}
+
+fn told_in_full(subject: &Subject, problem: &str, facts: &[Fact], hub: &[Told], go: &[Told]) -> String {
+    let lines = |all: &[Told]| all.iter().map(|told| format!("    {told:?}\n")).collect::<String>();
+    let facts: String = facts.iter().map(|fact| format!("    {fact:?}\n")).collect();
+    let (hub, go) = (lines(hub), lines(go));
+    format!("{subject:?}: {problem}\n  what happened:\n{facts}  the hub:\n{hub}  client-go:\n{go}")
+}

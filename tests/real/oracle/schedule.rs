@@ -1,0 +1,101 @@
+//! What goes wrong, and when: the same seed makes the same schedule.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// What goes wrong for a while, or at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Trouble {
+    /// Nothing.
+    None,
+    /// Every connection is reset, this many times.
+    Reset { times: u32 },
+    /// The line is thin.
+    Slow,
+    /// The line swallows everything.
+    Stall,
+    /// Nothing listens.
+    Refuse,
+    /// Nothing listens, and by the time that something does the versions from before are compacted away.
+    Expire,
+    /// The apiserver is killed and started again.
+    Restart,
+    /// The apiserver's machine sleeps.
+    Freeze,
+    /// client-go's machine sleeps: its clock jumps, and what it would have read waits or is lost.
+    Sleep { reset: bool },
+}
+
+impl Trouble {
+    /// Whether client-go waits before it goes on, each time longer, for as long as two minutes.
+    fn makes_wait(self) -> bool {
+        matches!(self, Self::Refuse | Self::Expire | Self::Restart)
+    }
+}
+
+/// One trouble, and what changes meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) trouble: Trouble,
+    pub(super) lasts: Duration,
+    pub(super) changes: usize,
+    /// Changes after it, before the next.
+    pub(super) then: usize,
+}
+
+/// Everything that goes wrong in one run.
+#[derive(Clone, Debug)]
+pub(super) struct Schedule {
+    /// What the informers find when they start.
+    pub(super) start: Step,
+    pub(super) steps: Vec<Step>,
+    /// Whether client-go asks for streaming lists, as it does by default.
+    pub(super) streaming: bool,
+}
+
+/// Steps that make client-go wait: more would have each run take minutes for nothing.
+const WAITS: usize = 3;
+
+impl Schedule {
+    /// The schedule of a seed.
+    pub(super) fn of(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let start = match random.random_range(0..6) {
+            0 => Trouble::Slow,
+            1 => Trouble::Stall,
+            2 => Trouble::Refuse,
+            _ => Trouble::None,
+        };
+        let mut schedule =
+            Self { start: step(&mut random, start), steps: Vec::new(), streaming: random.random_bool(0.75) };
+        let mut waits = usize::from(start.makes_wait());
+        while schedule.steps.len() < 6 {
+            let trouble = trouble(&mut random);
+            waits += usize::from(trouble.makes_wait());
+            if !trouble.makes_wait() || waits <= WAITS {
+                schedule.steps.push(step(&mut random, trouble));
+            }
+        }
+        schedule
+    }
+}
+
+fn trouble(random: &mut StdRng) -> Trouble {
+    match random.random_range(0..20) {
+        0..5 => Trouble::Reset { times: random.random_range(1..4) },
+        5..7 => Trouble::Slow,
+        7..10 => Trouble::Stall,
+        10..13 => Trouble::Refuse,
+        13..16 => Trouble::Expire,
+        16 => Trouble::Restart,
+        17 => Trouble::Freeze,
+        _ => Trouble::Sleep { reset: random.random_bool(0.5) },
+    }
+}
+
+fn step(random: &mut StdRng, trouble: Trouble) -> Step {
+    let lasts = Duration::from_millis(random.random_range(300..2_000));
+    Step { trouble, lasts, changes: random.random_range(3..25), then: random.random_range(0..12) }
+}

@@ -1,0 +1,95 @@
+//! The hub under test, which watches what client-go watches, by the same way.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
+use informer_hub::app::Hub;
+use informer_hub::config::{Config, HubConfig, ResourceConfig};
+use informer_hub::sim::oracle::Replica;
+use informer_hub::types::{ClusterSelector, Dynamic, Notification, Object};
+use parking_lot::Mutex;
+
+use super::account::{Count, Kind, Log, State, Told};
+use crate::fleet::{cluster, resource};
+
+/// A hub over one namespace of one cluster.
+pub(super) struct HubUnderTest {
+    hub: Hub,
+    log: Log,
+    replica: Arc<Mutex<Replica>>,
+}
+
+impl HubUnderTest {
+    /// Starts the hub, and a subscriber of each kind that notes what it is told.
+    pub(super) async fn start(kubeconfig: &Path, namespace: &str, facts: Count) -> Self {
+        let config = Config {
+            hub: HubConfig::default(),
+            clusters: vec![cluster("real", kubeconfig)],
+            resources: Kind::ALL.iter().map(|kind| informer(*kind, namespace)).collect(),
+            sinks: Vec::new(),
+        };
+        let hub = Hub::start(config).await.unwrap();
+        let (log, replica) = (Log::new(facts), Arc::<Mutex<Replica>>::default());
+        for kind in Kind::ALL {
+            let (to_log, to_replica) = (log.clone(), Arc::clone(&replica));
+            let subscriber = Subscriber::<Dynamic>::from_fn(move |notification: &Notification| {
+                to_replica.lock().apply(notification);
+                take(kind, notification, &to_log);
+            });
+            let subscribe = Subscribe::to_configured(&kind.resource().gvr.resource, ClusterSelector::All, subscriber);
+            hub.registry().send(subscribe).await.unwrap();
+        }
+        Self { hub, log, replica }
+    }
+
+    /// What its subscribers were told.
+    pub(super) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// What was told that no hub should tell, by the judge of the simulated clusters.
+    pub(super) fn violations(&self) -> Vec<String> {
+        self.replica.lock().violations().to_vec()
+    }
+
+    /// What the hub says of its informer of a kind.
+    pub(super) async fn informer(&self, kind: Kind) -> InformerStatus {
+        let report = self.hub.report().await.unwrap();
+        let name = kind.resource().gvr.to_string();
+        let informers = report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers);
+        informers.into_iter().find(|informer| informer.resource == name).expect("every kind has its informer")
+    }
+
+    /// What the hub says of itself.
+    pub(super) async fn report_text(&self) -> String {
+        serde_json::to_string_pretty(&self.hub.report().await.unwrap()).unwrap()
+    }
+
+    /// Ends the hub; no actor may be left.
+    pub(super) async fn end(self) {
+        let report = self.hub.shutdown(Duration::from_secs(20)).await;
+        assert_eq!(report.actors_left, 0);
+    }
+}
+
+fn informer(kind: Kind, namespace: &str) -> ResourceConfig {
+    ResourceConfig {
+        namespaces: vec![namespace.to_owned()],
+        metadata_only: kind == Kind::ConfigMaps,
+        ..resource(&kind.resource())
+    }
+}
+
+fn take(kind: Kind, notification: &Notification, log: &Log) {
+    let state = |object: &Object| State { uid: object.uid().clone(), version: object.resource_version().clone() };
+    let told = match notification {
+        Notification::Synced(_) => return log.synced(kind),
+        Notification::Added { object, initial } => Told::Added { new: state(object), initial: *initial },
+        Notification::Updated { old, new, .. } => Told::Updated { old: state(old), new: state(new) },
+        Notification::Deleted { object, tombstone } => Told::Deleted { last: state(object), tombstone: *tombstone },
+    };
+    let object = notification.object().expect("only what has synced is without an object");
+    log.tell((kind, object.name().to_owned()), told);
+}
