@@ -1,6 +1,7 @@
 //! What really happened to objects, and what an informer told of them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -45,16 +46,22 @@ impl Kind {
 pub(super) type Subject = (Kind, String);
 
 /// One object in one state.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) uid: Uid,
     pub(super) version: ResourceVersion,
 }
 
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.uid, self.version)
+    }
+}
+
 /// One thing that happened under a name, by the apiserver's answer to who did it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Fact {
-    /// How many facts there were before, over all names.
+    /// How many facts there were, over all names, when it was asked for.
     pub(super) number: usize,
     pub(super) what: What,
 }
@@ -64,6 +71,9 @@ pub(super) struct Fact {
 pub(super) enum What {
     /// There is an object in this state.
     Is(State),
+    /// The object has been marked as about to go, which the apiserver does to pods on its own and says to nobody but
+    /// those who watch: at a version between these two.
+    Dying { uid: Uid, after: ResourceVersion, before: ResourceVersion },
     /// The object is gone. Of some resources the apiserver does not answer with the version of the deletion.
     Gone { uid: Uid, version: Option<ResourceVersion> },
 }

@@ -60,7 +60,7 @@ impl Author {
         let history = self.history.lock();
         let is = |facts: &Vec<Fact>| match &facts.last()?.what {
             What::Is(state) => Some(state.clone()),
-            What::Gone { .. } => None,
+            What::Dying { .. } | What::Gone { .. } => None,
         };
         history.iter().filter_map(|(subject, facts)| Some((subject.clone(), is(facts)?))).collect()
     }
@@ -134,28 +134,33 @@ impl Author {
         let mut object = DynamicObject::new(name, &resource(*kind));
         object.data = body(*kind);
         let (api, params) = (self.api(*kind), PostParams::default());
+        let number = self.facts.next();
         let made = within("create", subject, api.create(&params, &object)).await;
-        self.note(subject, What::Is(state(&made)));
+        self.note(subject, number, What::Is(state(&made)));
     }
 
     async fn update(&self, subject: &Subject, mark: u32) {
-        let facts = self.facts.now();
-        let patch = json!({"metadata": {"annotations": {"mark": format!("{mark}-{facts}")}}});
+        let number = self.facts.next();
+        let patch = json!({"metadata": {"annotations": {"mark": format!("{mark}-{number}")}}});
         let (api, params, patch) = (self.api(subject.0), PatchParams::default(), Patch::Merge(patch));
         let now = within("patch", subject, api.patch(&subject.1, &params, &patch)).await;
-        self.note(subject, What::Is(state(&now)));
+        self.note(subject, number, What::Is(state(&now)));
     }
 
     async fn delete(&self, subject: &Subject) {
         let last = self.truth().remove(subject).expect("only what is there is deleted");
         let (api, params) = (self.api(subject.0), DeleteParams::default().grace_period(0));
+        let (dying, number) = (self.facts.next(), self.facts.next());
         let gone = within("delete", subject, api.delete(&subject.1, &params)).await.left();
         let version = gone.as_ref().map(|object| state(object).version).filter(|version| *version != last.version);
-        self.note(subject, What::Gone { uid: last.uid, version });
+        let uid = last.uid;
+        if let (Kind::Pods, Some(before)) = (subject.0, version.clone()) {
+            self.note(subject, dying, What::Dying { uid: uid.clone(), after: last.version, before });
+        }
+        self.note(subject, number, What::Gone { uid, version });
     }
 
-    fn note(&self, subject: &Subject, what: What) {
-        let number = self.facts.next();
+    fn note(&self, subject: &Subject, number: usize, what: What) {
         self.history.lock().entry(subject.clone()).or_default().push(Fact { number, what });
     }
 

@@ -120,7 +120,7 @@ fn place<'a>(history: &[Fact], told: &'a [Told]) -> Result<Placed<'a>, String> {
     }
     let truth = match history.last().map(|fact| &fact.what) {
         Some(What::Is(state)) => Some(state),
-        Some(What::Gone { .. }) | None => None,
+        Some(What::Dying { .. } | What::Gone { .. }) | None => None,
     };
     if known.as_ref() == truth { Ok(placed) } else { Err(format!("ends with {known:?} where {truth:?} is true")) }
 }
@@ -129,6 +129,9 @@ fn place<'a>(history: &[Fact], told: &'a [Told]) -> Result<Placed<'a>, String> {
 fn is_told(what: &What, told: &Told, known: Option<&State>) -> bool {
     match (what, told) {
         (What::Is(state), Told::Added { new, .. } | Told::Updated { new, .. }) => state == new,
+        (What::Dying { uid, after, before }, Told::Added { new, .. } | Told::Updated { new, .. }) => {
+            *uid == new.uid && new.version.newer_than(after) && before.newer_than(&new.version)
+        }
         (What::Gone { uid, .. }, Told::Deleted { last, tombstone: true }) => *uid == last.uid,
         (What::Gone { uid, version }, Told::Deleted { last, tombstone: false }) => {
             let right = match version {
@@ -154,7 +157,7 @@ fn excused(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<
             Some((How::Tombstone | How::Replaced, told)) => {
                 return Err(format!("{told:?}, without having listed again"));
             }
-            None if matches!(fact.what, What::Is(_)) && fact.number >= side.synced_at => {
+            None if !matches!(fact.what, What::Gone { .. }) && fact.number >= side.synced_at => {
                 return Err(format!("did not tell {:?}, without having listed again", fact.what));
             }
             _ => {}
@@ -174,8 +177,15 @@ fn initial_is_right(history: &[Fact], started_at: usize, placed: &Placed<'_>) ->
 
 /// What is different in how one fact was told.
 fn compare(what: &What, hub: Option<&(How, &Told)>, go: Option<&(How, &Told)>) -> Result<Option<Difference>, String> {
-    let is = matches!(what, What::Is(_));
+    let is = !matches!(what, What::Gone { .. });
     let (by_hub, by_go) = (hub.map(|(how, _)| *how), go.map(|(how, _)| *how));
+    if let (Some((_, mine)), Some((how, its))) = (hub, go)
+        && (*how == How::Deleted || is)
+        && !matches!(hub, Some((How::Tombstone, _)))
+        && state_told(mine) != state_told(its)
+    {
+        return Err(format!("{hub:?} and {go:?} are one and the same"));
+    }
     Ok(match (by_hub, by_go) {
         (_, Some(How::Replaced)) => Some(Difference::Replaced),
         (None, Some(_)) if is => Some(Difference::MissedByHub),
@@ -190,10 +200,14 @@ fn compare(what: &What, hub: Option<&(How, &Told)>, go: Option<&(How, &Told)>) -
         (Some(How::Added { .. }), Some(How::Updated)) | (Some(How::Updated), Some(How::Added { .. })) => {
             Some(Difference::SeenLater)
         }
-        (Some(How::Deleted), Some(How::Deleted)) if hub.map(|(_, told)| told) != go.map(|(_, told)| told) => {
-            return Err(format!("{hub:?} and {go:?} are one deletion"));
-        }
         (Some(mine), Some(its)) if std::mem::discriminant(&mine) == std::mem::discriminant(&its) => None,
         (Some(mine), Some(its)) => return Err(format!("{what:?} is {mine:?} to the hub and {its:?} to client-go")),
     })
+}
+
+/// The state that a fact was told as.
+fn state_told(told: &Told) -> &State {
+    match told {
+        Told::Added { new: state, .. } | Told::Updated { new: state, .. } | Told::Deleted { last: state, .. } => state,
+    }
 }

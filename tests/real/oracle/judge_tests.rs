@@ -11,7 +11,7 @@ fn state(text: &str) -> State {
     State { uid: Uid::new(uid), version: ResourceVersion::new(version) }
 }
 
-/// `a1` for a state, `-a2` for a deletion, `-a` for one of unknown version.
+/// `a1` for a state, `-a2` for a deletion, `-a` for one of unknown version, `?a14` for a mark between 1 and 4.
 fn history(text: &str) -> Vec<Fact> {
     let what = |word: &str| match word.strip_prefix('-') {
         Some(gone) => {
@@ -21,7 +21,17 @@ fn history(text: &str) -> Vec<Fact> {
                 version: Some(version).filter(|v| !v.is_empty()).map(ResourceVersion::new),
             }
         }
-        None => What::Is(state(word)),
+        None => match word.strip_prefix('?').map(|word| word.split_at(1)) {
+            Some((uid, between)) => {
+                let (after, before) = between.split_at(1);
+                What::Dying {
+                    uid: Uid::new(uid),
+                    after: ResourceVersion::new(after),
+                    before: ResourceVersion::new(before),
+                }
+            }
+            None => What::Is(state(word)),
+        },
     };
     text.split_whitespace().enumerate().map(|(number, word)| Fact { number, what: what(word) }).collect()
 }
@@ -53,6 +63,7 @@ fn oracle_the_same_is_no_difference() {
     let same = "*a1 a1>a2 -a3 +b4";
     assert_eq!(verdict("a1 a2 -a3 b4", same, same), Ok(vec![]));
     assert_eq!(verdict("a1 a2 -a b4", same, same), Ok(vec![]), "a deletion of unknown version");
+    assert_eq!(verdict("a1 ?a14 -a4", "*a1 a1>a3 -a4", "*a1 a1>a3 -a4"), Ok(vec![]), "a mark of unknown version");
     assert_eq!(verdict("", "", ""), Ok(vec![]));
 }
 
@@ -108,5 +119,9 @@ fn oracle_what_client_go_may_do_and_the_hub_may_not_is_refused() {
         "no list, no excuse"
     );
     let other = verdict("a1 -a", "*a1 -a5", "*a1 -a6").unwrap_err();
-    assert!(other.contains("one deletion"), "{other}");
+    assert!(other.contains("one and the same"), "{other}");
+    let other = verdict("a1 ?a15 -a5", "*a1 a1>a2 -a5", "*a1 a1>a3 -a5").unwrap_err();
+    assert!(other.contains("one and the same"), "{other}");
+    assert!(verdict("a1 ?a14 -a4", "*a1 -a4", "*a1 a1>a3 -a4").unwrap_err().contains("did not tell"));
+    assert!(verdict("a1 ?a14 -a4", "*a1 a1>a4 -a4", "*a1 a1>a3 -a4").unwrap_err().contains("did not happen"));
 }
