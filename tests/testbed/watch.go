@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path"
@@ -26,10 +26,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// told is one line of `testbed watch`: what a handler was called with, that a handler has had its first list, or a
-// request that was answered (or not: status 0).
+// told is one line of `testbed watch`: what a handler was called with (one of the start, or a late one), that a handler
+// has had its first list, or a request that was answered (or not: status 0).
 type told struct {
 	Resource   string `json:"resource"`
+	Late       bool   `json:"late,omitempty"`
 	Event      string `json:"event"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name,omitempty"`
@@ -59,7 +60,8 @@ func (t *teller) tell(line told) {
 }
 
 // runWatch runs client-go's informers as a program would that uses them with nothing changed: one typed, one dynamic,
-// one of metadata only, each of one namespace. It ends when stdin does.
+// one of metadata only, each of one namespace. The line `join` on stdin gives each of them a second handler. It ends
+// when stdin does.
 func runWatch(args []string) error {
 	flags := flag.NewFlagSet("watch", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the cluster (required)")
@@ -85,61 +87,81 @@ func runWatch(args []string) error {
 	}
 	out := &teller{lines: json.NewEncoder(os.Stdout)}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &witness{next, out} })
-	if err := startInformers(config, *namespace, out); err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
-}
-
-func startInformers(config *rest.Config, namespace string, out *teller) error {
-	typed, err := kubernetes.NewForConfig(config)
+	informers, err := startInformers(config, *namespace, out)
 	if err != nil {
 		return err
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "join" {
+			return fmt.Errorf("no command %q; there is: join", line)
+		}
+		for resource, informer := range informers {
+			if err := listen(informer, resource, true, out); err != nil {
+				return err
+			}
+		}
+	}
+	return lines.Err()
+}
+
+func startInformers(config *rest.Config, namespace string, out *teller) (map[string]cache.SharedIndexInformer, error) {
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
 	}
 	untyped, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	heads, err := metadata.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	typedFactory := informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithNamespace(namespace))
 	dynamicFactory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(untyped, 0, namespace, nil)
 	metadataFactory := metadatainformer.NewFilteredSharedInformerFactory(heads, 0, namespace, nil)
 	widgets := schema.GroupVersionResource{Group: "bed.example.com", Version: "v1", Resource: "widgets"}
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	for resource, informer := range map[string]cache.SharedIndexInformer{
+	all := map[string]cache.SharedIndexInformer{
 		"pods":       typedFactory.Core().V1().Pods().Informer(),
 		"widgets":    dynamicFactory.ForResource(widgets).Informer(),
 		"configmaps": metadataFactory.ForResource(configMaps).Informer(),
-	} {
-		handle, err := informer.AddEventHandler(handler(resource, out))
-		if err != nil {
-			return err
+	}
+	for resource, informer := range all {
+		if err := listen(informer, resource, false, out); err != nil {
+			return nil, err
 		}
-		go func() {
-			cache.WaitForCacheSync(wait.NeverStop, handle.HasSynced)
-			out.tell(told{Resource: resource, Event: "synced"})
-		}()
 	}
 	typedFactory.Start(wait.NeverStop)
 	dynamicFactory.Start(wait.NeverStop)
 	metadataFactory.Start(wait.NeverStop)
+	return all, nil
+}
+
+// listen adds a handler, and tells when it has had the objects that were there before it.
+func listen(informer cache.SharedIndexInformer, resource string, late bool, out *teller) error {
+	handle, err := informer.AddEventHandler(handler(resource, late, out))
+	if err != nil {
+		return err
+	}
+	go func() {
+		cache.WaitForCacheSync(wait.NeverStop, handle.HasSynced)
+		out.tell(told{Resource: resource, Late: late, Event: "synced"})
+	}()
 	return nil
 }
 
-func handler(resource string, out *teller) cache.ResourceEventHandler {
+func handler(resource string, late bool, out *teller) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
 			line := about(resource, "added", object)
-			line.Initial = initial
+			line.Initial, line.Late = initial, late
 			out.tell(line)
 		},
 		UpdateFunc: func(old, object any) {
 			line, before := about(resource, "updated", object), about(resource, "", old)
-			line.OldUID, line.OldVersion = before.UID, before.Version
+			line.OldUID, line.OldVersion, line.Late = before.UID, before.Version, late
 			out.tell(line)
 		},
 		DeleteFunc: func(object any) {
@@ -148,7 +170,7 @@ func handler(resource string, out *teller) cache.ResourceEventHandler {
 				object = unseen.Obj
 			}
 			line := about(resource, "deleted", object)
-			line.Tombstone = tombstone
+			line.Tombstone, line.Late = tombstone, late
 			if tombstone && line.Name == "" {
 				line.Namespace, line.Name, _ = cache.SplitMetaNamespaceKey(unseen.Key)
 			}

@@ -114,6 +114,8 @@ struct Lines {
     told: BTreeMap<Subject, Vec<Told>>,
     /// When the first list had been told: the number of facts then.
     synced: BTreeMap<Kind, usize>,
+    /// When each list began: the number of facts not before then.
+    listed: BTreeMap<Kind, Vec<usize>>,
     count: usize,
 }
 
@@ -134,6 +136,19 @@ impl Log {
     pub(super) fn synced(&self, kind: Kind) {
         let now = self.facts.now();
         self.lines.lock().synced.entry(kind).or_insert(now);
+    }
+
+    /// Notes that lists have begun: this many since the start.
+    pub(super) fn listed(&self, kind: Kind, lists: usize) {
+        let now = self.facts.now();
+        let mut lines = self.lines.lock();
+        let known = lines.listed.entry(kind).or_default();
+        known.resize(lists.max(known.len()), now);
+    }
+
+    /// When each list began: the number of facts, or a little more.
+    pub(super) fn lists(&self, kind: Kind) -> Vec<usize> {
+        self.lines.lock().listed.get(&kind).cloned().unwrap_or_default()
     }
 
     /// Whether every first list has been told.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
+use futures::stream::{self, StreamExt};
 use informer_hub::types::{ResourceVersion, Uid};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -17,6 +18,9 @@ use super::account::{Count, Fact, Kind, State, Subject, What};
 
 /// How long one write may take.
 const WRITE: Duration = Duration::from_secs(30);
+
+/// Requests in flight when there are many: beyond this the server only queues.
+const IN_FLIGHT: usize = 16;
 
 /// Objects of a burst, and the changes of each.
 const BURST: (usize, u32) = (8, 3);
@@ -58,11 +62,11 @@ impl Author {
     /// What there is now.
     pub(super) fn truth(&self) -> BTreeMap<Subject, State> {
         let history = self.history.lock();
-        let is = |facts: &Vec<Fact>| match &facts.last()?.what {
-            What::Is(state) => Some(state.clone()),
-            What::Dying { .. } | What::Gone { .. } => None,
-        };
         history.iter().filter_map(|(subject, facts)| Some((subject.clone(), is(facts)?))).collect()
+    }
+
+    fn is(&self, subject: &Subject) -> Option<State> {
+        is(self.history.lock().get(subject)?)
     }
 
     /// Makes objects of every kind.
@@ -80,6 +84,20 @@ impl Author {
         for _ in 0..count {
             self.step().await;
         }
+    }
+
+    /// Makes `count` objects of one kind, changes each, and deletes every other one: many at a time.
+    pub(super) async fn bulk(&mut self, count: usize) {
+        let kind = Kind::ALL[self.random.random_range(0..Kind::ALL.len())];
+        let fresh: Vec<_> = (0..count).map(|_| self.fresh(kind)).collect();
+        let life = async |(at, subject): (usize, Subject)| {
+            self.create(&subject).await;
+            self.update(&subject, 0).await;
+            if at.is_multiple_of(2) {
+                self.delete(&subject).await;
+            }
+        };
+        stream::iter(fresh.into_iter().enumerate()).for_each_concurrent(IN_FLIGHT, life).await;
     }
 
     /// Of twenty changes eight are updates, three creations, two deletions; the others are what informers get wrong:
@@ -148,7 +166,7 @@ impl Author {
     }
 
     async fn delete(&self, subject: &Subject) {
-        let last = self.truth().remove(subject).expect("only what is there is deleted");
+        let last = self.is(subject).expect("only what is there is deleted");
         let (api, params) = (self.api(subject.0), DeleteParams::default().grace_period(0));
         let (dying, number) = (self.facts.next(), self.facts.next());
         let gone = within("delete", subject, api.delete(&subject.1, &params)).await.left();
@@ -166,6 +184,14 @@ impl Author {
 
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind))
+    }
+}
+
+/// What there is after all this.
+fn is(facts: &[Fact]) -> Option<State> {
+    match &facts.last()?.what {
+        What::Is(state) => Some(state.clone()),
+        What::Dying { .. } | What::Gone { .. } => None,
     }
 }
 

@@ -1,13 +1,10 @@
 //! client-go's informers, in a process of their own (`tests/testbed/watch.go`).
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 
 use informer_hub::types::{ResourceVersion, Uid};
-use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::account::{Count, Kind, Log, State, Told};
@@ -17,20 +14,16 @@ use crate::bed::{binary, signal};
 pub(super) struct ClientGo {
     child: Child,
     // Held open: its end would be the process's.
-    _stdin: ChildStdin,
-    log: Log,
-    requests: Arc<Mutex<Requests>>,
+    stdin: ChildStdin,
+    logs: [Log; 2],
 }
 
-/// Requests begun, by kind and verb, those of no answer included.
-type Requests = BTreeMap<(Kind, String), u64>;
-
 /// One line of the process.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-#[derive(Default)]
 struct Line {
     resource: String,
+    late: bool,
     event: String,
     name: String,
     uid: String,
@@ -58,25 +51,24 @@ impl ClientGo {
             .expect("the test bed's binary was built a moment ago");
         let stdin = child.stdin.take().expect("stdin is piped");
         let stdout = child.stdout.take().expect("stdout is piped");
-        let (log, requests) = (Log::new(facts), Arc::<Mutex<Requests>>::default());
-        let (to_log, to_requests) = (log.clone(), Arc::clone(&requests));
+        let logs = [Log::new(facts.clone()), Log::new(facts)];
+        let to_logs = logs.clone();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                take(&line, &to_log, &to_requests);
+                take(&line, &to_logs);
             }
         });
-        Self { child, _stdin: stdin, log, requests }
+        Self { child, stdin, logs }
     }
 
-    /// What its handlers were told.
-    pub(super) fn log(&self) -> &Log {
-        &self.log
+    /// Adds a second handler to each of its informers.
+    pub(super) fn join(&mut self) {
+        writeln!(self.stdin, "join").expect("client-go's process runs");
     }
 
-    /// Lists of a kind that it began, streaming or not.
-    pub(super) fn lists(&self, kind: Kind) -> u64 {
-        let requests = self.requests.lock();
-        ["list", "stream"].iter().filter_map(|verb| requests.get(&(kind, (*verb).to_owned()))).sum()
+    /// What its handlers were told: those of the start, and those that joined.
+    pub(super) fn logs(&self) -> &[Log; 2] {
+        &self.logs
     }
 
     /// Stops it where it stands, or lets it go on with a clock that has jumped.
@@ -93,14 +85,16 @@ impl Drop for ClientGo {
     }
 }
 
-fn take(text: &str, log: &Log, requests: &Mutex<Requests>) {
+fn take(text: &str, logs: &[Log; 2]) {
     let line: Line = serde_json::from_str(text).unwrap_or_else(|error| panic!("client-go told {text}: {error}"));
     let Some(kind) = Kind::of(&line.resource) else { panic!("client-go told of another resource: {text}") };
+    let log = &logs[usize::from(line.late)];
     let state = |uid: &str, version: &str| State { uid: Uid::new(uid), version: ResourceVersion::new(version) };
     let new = state(&line.uid, &line.version);
     let told = match &*line.event {
         "synced" => return log.synced(kind),
-        "request" => return *requests.lock().entry((kind, line.verb)).or_default() += 1,
+        "request" if matches!(&*line.verb, "list" | "stream") => return log.listed(kind, log.lists(kind).len() + 1),
+        "request" => return,
         "added" => Told::Added { new, initial: line.initial },
         "updated" => Told::Updated { old: state(&line.old_uid, &line.old_version), new },
         "deleted" => Told::Deleted { last: new, tombstone: line.tombstone },

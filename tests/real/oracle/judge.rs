@@ -23,8 +23,9 @@ pub(super) enum Difference {
     DeletionUnseenByClientGo,
     /// One of them missed the first states of an object, so that what it adds is to the other an update.
     SeenLater,
-    /// They made their first lists at different moments, and what was in one list was not yet in the other.
-    InitialElsewhere,
+    /// Their first lists (or the moments at which a later handler joined) were not at the same moment: what one was
+    /// told as it happened was before the other's, or in it as initial.
+    BegunElsewhere,
 }
 
 /// Differences, and how often.
@@ -36,8 +37,16 @@ pub(super) struct Side<'a> {
     pub(super) told: &'a [Told],
     /// How many facts there were when its first list had been told.
     pub(super) synced_at: usize,
-    /// Whether it has listed more than once, which is the only excuse for most things.
-    pub(super) listed_again: bool,
+    /// How many facts there were, or a few more, when each of its lists began: a list is the only excuse for most
+    /// things, and only for what happened before it.
+    pub(super) lists: &'a [usize],
+}
+
+impl Side<'_> {
+    /// Whether it may not have seen this as it happened.
+    fn may_miss(&self, fact: &Fact) -> bool {
+        fact.number < self.synced_at || self.lists.iter().any(|begun| *begun > fact.number)
+    }
 }
 
 /// How one fact was told.
@@ -80,7 +89,13 @@ pub(super) fn judge(history: &[Fact], started_at: usize, hub: Side<'_>, go: Side
         tally.insert(Difference::Repeated, by_go.repeated);
     }
     for (place, fact) in history.iter().enumerate() {
-        if let Some(difference) = compare(&fact.what, by_hub.facts.get(&place), by_go.facts.get(&place))? {
+        let (by_hub, by_go) = (by_hub.facts.get(&place), by_go.facts.get(&place));
+        let difference = match compare(&fact.what, by_hub, by_go)? {
+            Some(Difference::MissedByHub) if fact.number < hub.synced_at => Some(Difference::BegunElsewhere),
+            Some(Difference::MissedByClientGo) if fact.number < go.synced_at => Some(Difference::BegunElsewhere),
+            difference => difference,
+        };
+        if let Some(difference) = difference {
             *tally.entry(difference).or_default() += 1;
         }
     }
@@ -146,19 +161,16 @@ fn is_told(what: &What, told: &Told, known: Option<&State>) -> bool {
 
 /// Whether a side may have told what it told and kept quiet about what it did not tell, by what it went through.
 fn excused(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<'_>) -> Result<(), String> {
-    if side.listed_again {
-        return initial_is_right(history, started_at, placed);
+    if placed.repeated >= side.lists.len().max(1) {
+        return Err(format!("repeats {} times after {} lists", placed.repeated, side.lists.len()));
     }
-    if placed.repeated > 0 {
-        return Err("repeats without having listed again".into());
-    }
-    for (at, fact) in history.iter().enumerate() {
+    for (at, fact) in history.iter().enumerate().filter(|(_, fact)| !side.may_miss(fact)) {
         match placed.facts.get(&at) {
             Some((How::Tombstone | How::Replaced, told)) => {
-                return Err(format!("{told:?}, without having listed again"));
+                return Err(format!("{told:?}, without having listed after it"));
             }
-            None if !matches!(fact.what, What::Gone { .. }) && fact.number >= side.synced_at => {
-                return Err(format!("did not tell {:?}, without having listed again", fact.what));
+            None if !matches!(fact.what, What::Gone { .. }) => {
+                return Err(format!("did not tell {:?}, without having listed after it", fact.what));
             }
             _ => {}
         }
@@ -195,7 +207,7 @@ fn compare(what: &What, hub: Option<&(How, &Told)>, go: Option<&(How, &Told)>) -
         (Some(How::Tombstone), Some(How::Deleted)) => Some(Difference::DeletionUnseenByHub),
         (Some(How::Deleted), Some(How::Tombstone)) => Some(Difference::DeletionUnseenByClientGo),
         (Some(How::Added { initial: mine }), Some(How::Added { initial })) if mine != initial => {
-            Some(Difference::InitialElsewhere)
+            Some(Difference::BegunElsewhere)
         }
         (Some(How::Added { .. }), Some(How::Updated)) | (Some(How::Updated), Some(How::Added { .. })) => {
             Some(Difference::SeenLater)

@@ -51,11 +51,14 @@ fn told(text: &str) -> Vec<Told> {
     text.split_whitespace().map(one).collect()
 }
 
-/// Both started when one fact had happened, and synced at once; a `%` before what a side told says that it listed again.
+/// Both started when one fact had happened, and synced at once; a `%` before what a side told says that it listed again
+/// when all had happened.
 fn verdict(facts: &str, hub: &str, go: &str) -> Result<Vec<(Difference, usize)>, String> {
     let (mine, its) = (told(hub.trim_start_matches('%')), told(go.trim_start_matches('%')));
-    let side = |told, text: &str| Side { told, synced_at: 1, listed_again: text.starts_with('%') };
-    judge(&history(facts), 1, side(&mine, hub), side(&its, go)).map(|tally| tally.into_iter().collect())
+    let history = history(facts);
+    let lists = [1, history.len()];
+    let side = |told, text: &str| Side { told, synced_at: 1, lists: &lists[..1 + usize::from(text.starts_with('%'))] };
+    judge(&history, 1, side(&mine, hub), side(&its, go)).map(|tally| tally.into_iter().collect())
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn oracle_the_same_is_no_difference() {
 fn oracle_each_difference_is_told_from_the_others() {
     use Difference::*;
     let one = |facts, hub, go| verdict(facts, hub, go).unwrap();
-    assert_eq!(one("a1 a2", "*a1 a1>a2", "%*a1 a1>a1 a1>a2 a2>a2"), [(Repeated, 2)]);
+    assert_eq!(one("a1 a2", "*a1 a1>a2", "%*a1 a1>a2 a2>a2"), [(Repeated, 1)]);
     assert_eq!(one("a1 -a2 b3", "%*a1 !a1 +b3", "%*a1 a1>b3"), [(Replaced, 1)]);
     assert_eq!(one("a1 -a2 b3", "*a1 -a2 +b3", "%*a1 a1>b3"), [(Replaced, 1)]);
     assert_eq!(one("a1 a2 a3", "%*a1 a1>a3", "*a1 a1>a2 a2>a3"), [(MissedByHub, 1)]);
@@ -82,7 +85,7 @@ fn oracle_each_difference_is_told_from_the_others() {
         one("x1 -x2 a3 a4", "%*x1 !x1 +a4", "*x1 -x2 +a3 a3>a4"),
         [(MissedByHub, 1), (DeletionUnseenByHub, 1), (SeenLater, 1)]
     );
-    assert_eq!(one("x1 -x2 a3", "*x1 -x2 +a3", "*x1 -x2 *a3"), [(InitialElsewhere, 1)]);
+    assert_eq!(one("x1 -x2 a3", "*x1 -x2 +a3", "*x1 -x2 *a3"), [(BegunElsewhere, 1)]);
 }
 
 #[test]
@@ -108,6 +111,20 @@ fn oracle_what_no_informer_may_do_is_refused_of_both() {
         let go = verdict("a1 a2 -a3", right, wrong).unwrap_err();
         assert!(go.starts_with("client-go") && go.contains(why), "{wrong}: {go}");
     }
+}
+
+#[test]
+fn oracle_a_list_excuses_only_what_happened_before_it() {
+    let history = history("a1 a2 a3 -a4");
+    let (all, some, none) = (told("*a1 a1>a2 a2>a3 -a4"), told("*a1 a1>a3 -a4"), told("*a1 !a1"));
+    let judged = |told: &[Told], list| {
+        let go = Side { told: &all, synced_at: 1, lists: &[1] };
+        judge(&history, 1, Side { told, synced_at: 1, lists: &[1, list] }, go)
+    };
+    assert!(judged(&some, 2).is_ok());
+    assert!(judged(&some, 1).unwrap_err().contains("without having listed after it"));
+    assert!(judged(&none, 4).is_ok());
+    assert!(judged(&none, 3).unwrap_err().contains("without having listed after it"));
 }
 
 #[test]

@@ -75,9 +75,9 @@ async fn run_all(seeds: &[u64], mut cluster: RealCluster, forgets: bool) {
         for (difference, count) in outcome.differences {
             *tally.entry(difference).or_default() += count;
         }
-        for (kind, (hub, go)) in outcome.lists {
-            let all: &mut (u64, u64) = lists.entry(kind).or_default();
-            *all = (all.0 + hub, all.1 + go);
+        for (kind, [hub, go]) in outcome.lists {
+            let all: &mut [usize; 2] = lists.entry(kind).or_default();
+            *all = [all[0] + hub, all[1] + go];
         }
     }
     println!("oracle: {} schedules, differences {tally:?}, lists of the hub and of client-go {lists:?}", seeds.len());

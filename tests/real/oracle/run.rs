@@ -8,7 +8,7 @@ use informer_hub::types::{ObjectKey, ResourceVersion, Uid};
 use kube::Client;
 use tokio::time::sleep;
 
-use super::account::{Fact, Kind, State, Subject, Told};
+use super::account::{Fact, Kind, Log, State, Subject, Told};
 use super::author::Author;
 use super::clientgo::ClientGo;
 use super::judge::{Side, Tally, judge};
@@ -43,12 +43,12 @@ pub(super) struct Run<'a> {
 pub(super) struct Outcome {
     pub(super) differences: Tally,
     /// Lists of the hub and of client-go.
-    pub(super) lists: BTreeMap<Kind, (u64, u64)>,
+    pub(super) lists: BTreeMap<Kind, [usize; 2]>,
     #[expect(dead_code, reason = "shown")]
     facts: usize,
     /// Notifications of the hub and of client-go.
     #[expect(dead_code, reason = "shown")]
-    told: (usize, usize),
+    told: [usize; 2],
 }
 
 impl<'a> Run<'a> {
@@ -78,11 +78,16 @@ impl<'a> Run<'a> {
     pub(super) async fn to_the_end(mut self) -> Outcome {
         let start = self.schedule.start;
         if start.trouble == Trouble::None {
-            self.until("synced", |run| run.hub.log().is_synced() && run.go.log().is_synced()).await;
+            let synced = |run: &Self| run.hub.logs()[0].is_synced() && run.go.logs()[0].is_synced();
+            self.until("the first lists are told", synced).await;
         } else {
             self.suffer(start).await;
         }
-        for step in self.schedule.steps.clone() {
+        for (at, step) in self.schedule.steps.clone().into_iter().enumerate() {
+            if at == self.schedule.join_at {
+                self.go.join();
+                self.hub.join().await;
+            }
             self.suffer(step).await;
         }
         // Something that only who watches or lists again can know of.
@@ -105,23 +110,23 @@ impl<'a> Run<'a> {
                         proxy.reset_all().await;
                     }
                 };
-                tokio::join!(resets, self.author.change(step.changes));
+                tokio::join!(resets, change(&mut self.author, step));
             }
-            Trouble::Slow | Trouble::Stall | Trouble::Refuse => self.change_under(step).await,
+            Trouble::Slow | Trouble::Stall { .. } | Trouble::Refuse => self.change_under(step).await,
             Trouble::Expire => self.expire(step).await,
             Trouble::Restart => {
-                self.author.change(step.changes).await;
+                change(&mut self.author, step).await;
                 self.restart().await;
             }
             Trouble::Freeze => {
-                self.author.change(step.changes).await;
+                change(&mut self.author, step).await;
                 self.cluster.freeze(true);
                 sleep(step.lasts).await;
                 self.cluster.freeze(false);
             }
             Trouble::Sleep { reset } => {
                 self.go.freeze(true);
-                tokio::join!(sleep(step.lasts), self.author.change(step.changes));
+                tokio::join!(sleep(step.lasts), change(&mut self.author, step));
                 if reset {
                     self.proxy.reset_all().await;
                 }
@@ -135,14 +140,17 @@ impl<'a> Run<'a> {
         if let Some(fault) = fault(step.trouble) {
             self.proxy.set(fault).await;
         }
-        tokio::join!(sleep(step.lasts), self.author.change(step.changes));
+        if step.trouble == (Trouble::Stall { reset: true }) {
+            self.proxy.reset_all().await;
+        }
+        tokio::join!(sleep(step.lasts), change(&mut self.author, step));
         self.proxy.set(Fault::Pass).await;
     }
 
     /// The revision that is compacted to stays readable, so there is one more change before.
     async fn expire(&mut self, step: Step) {
         self.proxy.set(Fault::Refuse).await;
-        self.author.change(step.changes).await;
+        change(&mut self.author, step).await;
         self.author.fill(1).await;
         self.cluster.compact().await;
         if !self.forgets {
@@ -160,20 +168,30 @@ impl<'a> Run<'a> {
     async fn settle(&self) {
         let expected = self.author.truth();
         assert_eq!(self.listed().await, expected, "the author is wrong about what there is");
-        let agree = |run: &Self| run.hub.log().known() == expected && run.go.log().known() == expected;
+        let agree = |run: &Self| run.logs().all(|log| log.known() == expected);
         self.until("both have what is true", agree).await;
+    }
+
+    fn logs(&self) -> impl Iterator<Item = &Log> {
+        self.hub.logs().iter().chain(self.go.logs())
     }
 
     async fn until(&self, what: &str, is: impl Fn(&Self) -> bool) {
         if !comes_true(SETTLE, async || is(self)).await {
-            let (hub, go, expected) = (self.hub.log().known(), self.go.log().known(), self.author.truth());
-            let wrong = |known: &BTreeMap<Subject, State>| {
+            let expected = self.author.truth();
+            let wrong = |log: &Log| {
+                let known = log.known();
                 let all: BTreeSet<_> = known.keys().chain(expected.keys()).collect();
                 let wrong = all.into_iter().filter(|subject| known.get(subject) != expected.get(subject));
                 wrong.map(|subject| format!("{subject:?}")).collect::<Vec<_>>()
             };
-            let (hub, go, report) = (wrong(&hub), wrong(&go), self.hub.report_text().await);
-            panic!("oracle seed {}: not within {SETTLE:?}: {what}\nhub {hub:?}\nclient-go {go:?}\n{report}", self.seed);
+            let wrong: Vec<_> = self.logs().map(wrong).collect();
+            let report = self.hub.report_text().await;
+            panic!(
+                "oracle seed {}: not within {SETTLE:?}: {what}\n{:?}\nwrong of the hub, its late subscriber, client-go, \
+                 its late handler: {wrong:?}\n{report}",
+                self.seed, self.schedule
+            );
         }
     }
 
@@ -190,37 +208,31 @@ impl<'a> Run<'a> {
     }
 
     async fn judge(&self) -> Outcome {
-        let (history, hub, go) = (self.author.history(), self.hub.log().told(), self.go.log().told());
+        let history = self.author.history();
         let mut outcome = Outcome {
             differences: Tally::new(),
             lists: BTreeMap::new(),
             facts: self.author.facts().now(),
-            told: (self.hub.log().len(), self.go.log().len()),
+            told: [self.hub.logs()[0].len(), self.go.logs()[0].len()],
         };
         let mut problems = self.hub.violations();
         for kind in Kind::ALL {
             let informer = self.hub.informer(kind).await;
-            let lists = (informer.lists, self.go.lists(kind));
-            outcome.lists.insert(kind, lists);
+            self.hub.logs()[0].listed(kind, usize::try_from(informer.lists).unwrap());
             assert_eq!((informer.restarts, informer.skipped), (0, 0), "seed {}: {informer:?}", self.seed);
-            let synced = |at: Option<usize>| at.expect("what has the truth has synced");
-            let (hub_synced, go_synced) =
-                (synced(self.hub.log().synced_at(kind)), synced(self.go.log().synced_at(kind)));
-            let all = history.keys().chain(hub.keys()).chain(go.keys()).filter(|(of, _)| *of == kind);
-            for subject in all.collect::<BTreeSet<_>>() {
-                let facts = history.get(subject).map_or(&[][..], |facts| facts);
-                let by_hub = hub.get(subject).map_or(&[][..], |told| told);
-                let by_go = go.get(subject).map_or(&[][..], |told| told);
-                let hub = Side { told: by_hub, synced_at: hub_synced, listed_again: lists.0 > 1 };
-                let go = Side { told: by_go, synced_at: go_synced, listed_again: lists.1 > 1 };
-                match judge(facts, self.started_at, hub, go) {
-                    Ok(tally) => tally.into_iter().for_each(|(d, n)| *outcome.differences.entry(d).or_default() += n),
-                    Err(problem) => problems.push(told_in_full(subject, &problem, facts, by_hub, by_go)),
-                }
+            let lists = [self.hub.logs()[0].lists(kind), self.go.logs()[0].lists(kind)];
+            outcome.lists.insert(kind, [lists[0].len(), lists[1].len()]);
+            // Of what was there when the later handlers joined nothing is known.
+            for (hub, go, started_at) in [
+                (&self.hub.logs()[0], &self.go.logs()[0], self.started_at),
+                (&self.hub.logs()[1], &self.go.logs()[1], 0),
+            ] {
+                let pair = Pair { hub, go, lists: &lists, started_at };
+                problems.extend(pair.judge(kind, &history, &mut outcome.differences));
             }
         }
         if !problems.is_empty() {
-            let (count, shown) = (problems.len(), problems[..count_shown(&problems)].join("\n\n"));
+            let (count, shown) = (problems.len(), problems[..problems.len().min(SHOWN)].join("\n\n"));
             panic!(
                 "oracle seed {}: {count} problems, after {:?}, the first of them:\n{shown}",
                 self.seed, self.schedule
@@ -230,15 +242,48 @@ impl<'a> Run<'a> {
     }
 }
 
-fn count_shown(problems: &[String]) -> usize {
-    problems.len().min(SHOWN)
+/// A handler of the hub and one of client-go that began at the same moment, as far as they could.
+struct Pair<'a> {
+    hub: &'a Log,
+    go: &'a Log,
+    lists: &'a [Vec<usize>; 2],
+    started_at: usize,
+}
+
+impl Pair<'_> {
+    /// Judges every object of a kind; gives what is wrong.
+    fn judge(&self, kind: Kind, history: &BTreeMap<Subject, Vec<Fact>>, differences: &mut Tally) -> Vec<String> {
+        let (hub, go) = (self.hub.told(), self.go.told());
+        let synced = |log: &Log| log.synced_at(kind).expect("who has what is true has synced");
+        let (hub_synced, go_synced) = (synced(self.hub), synced(self.go));
+        let all = history.keys().chain(hub.keys()).chain(go.keys()).filter(|(of, _)| *of == kind);
+        let mut problems = Vec::new();
+        for subject in all.collect::<BTreeSet<_>>() {
+            let facts = history.get(subject).map_or(&[][..], |facts| facts);
+            let by_hub = hub.get(subject).map_or(&[][..], |told| told);
+            let by_go = go.get(subject).map_or(&[][..], |told| told);
+            let hub = Side { told: by_hub, synced_at: hub_synced, lists: &self.lists[0] };
+            let go = Side { told: by_go, synced_at: go_synced, lists: &self.lists[1] };
+            match judge(facts, self.started_at, hub, go) {
+                Ok(tally) => tally.into_iter().for_each(|(which, n)| *differences.entry(which).or_default() += n),
+                Err(problem) => problems.push(told_in_full(subject, &problem, facts, by_hub, by_go)),
+            }
+        }
+        problems
+    }
+}
+
+/// The changes of a step.
+async fn change(author: &mut Author, step: Step) {
+    author.change(step.changes).await;
+    author.bulk(step.bulk).await;
 }
 
 /// What the proxy does in a trouble that is the line's.
 fn fault(trouble: Trouble) -> Option<Fault> {
     match trouble {
         Trouble::Slow => Some(Fault::Slow),
-        Trouble::Stall => Some(Fault::Stall),
+        Trouble::Stall { .. } => Some(Fault::Stall),
         Trouble::Refuse => Some(Fault::Refuse),
         _ => None,
     }

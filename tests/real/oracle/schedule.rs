@@ -14,8 +14,8 @@ pub(super) enum Trouble {
     Reset { times: u32 },
     /// The line is thin.
     Slow,
-    /// The line swallows everything.
-    Stall,
+    /// The line swallows everything; what is open stays open, or is reset first.
+    Stall { reset: bool },
     /// Nothing listens.
     Refuse,
     /// Nothing listens, and by the time that something does the versions from before are compacted away.
@@ -41,6 +41,8 @@ pub(super) struct Step {
     pub(super) trouble: Trouble,
     pub(super) lasts: Duration,
     pub(super) changes: usize,
+    /// Objects that are made, changed and half of them deleted again, many at once, meanwhile.
+    pub(super) bulk: usize,
     /// Changes after it, before the next.
     pub(super) then: usize,
 }
@@ -51,9 +53,14 @@ pub(super) struct Schedule {
     /// What the informers find when they start.
     pub(super) start: Step,
     pub(super) steps: Vec<Step>,
+    /// The step at whose beginning a second handler joins.
+    pub(super) join_at: usize,
     /// Whether client-go asks for streaming lists, as it does by default.
     pub(super) streaming: bool,
 }
+
+/// Troubles of a schedule.
+const STEPS: usize = 6;
 
 /// Steps that make client-go wait: more would have each run take minutes for nothing.
 const WAITS: usize = 3;
@@ -64,14 +71,18 @@ impl Schedule {
         let mut random = StdRng::seed_from_u64(seed);
         let start = match random.random_range(0..6) {
             0 => Trouble::Slow,
-            1 => Trouble::Stall,
+            1 => Trouble::Stall { reset: false },
             2 => Trouble::Refuse,
             _ => Trouble::None,
         };
-        let mut schedule =
-            Self { start: step(&mut random, start), steps: Vec::new(), streaming: random.random_bool(0.75) };
+        let mut schedule = Self {
+            start: step(&mut random, start),
+            steps: Vec::new(),
+            join_at: random.random_range(0..STEPS),
+            streaming: random.random_bool(0.75),
+        };
         let mut waits = usize::from(start.makes_wait());
-        while schedule.steps.len() < 6 {
+        while schedule.steps.len() < STEPS {
             let trouble = trouble(&mut random);
             waits += usize::from(trouble.makes_wait());
             if !trouble.makes_wait() || waits <= WAITS {
@@ -86,7 +97,7 @@ fn trouble(random: &mut StdRng) -> Trouble {
     match random.random_range(0..20) {
         0..5 => Trouble::Reset { times: random.random_range(1..4) },
         5..7 => Trouble::Slow,
-        7..10 => Trouble::Stall,
+        7..10 => Trouble::Stall { reset: random.random_bool(0.5) },
         10..13 => Trouble::Refuse,
         13..16 => Trouble::Expire,
         16 => Trouble::Restart,
@@ -96,6 +107,14 @@ fn trouble(random: &mut StdRng) -> Trouble {
 }
 
 fn step(random: &mut StdRng, trouble: Trouble) -> Step {
-    let lasts = Duration::from_millis(random.random_range(300..2_000));
-    Step { trouble, lasts, changes: random.random_range(3..25), then: random.random_range(0..12) }
+    // Now and then longer than a TLS handshake is waited for.
+    let long = matches!(trouble, Trouble::Stall { .. }) && random.random_bool(0.15);
+    let millis = if long { 11_000 } else { random.random_range(300..2_000) };
+    Step {
+        trouble,
+        lasts: Duration::from_millis(millis),
+        changes: random.random_range(3..25),
+        bulk: if random.random_bool(0.12) { random.random_range(40..120) } else { 0 },
+        then: random.random_range(0..12),
+    }
 }

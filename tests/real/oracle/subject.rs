@@ -5,20 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
-use informer_hub::app::Hub;
+use informer_hub::app::{Hub, Reporter};
 use informer_hub::config::{Config, HubConfig, ResourceConfig};
 use informer_hub::sim::oracle::Replica;
 use informer_hub::types::{ClusterSelector, Dynamic, Notification, Object};
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 
 use super::account::{Count, Kind, Log, State, Told};
 use crate::fleet::{cluster, resource};
 
+/// How often it is looked whether the hub has begun another list.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// A hub over one namespace of one cluster.
 pub(super) struct HubUnderTest {
     hub: Hub,
-    log: Log,
-    replica: Arc<Mutex<Replica>>,
+    logs: [Log; 2],
+    replicas: [Arc<Mutex<Replica>>; 2],
+    looking: JoinHandle<()>,
 }
 
 impl HubUnderTest {
@@ -31,27 +36,38 @@ impl HubUnderTest {
             sinks: Vec::new(),
         };
         let hub = Hub::start(config).await.unwrap();
-        let (log, replica) = (Log::new(facts), Arc::<Mutex<Replica>>::default());
-        for kind in Kind::ALL {
-            let (to_log, to_replica) = (log.clone(), Arc::clone(&replica));
-            let subscriber = Subscriber::<Dynamic>::from_fn(move |notification: &Notification| {
-                to_replica.lock().apply(notification);
-                take(kind, notification, &to_log);
-            });
-            let subscribe = Subscribe::to_configured(&kind.resource().gvr.resource, ClusterSelector::All, subscriber);
-            hub.registry().send(subscribe).await.unwrap();
-        }
-        Self { hub, log, replica }
+        let logs = [Log::new(facts.clone()), Log::new(facts)];
+        let looking = tokio::spawn(look(hub.reporter(), logs[0].clone()));
+        let this = Self { hub, logs, replicas: Default::default(), looking };
+        this.subscribe(0).await;
+        this
     }
 
-    /// What its subscribers were told.
-    pub(super) fn log(&self) -> &Log {
-        &self.log
+    /// Adds a second subscriber of each kind.
+    pub(super) async fn join(&self) {
+        self.subscribe(1).await;
+    }
+
+    async fn subscribe(&self, which: usize) {
+        for kind in Kind::ALL {
+            let (log, replica) = (self.logs[which].clone(), Arc::clone(&self.replicas[which]));
+            let subscriber = Subscriber::<Dynamic>::from_fn(move |notification: &Notification| {
+                replica.lock().apply(notification);
+                take(kind, notification, &log);
+            });
+            let subscribe = Subscribe::to_configured(&kind.resource().gvr.resource, ClusterSelector::All, subscriber);
+            self.hub.registry().send(subscribe).await.unwrap();
+        }
+    }
+
+    /// What its subscribers were told: those of the start, and those that joined.
+    pub(super) fn logs(&self) -> &[Log; 2] {
+        &self.logs
     }
 
     /// What was told that no hub should tell, by the judge of the simulated clusters.
     pub(super) fn violations(&self) -> Vec<String> {
-        self.replica.lock().violations().to_vec()
+        self.replicas.iter().flat_map(|replica| replica.lock().violations().to_vec()).collect()
     }
 
     /// What the hub says of its informer of a kind.
@@ -69,6 +85,7 @@ impl HubUnderTest {
 
     /// Ends the hub; no actor may be left.
     pub(super) async fn end(self) {
+        self.looking.abort();
         let report = self.hub.shutdown(Duration::from_secs(20)).await;
         assert_eq!(report.actors_left, 0);
     }
@@ -79,6 +96,20 @@ fn informer(kind: Kind, namespace: &str) -> ResourceConfig {
         namespaces: vec![namespace.to_owned()],
         metadata_only: kind == Kind::ConfigMaps,
         ..resource(&kind.resource())
+    }
+}
+
+/// Notes when lists begin, until the hub ends.
+async fn look(reporter: Reporter, log: Log) {
+    let mut pace = tokio::time::interval(LOOK);
+    while let Ok(report) = reporter.report().await {
+        for informer in report.hub.clusters.iter().flat_map(|cluster| &cluster.informers) {
+            let kind = Kind::ALL.into_iter().find(|kind| kind.resource().gvr.to_string() == informer.resource);
+            if let Some(kind) = kind {
+                log.listed(kind, usize::try_from(informer.lists).unwrap());
+            }
+        }
+        pace.tick().await;
     }
 }
 
