@@ -94,8 +94,17 @@ impl RealCluster {
 
     /// As [`Self::kubeconfig`], but the way leads through `proxy`.
     pub(crate) fn kubeconfig_via(&self, proxy: &FaultProxy) -> PathBuf {
-        let text = std::fs::read_to_string(self.kubeconfig()).expect("the test bed wrote its kubeconfig");
-        let path = self.dir.path().join(format!("kubeconfig-via-{}", proxy.address().port()));
+        self.via(proxy, self.kubeconfig())
+    }
+
+    /// As [`Self::limited_kubeconfig`], but the way leads through `proxy`.
+    pub(crate) fn limited_kubeconfig_via(&self, proxy: &FaultProxy) -> PathBuf {
+        self.via(proxy, self.limited_kubeconfig())
+    }
+
+    fn via(&self, proxy: &FaultProxy, kubeconfig: &Path) -> PathBuf {
+        let text = std::fs::read_to_string(kubeconfig).expect("the test bed wrote its kubeconfig");
+        let path = kubeconfig.with_extension(format!("via-{}", proxy.address().port()));
         let text = text.replace(self.url(), &format!("https://{}", proxy.address()));
         std::fs::write(&path, text).expect("the cluster's directory is writable");
         path

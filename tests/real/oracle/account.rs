@@ -114,7 +114,7 @@ struct Lines {
     told: BTreeMap<Subject, Vec<Told>>,
     /// When the first list had been told: the number of facts then.
     synced: BTreeMap<Kind, usize>,
-    /// When each list began: the number of facts not before then.
+    /// What each list may have in it: the number of facts when it ended, or was answered.
     listed: BTreeMap<Kind, Vec<usize>>,
     count: usize,
 }
@@ -138,15 +138,18 @@ impl Log {
         self.lines.lock().synced.entry(kind).or_insert(now);
     }
 
-    /// Notes that lists have begun: this many since the start.
-    pub(super) fn listed(&self, kind: Kind, lists: usize) {
+    /// Notes that lists have begun: this many since the start; and whether the last of them is under way still.
+    pub(super) fn listed(&self, kind: Kind, lists: usize, under_way: bool) {
         let now = self.facts.now();
         let mut lines = self.lines.lock();
         let known = lines.listed.entry(kind).or_default();
         known.resize(lists.max(known.len()), now);
+        if let Some(last) = known.last_mut().filter(|_| under_way) {
+            *last = now;
+        }
     }
 
-    /// When each list began: the number of facts, or a little more.
+    /// What each list may have in it: all but what happened after this many facts.
     pub(super) fn lists(&self, kind: Kind) -> Vec<usize> {
         self.lines.lock().listed.get(&kind).cloned().unwrap_or_default()
     }

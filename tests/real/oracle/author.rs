@@ -15,6 +15,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use super::account::{Count, Fact, Kind, State, Subject, What};
+use crate::bed::{install_widgets, uninstall_widgets};
 
 /// How long one write may take.
 const WRITE: Duration = Duration::from_secs(30);
@@ -98,6 +99,17 @@ impl Author {
             }
         };
         stream::iter(fresh.into_iter().enumerate()).for_each_concurrent(IN_FLIGHT, life).await;
+    }
+
+    /// Has the custom resource removed and installed again, which deletes its objects.
+    pub(super) async fn reinstall(&self) {
+        let there = self.truth().into_iter().filter(|((kind, _), _)| *kind == Kind::Widgets);
+        let gone: Vec<_> = there.map(|(subject, last)| (subject, last.uid, self.facts.next())).collect();
+        uninstall_widgets(&self.client).await;
+        for (subject, uid, number) in gone {
+            self.note(&subject, number, What::Gone { uid, version: None });
+        }
+        install_widgets(&self.client).await;
     }
 
     /// Of twenty changes eight are updates, three creations, two deletions; the others are what informers get wrong:

@@ -37,7 +37,7 @@ pub(super) struct Side<'a> {
     pub(super) told: &'a [Told],
     /// How many facts there were when its first list had been told.
     pub(super) synced_at: usize,
-    /// How many facts there were, or a few more, when each of its lists began: a list is the only excuse for most
+    /// How many facts there were, or a few more, when each of its lists was made: a list is the only excuse for most
     /// things, and only for what happened before it.
     pub(super) lists: &'a [usize],
 }
@@ -175,16 +175,21 @@ fn excused(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<
             _ => {}
         }
     }
-    initial_is_right(history, started_at, placed)
+    initial_is_right(history, started_at, placed, side)
 }
 
-/// What was there at the start can only be known from the first list.
-fn initial_is_right(history: &[Fact], started_at: usize, placed: &Placed<'_>) -> Result<(), String> {
-    let late = |(at, (how, told)): (&usize, &(How, &Told))| {
-        let wrong = *how == How::Added { initial: false } && history[*at].number < started_at;
-        wrong.then(|| format!("{told:?} was there at the start but is not initial"))
+/// What was there at the start can only be known from the first list, and what happens later cannot be in it.
+fn initial_is_right(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<'_>) -> Result<(), String> {
+    let wrong = |(at, (how, told)): (&usize, &(How, &Told))| {
+        let number = history[*at].number;
+        let wrong = match how {
+            How::Added { initial: true } => number >= side.synced_at,
+            How::Added { initial: false } => number < started_at,
+            _ => false,
+        };
+        wrong.then(|| format!("{told:?} is initial or not, and should be the other"))
     };
-    placed.facts.iter().find_map(late).map_or(Ok(()), Err)
+    placed.facts.iter().find_map(wrong).map_or(Ok(()), Err)
 }
 
 /// What is different in how one fact was told.

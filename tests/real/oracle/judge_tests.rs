@@ -102,7 +102,7 @@ fn oracle_what_no_informer_may_do_is_refused_of_both() {
         ("*a1 a1>a2 -a4", "did not happen"),
         ("*a1 a1>a2 !a1", "cannot follow"),
         ("*a1 a1>a2 -a3 -a3", "cannot follow"),
-        ("+a1 a1>a2 -a3", "is not initial"),
+        ("+a1 a1>a2 -a3", "is initial or not"),
         ("*a1 a1>a2 !a2", "without having listed"),
         ("*a1 -a3", "without having listed"),
     ] {
@@ -132,7 +132,7 @@ fn oracle_what_client_go_may_do_and_the_hub_may_not_is_refused() {
     assert!(verdict("a1 a2", "%*a1 a1>a1 a1>a2", "*a1 a1>a2").unwrap_err().contains("never tells"));
     assert!(verdict("a1 -a2 b3", "%*a1 a1>b3", "*a1 -a2 +b3").unwrap_err().contains("never tells"));
     assert!(
-        verdict("a1 a2", "*a1 a1>a2", "*a1 a1>a1 a1>a2").unwrap_err().contains("listed again"),
+        verdict("a1 a2", "*a1 a1>a2", "*a1 a1>a1 a1>a2").unwrap_err().contains("after 1 lists"),
         "no list, no excuse"
     );
     let other = verdict("a1 -a", "*a1 -a5", "*a1 -a6").unwrap_err();
@@ -141,4 +141,23 @@ fn oracle_what_client_go_may_do_and_the_hub_may_not_is_refused() {
     assert!(other.contains("one and the same"), "{other}");
     assert!(verdict("a1 ?a14 -a4", "*a1 -a4", "*a1 a1>a3 -a4").unwrap_err().contains("did not tell"));
     assert!(verdict("a1 ?a14 -a4", "*a1 a1>a4 -a4", "*a1 a1>a3 -a4").unwrap_err().contains("did not happen"));
+}
+
+#[test]
+fn oracle_every_difference_is_in_the_document() {
+    use Difference::*;
+    let document = include_str!("../../../docs/client-go-differences.md");
+    let all = [
+        Repeated,
+        Replaced,
+        MissedByHub,
+        MissedByClientGo,
+        DeletionUnseenByHub,
+        DeletionUnseenByClientGo,
+        SeenLater,
+        BegunElsewhere,
+    ];
+    for difference in all {
+        assert!(document.contains(&format!("`{difference:?}`")), "{difference:?} is not in the document");
+    }
 }

@@ -14,7 +14,9 @@ use super::clientgo::ClientGo;
 use super::judge::{Side, Tally, judge};
 use super::schedule::{Schedule, Step, Trouble};
 use super::subject::HubUnderTest;
-use crate::bed::{RealCluster, comes_true, create_namespace, install_widgets, truth};
+use crate::bed::{
+    RealCluster, Verbs, comes_true, create_namespace, grant_limited, install_widgets, revoke_limited, truth,
+};
 use crate::proxy::{Fault, FaultProxy};
 
 /// How long both may take to have what is true. client-go waits up to a minute before it tries again.
@@ -27,6 +29,7 @@ const SHOWN: usize = 4;
 pub(super) struct Run<'a> {
     cluster: &'a mut RealCluster,
     client: Client,
+    limited: Client,
     forgets: bool,
     seed: u64,
     schedule: Schedule,
@@ -63,7 +66,13 @@ impl<'a> Run<'a> {
         author.change(10).await;
         let started_at = author.facts().now();
         let proxy = FaultProxy::start(cluster.url()).await;
-        let kubeconfig = cluster.kubeconfig_via(&proxy);
+        let limited = cluster.limited_client().await;
+        let kubeconfig = if schedule.limited() {
+            grant_limited(client, &limited, Verbs::ListAndWatchMore).await;
+            cluster.limited_kubeconfig_via(&proxy)
+        } else {
+            cluster.kubeconfig_via(&proxy)
+        };
         if let Some(fault) = fault(schedule.start.trouble) {
             proxy.set(fault).await;
         }
@@ -71,7 +80,7 @@ impl<'a> Run<'a> {
         let go = ClientGo::start(&kubeconfig, &namespace, schedule.streaming, &trace, author.facts());
         let hub = HubUnderTest::start(&kubeconfig, &namespace, author.facts()).await;
         let client = client.clone();
-        Self { cluster, client, forgets, seed, schedule, namespace, author, started_at, proxy, hub, go }
+        Self { cluster, client, limited, forgets, seed, schedule, namespace, author, started_at, proxy, hub, go }
     }
 
     /// Runs the schedule and judges.
@@ -124,6 +133,16 @@ impl<'a> Run<'a> {
                 sleep(step.lasts).await;
                 self.cluster.freeze(false);
             }
+            Trouble::Forbid => {
+                revoke_limited(&self.client, &self.limited).await;
+                self.proxy.reset_all().await;
+                tokio::join!(sleep(step.lasts), change(&mut self.author, step));
+                grant_limited(&self.client, &self.limited, Verbs::ListAndWatchMore).await;
+            }
+            Trouble::Uninstall => {
+                change(&mut self.author, step).await;
+                self.author.reinstall().await;
+            }
             Trouble::Sleep { reset } => {
                 self.go.freeze(true);
                 tokio::join!(sleep(step.lasts), change(&mut self.author, step));
@@ -170,6 +189,7 @@ impl<'a> Run<'a> {
         assert_eq!(self.listed().await, expected, "the author is wrong about what there is");
         let agree = |run: &Self| run.logs().all(|log| log.known() == expected);
         self.until("both have what is true", agree).await;
+        assert_eq!(self.hub.cached().await, expected, "seed {}: the cache is wrong", self.seed);
     }
 
     fn logs(&self) -> impl Iterator<Item = &Log> {
@@ -218,7 +238,6 @@ impl<'a> Run<'a> {
         let mut problems = self.hub.violations();
         for kind in Kind::ALL {
             let informer = self.hub.informer(kind).await;
-            self.hub.logs()[0].listed(kind, usize::try_from(informer.lists).unwrap());
             assert_eq!((informer.restarts, informer.skipped), (0, 0), "seed {}: {informer:?}", self.seed);
             let lists = [self.hub.logs()[0].lists(kind), self.go.logs()[0].lists(kind)];
             outcome.lists.insert(kind, [lists[0].len(), lists[1].len()]);

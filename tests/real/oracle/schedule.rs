@@ -24,6 +24,10 @@ pub(super) enum Trouble {
     Restart,
     /// The apiserver's machine sleeps.
     Freeze,
+    /// Both may no longer read anything, and find out as their connections are reset.
+    Forbid,
+    /// The custom resource is removed, with its objects, and installed again.
+    Uninstall,
     /// client-go's machine sleeps: its clock jumps, and what it would have read waits or is lost.
     Sleep { reset: bool },
 }
@@ -31,7 +35,7 @@ pub(super) enum Trouble {
 impl Trouble {
     /// Whether client-go waits before it goes on, each time longer, for as long as two minutes.
     fn makes_wait(self) -> bool {
-        matches!(self, Self::Refuse | Self::Expire | Self::Restart)
+        matches!(self, Self::Refuse | Self::Expire | Self::Restart | Self::Forbid | Self::Uninstall)
     }
 }
 
@@ -57,6 +61,13 @@ pub(super) struct Schedule {
     pub(super) join_at: usize,
     /// Whether client-go asks for streaming lists, as it does by default.
     pub(super) streaming: bool,
+}
+
+impl Schedule {
+    /// Whether somebody watches whose rights can be taken away.
+    pub(super) fn limited(&self) -> bool {
+        self.steps.iter().any(|step| step.trouble == Trouble::Forbid)
+    }
 }
 
 /// Troubles of a schedule.
@@ -94,14 +105,16 @@ impl Schedule {
 }
 
 fn trouble(random: &mut StdRng) -> Trouble {
-    match random.random_range(0..20) {
-        0..5 => Trouble::Reset { times: random.random_range(1..4) },
-        5..7 => Trouble::Slow,
-        7..10 => Trouble::Stall { reset: random.random_bool(0.5) },
-        10..13 => Trouble::Refuse,
-        13..16 => Trouble::Expire,
-        16 => Trouble::Restart,
-        17 => Trouble::Freeze,
+    match random.random_range(0..41) {
+        0..10 => Trouble::Reset { times: random.random_range(1..4) },
+        10..14 => Trouble::Slow,
+        14..20 => Trouble::Stall { reset: random.random_bool(0.5) },
+        20..26 => Trouble::Refuse,
+        26..32 => Trouble::Expire,
+        32..34 => Trouble::Restart,
+        34..36 => Trouble::Freeze,
+        36 => Trouble::Forbid,
+        37 => Trouble::Uninstall,
         _ => Trouble::Sleep { reset: random.random_bool(0.5) },
     }
 }

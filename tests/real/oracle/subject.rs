@@ -1,18 +1,20 @@
 //! The hub under test, which watches what client-go watches, by the same way.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
 use informer_hub::app::{Hub, Reporter};
+use informer_hub::cache::Query;
 use informer_hub::config::{Config, HubConfig, ResourceConfig};
 use informer_hub::sim::oracle::Replica;
 use informer_hub::types::{ClusterSelector, Dynamic, Notification, Object};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::account::{Count, Kind, Log, State, Told};
+use super::account::{Count, Kind, Log, State, Subject, Told};
 use crate::fleet::{cluster, resource};
 
 /// How often it is looked whether the hub has begun another list.
@@ -70,6 +72,17 @@ impl HubUnderTest {
         self.replicas.iter().flat_map(|replica| replica.lock().violations().to_vec()).collect()
     }
 
+    /// What the hub's caches answer.
+    pub(super) async fn cached(&self) -> BTreeMap<Subject, State> {
+        let mut cached = BTreeMap::new();
+        for kind in Kind::ALL {
+            let answer = self.hub.cache_of(kind.resource()).send(Query::list().across_clusters()).await;
+            let items = answer.unwrap().unwrap().items;
+            cached.extend(items.iter().map(|object| ((kind, object.name().to_owned()), state(object))));
+        }
+        cached
+    }
+
     /// What the hub says of its informer of a kind.
     pub(super) async fn informer(&self, kind: Kind) -> InformerStatus {
         let report = self.hub.report().await.unwrap();
@@ -99,22 +112,29 @@ fn informer(kind: Kind, namespace: &str) -> ResourceConfig {
     }
 }
 
-/// Notes when lists begin, until the hub ends.
+/// Notes when lists are made, until the hub ends. One is under way until the informer has read further than it had
+/// before: an attempt that fails is made again without being counted again.
 async fn look(reporter: Reporter, log: Log) {
     let mut pace = tokio::time::interval(LOOK);
+    let mut before: BTreeMap<Kind, (u64, Option<String>)> = BTreeMap::new();
     while let Ok(report) = reporter.report().await {
-        for informer in report.hub.clusters.iter().flat_map(|cluster| &cluster.informers) {
-            let kind = Kind::ALL.into_iter().find(|kind| kind.resource().gvr.to_string() == informer.resource);
-            if let Some(kind) = kind {
-                log.listed(kind, usize::try_from(informer.lists).unwrap());
+        for informer in report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers) {
+            let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.resource().gvr.to_string() == informer.resource)
+            else {
+                continue;
+            };
+            let (lists, version) = before.entry(kind).or_default();
+            let under_way = *version == informer.resource_version;
+            if *lists != informer.lists {
+                (*lists, *version) = (informer.lists, informer.resource_version);
             }
+            log.listed(kind, usize::try_from(informer.lists).unwrap(), under_way);
         }
         pace.tick().await;
     }
 }
 
 fn take(kind: Kind, notification: &Notification, log: &Log) {
-    let state = |object: &Object| State { uid: object.uid().clone(), version: object.resource_version().clone() };
     let told = match notification {
         Notification::Synced(_) => return log.synced(kind),
         Notification::Added { object, initial } => Told::Added { new: state(object), initial: *initial },
@@ -123,4 +143,8 @@ fn take(kind: Kind, notification: &Notification, log: &Log) {
     };
     let object = notification.object().expect("only what has synced is without an object");
     log.tell((kind, object.name().to_owned()), told);
+}
+
+fn state(object: &Object) -> State {
+    State { uid: object.uid().clone(), version: object.resource_version().clone() }
 }
