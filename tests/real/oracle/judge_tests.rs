@@ -60,7 +60,7 @@ fn verdict(facts: &str, hub: &str, go: &str) -> Result<Vec<(Difference, usize)>,
     let side = |told, text: &str| Side {
         told,
         synced_at: if text.starts_with('~') { history.len() } else { 1 },
-        lists: &lists[..1 + usize::from(text.starts_with('%'))],
+        lists: &lists[..=usize::from(text.starts_with('%'))],
     };
     judge(&history, 1, side(&mine, hub), side(&its, go)).map(|tally| tally.into_iter().collect())
 }

@@ -6,7 +6,7 @@
 //! answers: they are what really happened ([`author`]). The hub, in this process ([`subject`]), and client-go's
 //! informers, in another ([`clientgo`]), reach the apiserver by one proxy that misbehaves. When all is well again and
 //! both have what is true, each object's notifications are placed in its history, compared, and the differences
-//! counted ([`judge`]).
+//! counted ([`judge`], [`verdict`]).
 //!
 //! `INFORMER_HUB_ORACLE_SEEDS` says how many schedules are run; `INFORMER_HUB_ORACLE_SEED` runs a single one again.
 //!
@@ -21,6 +21,7 @@ mod judge_tests;
 mod run;
 mod schedule;
 mod subject;
+mod verdict;
 
 use std::collections::BTreeMap;
 
@@ -70,7 +71,7 @@ async fn run_all(seeds: &[u64], mut cluster: RealCluster, forgets: bool) {
     let mut lists = BTreeMap::new();
     for seed in seeds {
         let began = clock::now();
-        let outcome = Run::start(&mut cluster, &client, *seed, forgets).await.to_the_end().await;
+        let outcome = Run::start(&mut cluster, &client, *seed, forgets).await.go_through().await;
         println!("oracle seed {seed}: {:?}, {outcome:?}", began.elapsed());
         for (difference, count) in outcome.differences {
             *tally.entry(difference).or_default() += count;

@@ -8,12 +8,13 @@ use informer_hub::types::{ObjectKey, ResourceVersion, Uid};
 use kube::Client;
 use tokio::time::sleep;
 
-use super::account::{Fact, Kind, Log, State, Subject, Told};
+use super::account::{Kind, Log, State, Subject};
 use super::author::Author;
 use super::clientgo::ClientGo;
-use super::judge::{Side, Tally, judge};
+use super::judge::Tally;
 use super::schedule::{Schedule, Step, Trouble};
 use super::subject::HubUnderTest;
+use super::verdict::Pair;
 use crate::bed::{
     RealCluster, Verbs, comes_true, create_namespace, grant_limited, install_widgets, revoke_limited, truth,
 };
@@ -84,7 +85,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the schedule and judges.
-    pub(super) async fn to_the_end(mut self) -> Outcome {
+    pub(super) async fn go_through(mut self) -> Outcome {
         let start = self.schedule.start;
         if start.trouble == Trouble::None {
             let synced = |run: &Self| run.hub.logs()[0].is_synced() && run.go.logs()[0].is_synced();
@@ -261,37 +262,6 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A handler of the hub and one of client-go that began at the same moment, as far as they could.
-struct Pair<'a> {
-    hub: &'a Log,
-    go: &'a Log,
-    lists: &'a [Vec<usize>; 2],
-    started_at: usize,
-}
-
-impl Pair<'_> {
-    /// Judges every object of a kind; gives what is wrong.
-    fn judge(&self, kind: Kind, history: &BTreeMap<Subject, Vec<Fact>>, differences: &mut Tally) -> Vec<String> {
-        let (hub, go) = (self.hub.told(), self.go.told());
-        let synced = |log: &Log| log.synced_at(kind).expect("who has what is true has synced");
-        let (hub_synced, go_synced) = (synced(self.hub), synced(self.go));
-        let all = history.keys().chain(hub.keys()).chain(go.keys()).filter(|(of, _)| *of == kind);
-        let mut problems = Vec::new();
-        for subject in all.collect::<BTreeSet<_>>() {
-            let facts = history.get(subject).map_or(&[][..], |facts| facts);
-            let by_hub = hub.get(subject).map_or(&[][..], |told| told);
-            let by_go = go.get(subject).map_or(&[][..], |told| told);
-            let hub = Side { told: by_hub, synced_at: hub_synced, lists: &self.lists[0] };
-            let go = Side { told: by_go, synced_at: go_synced, lists: &self.lists[1] };
-            match judge(facts, self.started_at, hub, go) {
-                Ok(tally) => tally.into_iter().for_each(|(which, n)| *differences.entry(which).or_default() += n),
-                Err(problem) => problems.push(told_in_full(subject, &problem, facts, by_hub, by_go)),
-            }
-        }
-        problems
-    }
-}
-
 /// The changes of a step.
 async fn change(author: &mut Author, step: Step) {
     author.change(step.changes).await;
@@ -306,11 +276,4 @@ fn fault(trouble: Trouble) -> Option<Fault> {
         Trouble::Refuse => Some(Fault::Refuse),
         _ => None,
     }
-}
-
-fn told_in_full(subject: &Subject, problem: &str, facts: &[Fact], hub: &[Told], go: &[Told]) -> String {
-    let lines = |all: &[Told]| all.iter().map(|told| format!("    {told:?}\n")).collect::<String>();
-    let facts: String = facts.iter().map(|fact| format!("    {fact:?}\n")).collect();
-    let (hub, go) = (lines(hub), lines(go));
-    format!("{subject:?}: {problem}\n  what happened:\n{facts}  the hub:\n{hub}  client-go:\n{go}")
 }
