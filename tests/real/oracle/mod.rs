@@ -69,10 +69,12 @@ async fn run_all(seeds: &[u64], mut cluster: RealCluster, forgets: bool) {
     install_widgets(&client).await;
     let mut tally = Tally::new();
     let mut lists = BTreeMap::new();
+    let mut settled = [Vec::new(), Vec::new()];
     for seed in seeds {
         let began = clock::now();
         let outcome = Run::start(&mut cluster, &client, *seed, forgets).await.go_through().await;
         println!("oracle seed {seed}: {:?}, {outcome:?}", began.elapsed());
+        settled.iter_mut().zip(outcome.settled).for_each(|(all, took)| all.push(took));
         for (difference, count) in outcome.differences {
             *tally.entry(difference).or_default() += count;
         }
@@ -82,4 +84,9 @@ async fn run_all(seeds: &[u64], mut cluster: RealCluster, forgets: bool) {
         }
     }
     println!("oracle: {} schedules, differences {tally:?}, lists of the hub and of client-go {lists:?}", seeds.len());
+    for (who, mut took) in ["the hub", "client-go"].into_iter().zip(settled) {
+        took.sort_unstable();
+        let (median, longest) = (took[took.len() / 2], took[took.len() - 1]);
+        println!("oracle: {who} had what is true after {median:?} (median), {longest:?} at most");
+    }
 }

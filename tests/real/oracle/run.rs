@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use informer_hub::types::{ObjectKey, ResourceVersion, Uid};
+use informer_hub::types::{ObjectKey, ResourceVersion, Uid, clock};
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::account::{Kind, Log, State, Subject};
@@ -48,6 +49,8 @@ pub(super) struct Outcome {
     pub(super) differences: Tally,
     /// Lists of the hub and of client-go.
     pub(super) lists: BTreeMap<Kind, [usize; 2]>,
+    /// How long the hub and client-go took to have what is true, once all was well.
+    pub(super) settled: [Duration; 2],
     #[expect(dead_code, reason = "shown")]
     facts: usize,
     /// Notifications of the hub and of client-go.
@@ -102,8 +105,8 @@ impl<'a> Run<'a> {
         }
         // Something that only who watches or lists again can know of.
         self.author.fill(1).await;
-        self.settle().await;
-        let outcome = self.judge().await;
+        let settled = self.settle().await;
+        let outcome = Outcome { settled, ..self.judge().await };
         self.hub.end().await;
         outcome
     }
@@ -184,13 +187,23 @@ impl<'a> Run<'a> {
         install_widgets(&self.client).await;
     }
 
-    /// Waits until both have what is true.
-    async fn settle(&self) {
-        let expected = self.author.truth();
+    /// Waits until both have what is true; gives how long each took.
+    async fn settle(&self) -> [Duration; 2] {
+        let (expected, began) = (self.author.truth(), clock::now());
         assert_eq!(self.listed().await, expected, "the author is wrong about what there is");
-        let agree = |run: &Self| run.logs().all(|log| log.known() == expected);
+        let took = Mutex::new([None; 2]);
+        let agree = |run: &Self| {
+            let mut took = took.lock();
+            for (took, logs) in took.iter_mut().zip([run.hub.logs(), run.go.logs()]) {
+                if took.is_none() && logs.iter().all(|log| log.known() == expected) {
+                    *took = Some(began.elapsed());
+                }
+            }
+            took.iter().all(Option::is_some)
+        };
         self.until("both have what is true", agree).await;
         assert_eq!(self.hub.cached().await, expected, "seed {}: the cache is wrong", self.seed);
+        took.into_inner().map(Option::unwrap_or_default)
     }
 
     fn logs(&self) -> impl Iterator<Item = &Log> {
@@ -233,6 +246,7 @@ impl<'a> Run<'a> {
         let mut outcome = Outcome {
             differences: Tally::new(),
             lists: BTreeMap::new(),
+            settled: Default::default(),
             facts: self.author.facts().now(),
             told: [self.hub.logs()[0].len(), self.go.logs()[0].len()],
         };
