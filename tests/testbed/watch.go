@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,6 +68,7 @@ func runWatch(args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the cluster (required)")
 	namespace := flags.String("namespace", "", "the namespace to watch; empty: all")
 	log := flags.String("log", os.DevNull, "where client-go logs to")
+	resync := flags.Duration("resync", 0, "how often the handlers of the start want every object repeated; 0: never")
 	streaming := flags.Bool("streaming", true, "whether to ask for streaming lists")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -87,7 +89,7 @@ func runWatch(args []string) error {
 	}
 	out := &teller{lines: json.NewEncoder(os.Stdout)}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &witness{next, out} })
-	informers, err := startInformers(config, *namespace, out)
+	informers, err := startInformers(config, *namespace, *resync, out)
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func runWatch(args []string) error {
 			return fmt.Errorf("no command %q; there is: join", line)
 		}
 		for resource, informer := range informers {
-			if err := listen(informer, resource, true, out); err != nil {
+			if err := listen(informer, resource, 0, true, out); err != nil {
 				return err
 			}
 		}
@@ -105,7 +107,9 @@ func runWatch(args []string) error {
 	return lines.Err()
 }
 
-func startInformers(config *rest.Config, namespace string, out *teller) (map[string]cache.SharedIndexInformer, error) {
+func startInformers(
+	config *rest.Config, namespace string, resync time.Duration, out *teller,
+) (map[string]cache.SharedIndexInformer, error) {
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -129,7 +133,7 @@ func startInformers(config *rest.Config, namespace string, out *teller) (map[str
 		"configmaps": metadataFactory.ForResource(configMaps).Informer(),
 	}
 	for resource, informer := range all {
-		if err := listen(informer, resource, false, out); err != nil {
+		if err := listen(informer, resource, resync, false, out); err != nil {
 			return nil, err
 		}
 	}
@@ -140,8 +144,10 @@ func startInformers(config *rest.Config, namespace string, out *teller) (map[str
 }
 
 // listen adds a handler, and tells when it has had the objects that were there before it.
-func listen(informer cache.SharedIndexInformer, resource string, late bool, out *teller) error {
-	handle, err := informer.AddEventHandler(handler(resource, late, out))
+func listen(
+	informer cache.SharedIndexInformer, resource string, resync time.Duration, late bool, out *teller,
+) error {
+	handle, err := informer.AddEventHandlerWithResyncPeriod(handler(resource, late, out), resync)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ use informer_hub::types::{ResourceVersion, Uid};
 use serde::Deserialize;
 
 use super::account::{Count, Kind, Log, State, Told};
+use super::schedule::Schedule;
 use crate::bed::{binary, signal};
 
 /// A running set of informers. Dropping it ends it.
@@ -36,15 +37,17 @@ struct Line {
 }
 
 impl ClientGo {
-    /// Starts the informers of one namespace, with or without streaming lists. Their own log goes to `trace`.
-    pub(super) fn start(kubeconfig: &Path, namespace: &str, streaming: bool, trace: &Path, facts: Count) -> Self {
+    /// Starts the informers of one namespace, as the schedule wants them. Their own log goes to `trace`.
+    pub(super) fn start(kubeconfig: &Path, namespace: &str, schedule: &Schedule, trace: &Path, facts: Count) -> Self {
+        let streaming = format!("--streaming={}", schedule.streaming);
+        let resync = format!("--resync={}s", schedule.resync.map_or(0, |period| period.as_secs()));
         let mut child = Command::new(binary())
             .arg("watch")
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .arg("--log")
             .arg(trace)
-            .args(["--namespace", namespace, &format!("--streaming={streaming}")])
+            .args(["--namespace", namespace, &streaming, &resync])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -61,6 +61,7 @@ fn verdict(facts: &str, hub: &str, go: &str) -> Result<Vec<(Difference, usize)>,
         told,
         synced_at: if text.starts_with('~') { history.len() } else { 1 },
         lists: &lists[..=usize::from(text.starts_with('%'))],
+        resyncs: 0,
     };
     judge(&history, 1, side(&mine, hub), side(&its, go)).map(|tally| tally.into_iter().collect())
 }
@@ -123,13 +124,27 @@ fn oracle_a_list_excuses_only_what_happened_before_it() {
     let history = history("a1 a2 a3 -a4");
     let (all, some, none) = (told("*a1 a1>a2 a2>a3 -a4"), told("*a1 a1>a3 -a4"), told("*a1 !a1"));
     let judged = |told: &[Told], list| {
-        let go = Side { told: &all, synced_at: 1, lists: &[1] };
-        judge(&history, 1, Side { told, synced_at: 1, lists: &[1, list] }, go)
+        let go = Side { told: &all, synced_at: 1, lists: &[1], resyncs: 0 };
+        judge(&history, 1, Side { told, synced_at: 1, lists: &[1, list], resyncs: 0 }, go)
     };
     assert!(judged(&some, 2).is_ok());
     assert!(judged(&some, 1).unwrap_err().contains("without having listed after it"));
     assert!(judged(&none, 4).is_ok());
     assert!(judged(&none, 3).unwrap_err().contains("without having listed after it"));
+}
+
+#[test]
+fn oracle_resyncs_excuse_as_many_repetitions_of_both_as_there_can_be() {
+    let history = history("a1 a2");
+    let (once, twice) = (told("*a1 a1>a1 a1>a2"), told("*a1 a1>a1 a1>a2 a2>a2"));
+    let judged = |hub, go, resyncs| {
+        let side = |told| Side { told, synced_at: 1, lists: &[1], resyncs };
+        judge(&history, 1, side(hub), side(go)).map(|tally| tally.into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!(judged(&once, &once, 1), Ok(vec![]));
+    assert_eq!(judged(&twice, &once, 2), Ok(vec![(Difference::Resynced, 1)]));
+    assert!(judged(&twice, &once, 1).unwrap_err().contains("never tells"));
+    assert!(judged(&once, &twice, 1).unwrap_err().contains("repeats 2 times"));
 }
 
 #[test]
@@ -153,6 +168,7 @@ fn oracle_every_difference_is_in_the_document() {
     use Difference::*;
     let document = include_str!("../../../docs/client-go-differences.md");
     let all = [
+        Resynced,
         Repeated,
         Replaced,
         MissedByHub,

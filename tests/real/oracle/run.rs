@@ -29,6 +29,7 @@ const SHOWN: usize = 4;
 
 /// A schedule under way.
 pub(super) struct Run<'a> {
+    began: clock::Instant,
     cluster: &'a mut RealCluster,
     client: Client,
     limited: Client,
@@ -81,10 +82,11 @@ impl<'a> Run<'a> {
             proxy.set(fault).await;
         }
         let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{namespace}.log"));
-        let go = ClientGo::start(&kubeconfig, &namespace, schedule.streaming, &trace, author.facts());
-        let hub = HubUnderTest::start(&kubeconfig, &namespace, author.facts()).await;
+        let go = ClientGo::start(&kubeconfig, &namespace, &schedule, &trace, author.facts());
+        let hub = HubUnderTest::start(&kubeconfig, &namespace, schedule.resync, author.facts()).await;
         let client = client.clone();
-        Self { cluster, client, limited, forgets, seed, schedule, namespace, author, started_at, proxy, hub, go }
+        let began = clock::now();
+        Self { began, cluster, client, limited, forgets, seed, schedule, namespace, author, started_at, proxy, hub, go }
     }
 
     /// Runs the schedule and judges.
@@ -251,17 +253,18 @@ impl<'a> Run<'a> {
             told: [self.hub.logs()[0].len(), self.go.logs()[0].len()],
         };
         let mut problems = self.hub.violations();
+        let resyncs = self.schedule.resync.map_or(0, |period| ticks(self.began.elapsed(), period));
         for kind in Kind::ALL {
             let informer = self.hub.informer(kind).await;
             assert_eq!((informer.restarts, informer.skipped), (0, 0), "seed {}: {informer:?}", self.seed);
             let lists = [self.hub.logs()[0].lists(kind), self.go.logs()[0].lists(kind)];
             outcome.lists.insert(kind, [lists[0].len(), lists[1].len()]);
             // Of what was there when the later handlers joined nothing is known.
-            for (hub, go, started_at) in [
-                (&self.hub.logs()[0], &self.go.logs()[0], self.started_at),
-                (&self.hub.logs()[1], &self.go.logs()[1], 0),
+            for (hub, go, started_at, resyncs) in [
+                (&self.hub.logs()[0], &self.go.logs()[0], self.started_at, resyncs),
+                (&self.hub.logs()[1], &self.go.logs()[1], 0, 0),
             ] {
-                let pair = Pair { hub, go, lists: &lists, started_at };
+                let pair = Pair { hub, go, lists: &lists, started_at, resyncs };
                 problems.extend(pair.judge(kind, &history, &mut outcome.differences));
             }
         }
@@ -274,6 +277,11 @@ impl<'a> Run<'a> {
         }
         outcome
     }
+}
+
+/// How often a clock can have ticked, and one for the road.
+fn ticks(elapsed: Duration, period: Duration) -> usize {
+    usize::try_from(elapsed.as_millis() / period.as_millis()).unwrap_or(usize::MAX - 2) + 1
 }
 
 /// The changes of a step.

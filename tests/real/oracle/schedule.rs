@@ -61,6 +61,8 @@ pub(super) struct Schedule {
     pub(super) join_at: usize,
     /// Whether client-go asks for streaming lists, as it does by default.
     pub(super) streaming: bool,
+    /// How often the handlers of the start want every object repeated.
+    pub(super) resync: Option<Duration>,
 }
 
 impl Schedule {
@@ -69,6 +71,9 @@ impl Schedule {
         self.steps.iter().any(|step| step.trouble == Trouble::Forbid)
     }
 }
+
+/// The period of resyncs, where there are any.
+const RESYNC: Duration = Duration::from_secs(2);
 
 /// Troubles of a schedule.
 const STEPS: usize = 6;
@@ -91,6 +96,7 @@ impl Schedule {
             steps: Vec::new(),
             join_at: random.random_range(0..STEPS),
             streaming: random.random_bool(0.75),
+            resync: random.random_bool(0.2).then_some(RESYNC),
         };
         let mut waits = usize::from(start.makes_wait());
         while schedule.steps.len() < STEPS {

@@ -29,8 +29,8 @@ pub(super) struct HubUnderTest {
 }
 
 impl HubUnderTest {
-    /// Starts the hub, and a subscriber of each kind that notes what it is told.
-    pub(super) async fn start(kubeconfig: &Path, namespace: &str, facts: Count) -> Self {
+    /// Starts the hub, and a subscriber of each kind that notes what it is told, `resync`s included.
+    pub(super) async fn start(kubeconfig: &Path, namespace: &str, resync: Option<Duration>, facts: Count) -> Self {
         let config = Config {
             hub: HubConfig::default(),
             clusters: vec![cluster("real", kubeconfig)],
@@ -41,16 +41,16 @@ impl HubUnderTest {
         let logs = [Log::new(facts.clone()), Log::new(facts)];
         let looking = tokio::spawn(look(hub.reporter(), logs[0].clone()));
         let this = Self { hub, logs, replicas: Default::default(), looking };
-        this.subscribe(0).await;
+        this.subscribe(0, resync).await;
         this
     }
 
     /// Adds a second subscriber of each kind.
     pub(super) async fn join(&self) {
-        self.subscribe(1).await;
+        self.subscribe(1, None).await;
     }
 
-    async fn subscribe(&self, which: usize) {
+    async fn subscribe(&self, which: usize, resync: Option<Duration>) {
         for kind in Kind::ALL {
             let (log, replica) = (self.logs[which].clone(), Arc::clone(&self.replicas[which]));
             let subscriber = Subscriber::<Dynamic>::from_fn(move |notification: &Notification| {
@@ -58,6 +58,10 @@ impl HubUnderTest {
                 take(kind, notification, &log);
             });
             let subscribe = Subscribe::to_configured(&kind.resource().gvr.resource, ClusterSelector::All, subscriber);
+            let subscribe = match resync {
+                Some(period) => subscribe.with_resync(period),
+                None => subscribe,
+            };
             self.hub.registry().send(subscribe).await.unwrap();
         }
     }

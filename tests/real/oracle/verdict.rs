@@ -13,6 +13,8 @@ pub(super) struct Pair<'a> {
     /// What the lists of both may have in them.
     pub(super) lists: &'a [Vec<usize>; 2],
     pub(super) started_at: usize,
+    /// How often a resync may have repeated each object.
+    pub(super) resyncs: usize,
 }
 
 impl Pair<'_> {
@@ -32,8 +34,8 @@ impl Pair<'_> {
             let facts = history.get(subject).map_or(&[][..], |facts| facts);
             let by_hub = hub.get(subject).map_or(&[][..], |told| told);
             let by_go = go.get(subject).map_or(&[][..], |told| told);
-            let hub = Side { told: by_hub, synced_at: hub_synced, lists: &self.lists[0] };
-            let go = Side { told: by_go, synced_at: go_synced, lists: &self.lists[1] };
+            let hub = Side { told: by_hub, synced_at: hub_synced, lists: &self.lists[0], resyncs: self.resyncs };
+            let go = Side { told: by_go, synced_at: go_synced, lists: &self.lists[1], resyncs: self.resyncs };
             match judge(facts, self.started_at, hub, go) {
                 Ok(tally) => tally.into_iter().for_each(|(which, n)| *differences.entry(which).or_default() += n),
                 Err(problem) => problems.push(told_in_full(subject, &problem, facts, by_hub, by_go)),
