@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Reflector, State, WaitReason};
+use crate::reflector::backoff::jittered;
 use crate::reflector::{ErrorClass, VersionMatch};
 use crate::types::clock::Instant;
 
@@ -18,6 +19,8 @@ const MAX_QUICK_ENDS: u32 = 2;
 const SHORT: Duration = Duration::from_secs(1);
 /// A watch that ran this long makes up for the failures before it.
 const LONG: Duration = Duration::from_secs(60);
+/// The wait before a watch that really ran and was cut off is opened again; drawn from `[d, 2d)`.
+pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
 impl Reflector {
     /// A streaming list ended before its initial events did.
@@ -78,7 +81,14 @@ impl Reflector {
             }
             Some(class @ (ErrorClass::Transient | ErrorClass::Stalled | ErrorClass::StreamingUnsupported)) => {
                 self.count_bad_watch();
-                self.fail(class, now);
+                // Connections that are cut now and then, each after it served, are no outage: were they counted as one,
+                // each cut would be waited for longer than the last. client-go does not wait at all.
+                if class == ErrorClass::Transient && lasted >= SHORT {
+                    let delay = jittered(REOPEN, &mut *self.random);
+                    self.wait_for(class, delay, now);
+                } else {
+                    self.fail(class, now);
+                }
             }
             Some(class) => self.fail(class, now),
         }
