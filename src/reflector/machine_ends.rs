@@ -83,7 +83,7 @@ impl Reflector {
                 self.count_bad_watch();
                 // Connections that are cut now and then, each after it served, are no outage: were they counted as one,
                 // each cut would be waited for longer than the last. client-go does not wait at all.
-                if class == ErrorClass::Transient && lasted >= SHORT {
+                if class == ErrorClass::Transient && (lasted >= SHORT || self.may_reopen(events)) {
                     let delay = jittered(REOPEN, &mut *self.random);
                     self.wait_for(class, delay, now);
                 } else {
@@ -100,11 +100,16 @@ impl Reflector {
             self.count_bad_watch();
             return self.pause(WaitReason::ShortWatch, now);
         }
-        // One that brought something is opened again at once, unless the server makes a habit of it.
-        self.quick_ends += 1;
-        if self.quick_ends > MAX_QUICK_ENDS {
+        if !self.may_reopen(events) {
             self.pause(WaitReason::ShortWatch, now);
         }
+    }
+
+    /// Whether a watch that ended at once is opened again without a backoff: one that brought something is, unless the
+    /// server makes a habit of it.
+    fn may_reopen(&mut self, events: u64) -> bool {
+        self.quick_ends += u32::from(events > 0);
+        events > 0 && self.quick_ends <= MAX_QUICK_ENDS
     }
 
     fn count_bad_watch(&mut self) {
