@@ -7,12 +7,14 @@
 //! - [`proxy`]: a TCP proxy between a client and an apiserver that misbehaves when told to.
 //! - [`fleet`], [`receiver`]: a hub over such clusters, a subscriber and a webhook's receiver that judge what they are told.
 //! - `hub`: tests of the hub.
+//! - `oracle`: the hub and client-go through the same faults, and what each told of every object.
 //! - `testbed`: tests of the above, without which no other result here would mean anything.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 mod bed;
 mod fleet;
 mod hub;
+mod oracle;
 mod proxy;
 mod receiver;
 mod testbed;
