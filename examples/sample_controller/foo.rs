@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Foo {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: FooSpec,
     #[serde(default)]
