@@ -54,7 +54,8 @@ pub(super) struct Parts {
 ///   each other. One that is added late is told of what is there as initial additions, without a gap and without a
 ///   double.
 /// - Between clusters no order is kept. Each object says which cluster it is of.
-/// - Once stopped it never starts again.
+/// - Once stopped it never starts again, and its lister and indexer have nothing of it any more (client-go's keep the
+///   last state, of which nobody can say how old it is).
 pub struct SharedInformer<K = Dynamic> {
     inner: Arc<Inner>,
     kind: PhantomData<fn() -> K>,

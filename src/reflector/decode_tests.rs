@@ -122,6 +122,65 @@ fn a_keep_projection_has_what_was_asked_for_and_the_head() {
     assert_eq!(kept["kind"], "Pod");
 }
 
+/// What a keep-projection of these paths leaves of an object's members beside its metadata, byte by byte.
+fn kept(paths: &[&str], members: &str) -> String {
+    let json = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"x"}}{members}}}"#);
+    let object = object(&mut keeping(paths), &json);
+    let text = String::from_utf8(object.json().unwrap().to_vec()).unwrap();
+    let rest = text.strip_prefix(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}"#).expect(&text);
+    rest.strip_suffix('}').expect(&text).to_owned()
+}
+
+#[test]
+fn a_keep_projection_leaves_no_empty_shells_but_the_places_in_a_list() {
+    let texts = ["s.a.b", "s.l[*].c", "s.m[*][*].d", "t"];
+    for (members, expected) in [
+        (r#","s":{"a":{"c":1}}"#, ""),
+        (r#","s":{"a":{}}"#, ""),
+        (r#","s":{}"#, ""),
+        (r#","s":[1,2]"#, ""),
+        (r#","s":{"a":7,"z":8}"#, ""),
+        (r#","s":{"a":{"b":1,"c":2}}"#, r#","s":{"a":{"b":1}}"#),
+        (r#","s":{"l":[]}"#, r#","s":{"l":[]}"#),
+        (r#","s":{"l":[1]}"#, r#","s":{"l":[{}]}"#),
+        (r#","s":{"l":[{"c":[1, 2],"x":1},{"x":1},{"c":"q\"q"}]}"#, r#","s":{"l":[{"c":[1, 2]},{},{"c":"q\"q"}]}"#),
+        (r#","s":{"l":{"c":1}}"#, ""),
+        (r#","s":{"m":[[{"d":1},{}],[],7]}"#, r#","s":{"m":[[{"d":1},{}],[],{}]}"#),
+        (r#","t":null,"s":{"a":{"b":null}}"#, r#","t":null,"s":{"a":{"b":null}}"#),
+        (r#","x":{"t":1},"t":{"x":[{}]}"#, r#","t":{"x":[{}]}"#),
+    ] {
+        assert_eq!(kept(&texts, members), expected, "{members}");
+    }
+    assert_eq!(
+        kept(&["s", "s.a", "s.l[*].c"], r#","s":{"a":1,"l":[{"c":2}]}"#),
+        r#","s":{"a":1,"l":[{"c":2}]}"#,
+        "once"
+    );
+    assert_eq!(kept(&["['a\"b'].c"], r#","a\"b":{"c":1}"#), r#","a\"b":{"c":1}"#);
+}
+
+#[test]
+fn what_is_dropped_with_its_parent_is_dropped_once() {
+    let texts = ["s", "s.a", "s.l[*].c", "t.l[*]", "t.l[*].c", "t.m[*].c"];
+    let json =
+        r#"{"metadata":{"name":"x"},"s":{"a":1,"l":[{"c":2}]},"t":{"l":[{"c":3},4],"m":[{"c":5},{"d":6,"c":7}]}}"#;
+    let object = object(&mut dropping(&texts), json);
+    let expected = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"t":{"l":[],"m":[{},{"d":6}]}}"#;
+    assert_eq!(object.json_text().unwrap(), expected);
+}
+
+#[test]
+fn a_key_that_ends_in_backslashes_is_cut_whole() {
+    for key in [r"\\", r"\\\\", r#"\""#, r#"\\\""#, r#"a\"b\\"#] {
+        // Paths and JSON escape these alike.
+        let mut decoder = dropping(&[&format!("[\"{key}\"]")]);
+        let json = format!(r#"{{"metadata":{{"name":"x"}},"q":"\\\"","{key}":1,"z":2}}"#);
+        let found: Value = object(&mut decoder, &json).typed().unwrap();
+        let expected = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "q": "\\\"", "z": 2});
+        assert_eq!(found, expected, "{key}");
+    }
+}
+
 #[test]
 fn items_of_lists_get_their_api_version_and_kind() {
     let object = object(&mut indexing(&[]), r#" {"metadata":{"name":"x"}} "#);
@@ -346,6 +405,10 @@ fn a_line_that_is_no_event_is_malformed() {
         r#"{"type":"ADDED"}"#,
         r#"{"object":{}}"#,
         r#"{"type":"ADDED","object":{"#,
+        r#"{"type":"ADDED","object":{"metadata":{"name":"x"}}} {}"#,
+        r#"{"type":"ADDED","object":{"metadata":{"name":"x"}},"object":{"metadata":{"name":"y"}}}"#,
+        r#"{"type":"ADDED","\u006fbject":{"metadata":{"name":"x"}}}"#,
+        r#"{"type":7,"object":{"metadata":{"name":"x"}}}"#,
         "garbage",
     ] {
         assert_eq!(event(line).unwrap_err().class, ErrorClass::Malformed, "{line}");

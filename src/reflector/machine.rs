@@ -59,6 +59,8 @@
 //! - A streaming list that makes no progress is given up and remembered as unsupported, instead of waited for for
 //!   ever (k9s#4186) or tried in each round.
 //! - A page that fails is asked for again, instead of the whole list.
+//! - A watch that has no version to go on from is followed by a list, since another one from nowhere in particular
+//!   would never tell what was deleted between the two.
 //! - 401, 403 and 404 are retried slowly, and what they are stays visible; a watch that is forbidden is not answered
 //!   by relisting over and over.
 
