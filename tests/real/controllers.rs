@@ -120,8 +120,8 @@ async fn wrongs(client: &Client, foreign: &str) -> Vec<String> {
     let deployments = all::<Deployment>(client).await;
     let mut wrongs = Vec::new();
     let mut expected = BTreeSet::from([foreign.to_owned()]);
-    for (name, foo) in all::<Foo>(client).await {
-        let wanted = &foo.spec.deployment_name;
+    for (name, sample) in all::<Foo>(client).await {
+        let wanted = &sample.spec.deployment_name;
         expected.insert(wanted.clone());
         if wanted == foreign {
             continue;
@@ -131,14 +131,14 @@ async fn wrongs(client: &Client, foreign: &str) -> Vec<String> {
             continue;
         };
         let available = deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
-        if !is_controlled_by(&deployment.metadata, &foo.metadata) {
+        if !is_controlled_by(&deployment.metadata, &sample.metadata) {
             wrongs.push(format!("{wanted} is not owned by {name}"));
         }
-        if deployment.spec.replicas != foo.spec.replicas {
-            wrongs.push(format!("{wanted} has {:?} instead of {:?}", deployment.spec.replicas, foo.spec.replicas));
+        if deployment.spec.replicas != sample.spec.replicas {
+            wrongs.push(format!("{wanted} has {:?} instead of {:?}", deployment.spec.replicas, sample.spec.replicas));
         }
-        if foo.status.available_replicas != available {
-            wrongs.push(format!("{name} says {} of {available}", foo.status.available_replicas));
+        if sample.status.available_replicas != available {
+            wrongs.push(format!("{name} says {} of {available}", sample.status.available_replicas));
         }
     }
     let found: BTreeSet<_> = deployments.into_keys().collect();

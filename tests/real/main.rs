@@ -14,13 +14,21 @@
 mod bed;
 mod controllers;
 #[path = "../../examples/deployment_controller/main.rs"]
-#[allow(dead_code, reason = "its main is not used here")]
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "an example is a program: main is not used, and each has its own common"
+)]
 mod deployment_controller;
 mod fleet;
 mod hub;
 mod proxy;
 mod receiver;
 #[path = "../../examples/sample_controller/main.rs"]
-#[allow(dead_code, reason = "its main is not used here")]
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "an example is a program: main is not used, and each has its own common"
+)]
 mod sample_controller;
 mod testbed;
