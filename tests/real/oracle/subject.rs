@@ -121,8 +121,9 @@ fn informer(kind: Kind, namespace: &str) -> ResourceConfig {
 struct Looked {
     lists: u64,
     version: Option<String>,
-    /// The version before the last list, while that is under way.
-    before: Option<Option<String>>,
+    /// Whether a list is under way, and the version before it.
+    listing: bool,
+    before: Option<String>,
 }
 
 /// Notes when lists are made, until the hub ends. One is under way until the informer has read further than it had
@@ -136,11 +137,11 @@ async fn look(reporter: Reporter, log: Log) {
             let Some(kind) = kind else { continue };
             let looked = looked.entry(kind).or_default();
             if looked.lists != informer.lists {
-                (looked.lists, looked.before) = (informer.lists, Some(looked.version.take()));
+                (looked.lists, looked.listing, looked.before) = (informer.lists, true, looked.version.take());
             }
             // Once more when it is over: it ended at some moment since the last look.
-            log.listed(kind, usize::try_from(informer.lists).unwrap(), looked.before.is_some());
-            looked.before.take_if(|before| *before != informer.resource_version);
+            log.listed(kind, usize::try_from(informer.lists).unwrap(), looked.listing);
+            looked.listing &= looked.before == informer.resource_version;
             looked.version = informer.resource_version;
         }
         pace.tick().await;
