@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         let agree = |run: &Self| {
             let mut took = took.lock();
             for (took, logs) in took.iter_mut().zip([run.hub.logs(), run.go.logs()]) {
-                if took.is_none() && logs.iter().all(|log| log.known() == expected) {
+                if took.is_none() && logs.iter().all(|log| log.is_synced() && log.known() == expected) {
                     *took = Some(began.elapsed());
                 }
             }
