@@ -35,8 +35,10 @@ impl Controller {
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
         // What failed, or does not show: asked for again, under the same name.
         self.apply(request, &api, &set, &self.expectations.overdue(request)).await?;
+        // In this order: what is seen between the two is counted, and waited for. The other way round, it would be neither.
+        let are_met = self.expectations.are_met(request);
         let mut pods = self.pods_of(request, &set)?;
-        if self.expectations.are_met(request) && set.metadata.deletion_timestamp.is_none() {
+        if are_met && set.metadata.deletion_timestamp.is_none() {
             let wanted = set.spec.replicas.unwrap_or(1);
             let wanted = usize::try_from(wanted).unwrap_or(0);
             let new = (pods.len()..wanted).map(|_| (new_name(&set), Change::Create));
