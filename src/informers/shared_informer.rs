@@ -319,6 +319,13 @@ impl<K: 'static> SharedInformer<K> {
         self.is_through(|informer| informer.synced)
     }
 
+    /// The same of one cluster: what a controller asks before it takes the absence of something for a fact. One cluster
+    /// that is out of reach need not hold up the work for the others.
+    #[must_use]
+    pub fn has_synced_in(&self, cluster: &ClusterName) -> bool {
+        self.sync_state().iter().any(|informer| informer.cluster == *cluster && informer.synced)
+    }
+
     /// Whether nothing is gained by waiting: every cluster has synced, or cannot be reached, forbids it, or does not have
     /// the resource.
     #[must_use]

@@ -432,9 +432,11 @@ fn of_a_cut_off_object_a_key_is_told_only_when_it_is_certain() {
     let skipped = decoder.skip_object(br#"{"metadata":{"name":"n1","resourceVersion":"8","x":"#, "large".to_owned());
     assert_eq!(skipped.key.unwrap().as_str(), "n1");
     assert_eq!(skipped.version, Some(ResourceVersion::new("8")));
-    for none in
-        [r#"{"metadata":{"name":"","#, r#"{"metadata":{"name":"a/b","#, r#"{"metadata":{"name":"a","namespace":"b/c","#]
-    {
+    for none in [
+        r#"{"metadata":{"namespace":"ns","name":"","#,
+        r#"{"metadata":{"namespace":"ns","name":"a/b","#,
+        r#"{"metadata":{"name":"a","namespace":"b/c","#,
+    ] {
         let skipped = indexing(&[]).skip_object(none.as_bytes(), String::new());
         assert_eq!(skipped.key, None, "{none}");
     }

@@ -161,11 +161,12 @@ fn what_no_further_bytes_can_mend_is_refused_at_once() {
     for broken in ["tx", "-x", "1.x", "1ex", "nul1", "01", "\"\\x\"", "\"a\" 1", "{1", "+1", "1.5.5"] {
         for lines in 0..4 {
             let before = "\"a\":1,\n".repeat(lines);
-            let after = ",\n\"some\":\"more\"".repeat(5);
-            let text = format!("{{\"items\":[{{{before}\"b\":{broken}{after}");
-            let error = steps(&[text.as_bytes()], 1000).unwrap_err();
-            assert_eq!(error.class, ErrorClass::Malformed, "{text}");
-            assert!(error.message.starts_with("object: broken JSON at line "), "{}", error.message);
+            for after in [",\n\"some\":\"more\"", ",\"some\":\"more\""] {
+                let text = format!("{{\"items\":[{{{before}\"b\":{broken}{}", after.repeat(5));
+                let error = steps(&[text.as_bytes()], 1000).unwrap_err();
+                assert_eq!(error.class, ErrorClass::Malformed, "{text}");
+                assert!(error.message.starts_with("object: broken JSON at line "), "{}", error.message);
+            }
         }
     }
 }
@@ -208,6 +209,26 @@ fn an_item_may_be_as_large_as_the_limit() {
     }
 }
 
+#[test]
+fn an_item_that_is_not_over_is_given_up_one_byte_past_the_limit() {
+    let head = r#"{"metadata":{"name":"a","namespace":"n"},"x":""#;
+    for first in [head.len(), 100, 150, 200] {
+        let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(200));
+        splitter.feed(br#"{"items":["#);
+        let item = format!("{head}{}", "x".repeat(201 - head.len()));
+        splitter.feed(&item.as_bytes()[..first]);
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore));
+        splitter.feed(&item.as_bytes()[first..200]);
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore), "it may be over at the limit");
+        splitter.feed(b"x");
+        let ListStep::Skipped(skipped) = splitter.next(&mut decoder).unwrap() else { panic!("{first}") };
+        assert_eq!(skipped.key.unwrap().as_str(), "n/a");
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore));
+        splitter.feed(br#""}]}"#);
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::End { .. }));
+    }
+}
+
 // Equal bytes in whatever pieces: what was read is given back though no piece ends with an item.
 #[test]
 fn a_long_list_holds_no_more_than_what_is_not_read_yet() {
@@ -215,7 +236,7 @@ fn a_long_list_holds_no_more_than_what_is_not_read_yet() {
     splitter.feed(br#"{"items":["#);
     let items = r#"{"metadata":{"name":"a"}},"#.repeat(4000);
     let mut read = 0;
-    for piece in items.as_bytes().chunks(1001) {
+    for piece in items.as_bytes().chunks(1003) {
         splitter.feed(piece);
         while !matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore) {
             read += 1;

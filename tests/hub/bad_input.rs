@@ -95,7 +95,7 @@ impl Patient {
     }
 }
 
-fn event(kind: &str, object: Value) -> Value {
+fn event(kind: &str, object: &Value) -> Value {
     json!({ "type": kind, "object": object })
 }
 
@@ -115,7 +115,7 @@ async fn an_object_of_another_kind_neither_replaces_nor_ends_what_has_its_name()
     let lines = |pod: &Value, fresh: &str| {
         let mut gadget = with(pod, "resourceVersion", json!(fresh));
         gadget["kind"] = json!("Gadget");
-        vec![event("MODIFIED", gadget.clone()), event("DELETED", gadget)]
+        vec![event("MODIFIED", &gadget), event("DELETED", &gadget)]
     };
     let patient = Patient::watching(lines).await;
     patient.fleet.shows("ill", "two skipped", |informer| informer.skipped == 2).await;
@@ -132,7 +132,7 @@ async fn an_object_of_another_kind_neither_replaces_nor_ends_what_has_its_name()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_uid_that_changes_is_the_end_of_one_object_and_the_beginning_of_another() {
     let lines = |pod: &Value, fresh: &str| {
-        vec![event("MODIFIED", with(&with(pod, "uid", json!("other")), "resourceVersion", json!(fresh)))]
+        vec![event("MODIFIED", &with(&with(pod, "uid", json!("other")), "resourceVersion", json!(fresh)))]
     };
     let mut patient = Patient::watching(lines).await;
     let name = patient.key.name().to_owned();
@@ -146,9 +146,9 @@ async fn a_uid_that_changes_is_the_end_of_one_object_and_the_beginning_of_anothe
 async fn a_version_that_goes_backwards_is_stale_and_one_that_is_missing_is_taken_at_its_word() {
     let lines = |pod: &Value, _: &str| {
         vec![
-            event("MODIFIED", with(pod, "resourceVersion", json!("1"))),
-            event("DELETED", with(pod, "resourceVersion", json!("1"))),
-            event("MODIFIED", with(pod, "resourceVersion", json!(""))),
+            event("MODIFIED", &with(pod, "resourceVersion", json!("1"))),
+            event("DELETED", &with(pod, "resourceVersion", json!("1"))),
+            event("MODIFIED", &with(pod, "resourceVersion", json!(""))),
         ]
     };
     let mut patient = Patient::watching(lines).await;
@@ -187,11 +187,11 @@ async fn a_bookmark_without_a_version_ends_a_streaming_list_and_another_list_fol
         let mark = json!({ "kind": "Pod", "apiVersion": "v1",
             "metadata": { "annotations": { "k8s.io/initial-events-end": "true" } } });
         let lines = [
-            event("ADDED", with(&with(pod, "name", json!("ghost")), "resourceVersion", json!(""))),
-            event("BOOKMARK", mark),
-            event("BOOKMARK", json!({ "metadata": { "resourceVersion": "" } })),
+            event("ADDED", &with(&with(pod, "name", json!("ghost")), "resourceVersion", json!(""))),
+            event("BOOKMARK", &mark),
+            event("BOOKMARK", &json!({ "metadata": { "resourceVersion": "" } })),
         ];
-        let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let body = lines.map(|line| format!("{line}\n")).concat();
         FaultScript::one(Rule::new(When::Streaming, Fault::Answer(RawAnswer::new(200, body))))
     };
     let patient = Patient::new(Streaming::Supported, quick(), script).await;
@@ -209,7 +209,7 @@ async fn a_bookmark_without_a_version_ends_a_streaming_list_and_another_list_fol
 async fn an_error_event_that_nobody_knows_breaks_the_watch_and_is_named() {
     let status =
         json!({ "kind": "Status", "apiVersion": "v1", "code": 299, "reason": "Sparkle", "message": "who knows" });
-    let patient = Patient::watching(|_, _| vec![event("ERROR", status)]).await;
+    let patient = Patient::watching(|_, _| vec![event("ERROR", &status)]).await;
     let before = patient.fleet.informer("ill").await.lists;
     patient
         .fleet

@@ -118,12 +118,14 @@ async fn a_factory_has_one_informer_per_type_and_form_and_starts_each_once() {
     let typed = factory.informer::<Pod>().unwrap();
     let dynamic = factory.dynamic_informer(&pods()).unwrap();
     assert!(!typed.has_started() && !typed.has_synced() && !typed.is_stopped());
+    assert!(!typed.has_synced_in(&name("c1")));
     assert_eq!(factory.start().await.unwrap(), 1, "typed and dynamic are one informer");
     assert_eq!(factory.start().await.unwrap(), 0);
     factory.informer::<Node>().unwrap();
     assert_eq!(factory.start().await.unwrap(), 1, "one that was made later is started then");
     synced(&factory).await;
     assert!(dynamic.has_started() && dynamic.has_synced() && dynamic.is_settled());
+    assert!(dynamic.has_synced_in(&name("c1")) && !dynamic.has_synced_in(&name("nowhere")));
     assert_eq!((listed(&typed).len(), dynamic.indexer().list().len()), (7, 7));
     for cluster in fleet.clusters.values() {
         assert_eq!((cluster.stats().watches, cluster.stats().lists), (2, 0), "one streaming list per type");
