@@ -118,6 +118,12 @@ mod tests {
             |code: u16, reason: &str| class(200, &format!(r#"{{"kind":"Status","code":{code},"reason":"{reason}"}}"#));
         assert_eq!(of(410, "Expired"), ErrorClass::Expired);
         assert_eq!(of(410, "Gone"), ErrorClass::Expired);
+        assert_eq!(of(410, "Whatever"), ErrorClass::Expired);
+        assert_eq!(
+            (of(500, "Expired"), of(400, "Gone")),
+            (ErrorClass::Expired, ErrorClass::Expired),
+            "whatever the code"
+        );
         assert_eq!(of(401, "Unauthorized"), ErrorClass::Unauthorized);
         assert_eq!(of(403, "Forbidden"), ErrorClass::Forbidden);
         assert_eq!(of(404, "NotFound"), ErrorClass::NotFound);
