@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real bench demo ci
+.PHONY: help build test test-nightly lint doc deny test-real oracle bench demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -30,6 +30,10 @@ deny: ## Licences, bans and sources of dependencies; needs cargo-deny
 test-real: ## The suite against real kube-apiservers on loopback; needs Go, minutes the first time
 	tests/testbed/build.sh
 	$(CARGO) test --features real-tests --test real
+
+oracle: ## The hub against client-go itself, fifty schedules of faults; needs Go, takes about ten minutes
+	tests/testbed/build.sh
+	INFORMER_HUB_ORACLE_SEEDS=$${INFORMER_HUB_ORACLE_SEEDS:-50} $(CARGO) test --features real-tests --test real oracle -- --nocapture
 
 bench: ## The benchmarks
 	$(CARGO) bench

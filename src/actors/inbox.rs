@@ -101,6 +101,10 @@ impl Inbox {
 }
 
 #[cfg(test)]
+#[path = "inbox_tests.rs"]
+mod interleavings;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::cache::testing::{Informer, told};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use kube::Client;
 use tokio::runtime::Handle;
 
 use super::hub::StartError;
@@ -15,12 +16,26 @@ use crate::config::{
 use crate::reflector::{InformerOptions, Projection, StallPolicy};
 use crate::sink::webhook::{SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
 use crate::sink::{BatchParams, Bounds, EventType, Filter, Initial, RetryParams, Selection, SinkHealth, Transport};
-use crate::source::{Access, KubeConnector, Token};
+use crate::source::{self, Access, ClientError, KubeConnector, Token};
 use crate::types::{Scope, SharedStr, View};
 
-/// How a cluster is reached.
+/// A client of one's own for a cluster that is reached as the configuration says, e.g. to write with: a hub only reads.
+///
+/// `io` is the runtime it belongs to. It tries nothing again and has no deadline for answers; its requests need one.
+///
+/// # Errors
+/// See [`ClientError`]. The cluster itself is asked nothing.
+pub async fn client(cluster: &ClusterConfig, io: &Handle) -> Result<Client, ClientError> {
+    source::connect(access(cluster), cluster.compression, io).await
+}
+
+/// How a cluster is reached, to watch it.
 pub(super) fn connector(cluster: &ClusterConfig, stall: StallPolicy, io: &Handle) -> KubeConnector {
-    let access = match &cluster.access {
+    KubeConnector { access: access(cluster), compression: cluster.compression, stall, io: io.clone() }
+}
+
+fn access(cluster: &ClusterConfig) -> Access {
+    match &cluster.access {
         ClusterAccess::Kubeconfig { path, context } => {
             Access::Kubeconfig { path: path.clone(), context: context.clone() }
         }
@@ -32,8 +47,7 @@ pub(super) fn connector(cluster: &ClusterConfig, stall: StallPolicy, io: &Handle
             });
             Access::Server { server: server.clone(), ca_file: ca_file.clone(), token }
         }
-    };
-    KubeConnector { access, compression: cluster.compression, stall, io: io.clone() }
+    }
 }
 
 /// The informers that a configured resource asks for.

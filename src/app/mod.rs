@@ -8,6 +8,7 @@ mod load;
 mod run;
 mod typed;
 
+pub use convert::client;
 pub use hub::{Hub, HubReport, Reporter, ShutdownReport, SinkReport, StartError};
 pub use load::load;
 pub use run::{Ended, run};

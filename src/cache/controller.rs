@@ -39,7 +39,7 @@ pub enum Progress {
     Dropped(Box<dyn Error + Send + Sync>),
     /// A batch is to be processed again, by the next call.
     Requeued,
-    /// Nothing is in line.
+    /// Nothing was in line, or nothing was to be taken out.
     Idle,
     /// Nothing is in line, and nothing will be.
     Closed,
@@ -103,7 +103,7 @@ impl Controller {
                 Progress::Dropped(error)
             }
         };
-        self.synced |= self.fifo.has_synced();
+        self.synced = self.fifo.has_synced();
         progress
     }
 

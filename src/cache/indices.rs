@@ -29,7 +29,7 @@ fn remove(values: &mut Values, value: &SharedStr, at: &Location) {
 #[derive(Clone, Default)]
 pub(super) struct Indices {
     declared: imbl::HashMap<SharedStr, Values>,
-    /// By name. Few, and most stores have none.
+    /// Few, and most stores have none.
     computed: Arc<Vec<Computed>>,
 }
 
@@ -144,9 +144,7 @@ impl Indices {
                 index.put(&at, object);
             }
         }
-        let computed = Arc::make_mut(&mut self.computed);
-        computed.append(&mut fresh);
-        computed.sort_by(|a, b| a.name.cmp(&b.name));
+        Arc::make_mut(&mut self.computed).append(&mut fresh);
     }
 
     /// Forgets a computed index; whether there was one of that name.
@@ -166,7 +164,7 @@ impl Indices {
         self.computed(name).is_some()
     }
 
-    /// Names of the computed indices, sorted.
+    /// Names of the computed indices, in no order.
     pub(super) fn computed_names(&self) -> impl Iterator<Item = &SharedStr> {
         self.computed.iter().map(|index| &index.name)
     }

@@ -287,6 +287,8 @@ fn merge(waiting: Notification, next: Notification) -> Merged {
             Merged::One(Updated { old, new, resync: resync && again })
         }
         (Updated { .. }, deleted @ Deleted { .. }) => Merged::One(deleted),
+        // Between the two it was added, of which this subscriber wanted no word; then it need not hear of its end either.
+        (deleted @ Deleted { .. }, Deleted { .. }) => Merged::One(deleted),
         (waiting, next) => Merged::Two(waiting, next),
     }
 }
@@ -314,6 +316,19 @@ mod tests {
         }
         offer("~a@5000 ~z@5001".to_owned());
         assert_eq!(told(&queue.take(9)), ["synced", "+z@5001", "+a@5000"]);
+    }
+
+    #[test]
+    fn what_dies_again_and_again_before_a_subscriber_that_skips_has_synced_takes_no_room() {
+        let mut informer = Informer::new();
+        let options = ListenerOptions { initial: InitialObjects::Skip, ..ListenerOptions::default() };
+        let mut queue = ListenerQueue::new(options, &informer.partition(), 0);
+        for version in (1..400).step_by(2) {
+            let outbox = informer.apply(&format!("+a:u{version}@{version} -a:u{version}@{}", version + 1));
+            queue.offer(outbox.number, &outbox.applied, false);
+            assert_eq!(queue.len(), 1);
+        }
+        assert_eq!((told(&queue.take(9)), queue.merged()), (vec!["-a@2".to_owned()], 199));
     }
 
     #[test]

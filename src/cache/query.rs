@@ -177,6 +177,21 @@ impl Snapshot {
         })
     }
 
+    /// The object of one cluster at a key, in the newest state that any informer there has. Costs a comparison of names
+    /// per informer of the resource, and a look-up in those of the cluster.
+    #[must_use]
+    pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object> {
+        let theirs = self.partitions().map(|(_, partition)| partition).filter(|it| it.origin().cluster == *cluster);
+        let mut newest: Option<(&Partition, &Arc<StoredObject>)> = None;
+        for partition in theirs {
+            let Some(stored) = partition.get(key) else { continue };
+            if newest.is_none_or(|(_, best)| stored.resource_version().newer_than(best.resource_version())) {
+                newest = Some((partition, stored));
+            }
+        }
+        newest.map(|(partition, stored)| Object::new(Arc::clone(partition.origin()), Arc::clone(stored)))
+    }
+
     /// Answers a question from this snapshot.
     ///
     /// # Errors

@@ -62,8 +62,8 @@ impl<K> IndexReader<K> {
     /// The object of one cluster at a key.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object<K>> {
-        let query = Query::get(key.namespace().unwrap_or_default(), key.name());
-        self.cluster(cluster).find(query).unwrap_or_default().pop()
+        let found = self.published.load().get(cluster, key)?;
+        self.selects(cluster, &found.origin().cluster_labels).then(|| found.cast())
     }
 
     /// The object of one cluster at a key that is written `namespace/name`, or `name`.
@@ -157,7 +157,7 @@ impl<K> IndexReader<K> {
 }
 
 impl Snapshot {
-    /// The values of an object, which need not be in the store, in an index.
+    /// The values of an object, which need not be in the store, in an index; the same one perhaps more than once.
     fn values_for(&self, index: &str, object: &StoredObject) -> Result<Vec<SharedStr>, QueryError> {
         self.check_index(index)?;
         if let Some(function) = self.index_fn(index) {
@@ -166,10 +166,7 @@ impl Snapshot {
             return function.values(object).map_err(because);
         }
         let entries = object.index_values().iter().filter(|entry| entry.index == index);
-        let mut values: Vec<_> = entries.map(|entry| entry.value.clone()).collect();
-        values.sort_unstable();
-        values.dedup();
-        Ok(values)
+        Ok(entries.map(|entry| entry.value.clone()).collect())
     }
 }
 

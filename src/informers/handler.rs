@@ -48,7 +48,6 @@ pub fn dispatch<K: 'static>(handler: &mut dyn ResourceEventHandler<K>, notificat
     }
 }
 
-type OnObject<K> = Option<Box<dyn FnMut(&Object<K>) + Send>>;
 type OnFlagged<K> = Option<Box<dyn FnMut(&Object<K>, bool) + Send>>;
 type Filter<K> = Box<dyn Fn(&Object<K>) -> bool + Send>;
 type OnUpdate<K> = Option<Box<dyn FnMut(&Object<K>, &Object<K>) + Send>>;
@@ -66,58 +65,45 @@ type OnUpdate<K> = Option<Box<dyn FnMut(&Object<K>, &Object<K>) + Send>>;
 /// let handler: Box<dyn ResourceEventHandler> = Box::new(funcs);
 /// # drop(handler);
 /// ```
-pub struct ResourceEventHandlerFuncs<K = Dynamic> {
-    add: OnObject<K>,
-    update: OnUpdate<K>,
-    delete: OnObject<K>,
-}
+pub struct ResourceEventHandlerFuncs<K = Dynamic>(ResourceEventHandlerDetailedFuncs<K>);
 
 impl<K> ResourceEventHandlerFuncs<K> {
     /// Ignores everything.
     #[must_use]
     pub fn new() -> Self {
-        Self { add: None, update: None, delete: None }
+        Self(ResourceEventHandlerDetailedFuncs::new())
     }
 
     /// Called with each object that is new; replaces an earlier closure.
     #[must_use]
-    pub fn on_add(mut self, f: impl FnMut(&Object<K>) + Send + 'static) -> Self {
-        self.add = Some(Box::new(f));
-        self
+    pub fn on_add(self, mut f: impl FnMut(&Object<K>) + Send + 'static) -> Self {
+        Self(self.0.on_add(move |object, _| f(object)))
     }
 
     /// Called with the old and the new state; replaces an earlier closure.
     #[must_use]
-    pub fn on_update(mut self, f: impl FnMut(&Object<K>, &Object<K>) + Send + 'static) -> Self {
-        self.update = Some(Box::new(f));
-        self
+    pub fn on_update(self, f: impl FnMut(&Object<K>, &Object<K>) + Send + 'static) -> Self {
+        Self(self.0.on_update(f))
     }
 
     /// Called with the last known state of what is gone; replaces an earlier closure.
     #[must_use]
-    pub fn on_delete(mut self, f: impl FnMut(&Object<K>) + Send + 'static) -> Self {
-        self.delete = Some(Box::new(f));
-        self
+    pub fn on_delete(self, mut f: impl FnMut(&Object<K>) + Send + 'static) -> Self {
+        Self(self.0.on_delete(move |object, _| f(object)))
     }
 }
 
 impl<K: 'static> ResourceEventHandler<K> for ResourceEventHandlerFuncs<K> {
-    fn on_add(&mut self, object: &Object<K>, _initial: bool) {
-        if let Some(f) = &mut self.add {
-            f(object);
-        }
+    fn on_add(&mut self, object: &Object<K>, initial: bool) {
+        ResourceEventHandler::on_add(&mut self.0, object, initial);
     }
 
     fn on_update(&mut self, old: &Object<K>, new: &Object<K>) {
-        if let Some(f) = &mut self.update {
-            f(old, new);
-        }
+        ResourceEventHandler::on_update(&mut self.0, old, new);
     }
 
-    fn on_delete(&mut self, object: &Object<K>, _tombstone: bool) {
-        if let Some(f) = &mut self.delete {
-            f(object);
-        }
+    fn on_delete(&mut self, object: &Object<K>, tombstone: bool) {
+        ResourceEventHandler::on_delete(&mut self.0, object, tombstone);
     }
 }
 

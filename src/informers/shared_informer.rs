@@ -54,7 +54,8 @@ pub(super) struct Parts {
 ///   each other. One that is added late is told of what is there as initial additions, without a gap and without a
 ///   double.
 /// - Between clusters no order is kept. Each object says which cluster it is of.
-/// - Once stopped it never starts again.
+/// - Once stopped it never starts again, and its lister and indexer have nothing of it any more (client-go's keep the
+///   last state, of which nobody can say how old it is).
 pub struct SharedInformer<K = Dynamic> {
     inner: Arc<Inner>,
     kind: PhantomData<fn() -> K>,
@@ -316,6 +317,13 @@ impl<K: 'static> SharedInformer<K> {
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.is_through(|informer| informer.synced)
+    }
+
+    /// The same of one cluster: what a controller asks before it takes the absence of something for a fact. One cluster
+    /// that is out of reach need not hold up the work for the others.
+    #[must_use]
+    pub fn has_synced_in(&self, cluster: &ClusterName) -> bool {
+        self.sync_state().iter().any(|informer| informer.cluster == *cluster && informer.synced)
     }
 
     /// Whether nothing is gained by waiting: every cluster has synced, or cannot be reached, forbids it, or does not have

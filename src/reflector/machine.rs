@@ -421,6 +421,10 @@ impl Reflector {
             }
             _ => self.backoff.next_delay(now, &mut *self.random),
         };
+        self.wait_for(class, delay, now);
+    }
+
+    fn wait_for(&mut self, class: ErrorClass, delay: Duration, now: Instant) {
         self.last_failure = Some(class);
         self.wait = Some((now + delay, WaitReason::Failure(class)));
     }

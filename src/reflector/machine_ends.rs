@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Reflector, State, WaitReason, is_nowhere};
+use crate::reflector::backoff::jittered;
 use crate::reflector::{ErrorClass, VersionMatch};
 use crate::types::clock::Instant;
 
@@ -18,6 +19,8 @@ const MAX_QUICK_ENDS: u32 = 2;
 const SHORT: Duration = Duration::from_secs(1);
 /// A watch that ran this long makes up for the failures before it.
 const LONG: Duration = Duration::from_secs(60);
+/// The wait before a watch that really ran and was cut off is opened again; drawn from `[d, 2d)`.
+pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
 impl Reflector {
     /// A streaming list ended before its initial events did.
@@ -81,7 +84,14 @@ impl Reflector {
             }
             Some(class @ (ErrorClass::Transient | ErrorClass::Stalled | ErrorClass::StreamingUnsupported)) => {
                 self.count_bad_watch();
-                self.fail(class, now);
+                // Connections that are cut now and then, each after it served, are no outage: were they counted as one,
+                // each cut would be waited for longer than the last. client-go does not wait at all.
+                if class == ErrorClass::Transient && (lasted >= SHORT || self.may_reopen(events)) {
+                    let delay = jittered(REOPEN, &mut *self.random);
+                    self.wait_for(class, delay, now);
+                } else {
+                    self.fail(class, now);
+                }
             }
             Some(class) => self.fail(class, now),
         }
@@ -93,11 +103,16 @@ impl Reflector {
             self.count_bad_watch();
             return self.pause(WaitReason::ShortWatch, now);
         }
-        // One that brought something is opened again at once, unless the server makes a habit of it.
-        self.quick_ends += 1;
-        if self.quick_ends > MAX_QUICK_ENDS {
+        if !self.may_reopen(events) {
             self.pause(WaitReason::ShortWatch, now);
         }
+    }
+
+    /// Whether a watch that ended at once is opened again without a backoff: one that brought something is, unless the
+    /// server makes a habit of it.
+    fn may_reopen(&mut self, events: u64) -> bool {
+        self.quick_ends += u32::from(events > 0);
+        events > 0 && self.quick_ends <= MAX_QUICK_ENDS
     }
 
     fn count_bad_watch(&mut self) {

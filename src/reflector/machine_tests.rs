@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::ends::{MAX_BAD_WATCHES, MAX_BROKEN_STREAMS, STREAMING_BAN};
+use super::ends::{MAX_BAD_WATCHES, MAX_BROKEN_STREAMS, REOPEN, STREAMING_BAN};
 use super::*;
 use crate::reflector::Skipped;
 use crate::reflector::VersionMatch::MostRecent;
@@ -506,6 +506,30 @@ fn a_watch_that_ran_well_makes_up_for_the_ones_that_broke() {
         rig.waits();
         assert_eq!(rig.watch(), (since("10"), false));
     }
+}
+
+// R8. Found by the oracle: cuts of good watches doubled the wait each time, up to a minute, where client-go waits for none.
+#[test]
+fn a_watch_that_is_cut_off_after_it_ran_is_opened_again_soon_however_often() {
+    let mut rig = Rig::watching();
+    let cut = |rig: &mut Rig, events, lasted| {
+        rig.watch();
+        rig.reflector.on_watch_end(Err(&error(ErrorClass::Transient)), events, lasted, rig.now);
+        rig.waits().unwrap().0
+    };
+    for _ in 0..50 {
+        let waited = cut(&mut rig, 5, 2 * SECOND);
+        assert!(waited >= REOPEN && waited < 2 * REOPEN, "{waited:?}");
+    }
+    // One without events may be a bad one, and is soon opened again all the same.
+    assert!(cut(&mut rig, 0, SECOND) < 2 * REOPEN);
+    // Nor is one that brought something at once, unless that becomes a habit: then it is an outage, and it begins.
+    assert!(cut(&mut rig, 5, SECOND / 2) < 2 * REOPEN);
+    assert!(cut(&mut rig, 5, SECOND / 2) < 2 * REOPEN);
+    let first = Duration::from_millis(800);
+    let waited = cut(&mut rig, 5, SECOND / 2);
+    assert!(waited >= first && waited < 2 * first, "{waited:?}");
+    assert!(cut(&mut rig, 0, Duration::ZERO) >= 2 * first);
 }
 
 // client-go: TestReflectorReplacesStoreOnUnsafeDelete, for the class that the status of such an event has.

@@ -8,7 +8,6 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,19 +52,31 @@ struct State<T> {
 /// Who is to be woken after a critical section.
 #[derive(Clone, Copy)]
 struct Wake {
-    one: bool,
-    all: bool,
+    waiters: Waiters,
     timekeeper: bool,
     drained: bool,
+}
+
+/// How many of those who wait for keys.
+#[derive(Clone, Copy)]
+enum Waiters {
+    None,
+    One,
+    All,
 }
 
 impl<T: Key> State<T> {
     fn wake(&self) -> Wake {
         let due = self.queue.next_due();
+        let waiters = if self.queue.is_shutting_down() && self.queue.is_empty() {
+            Waiters::All
+        } else if self.queue.can_take() || due.is_some() && self.timekeeper.is_none() {
+            Waiters::One
+        } else {
+            Waiters::None
+        };
         Wake {
-            one: self.queue.can_take() || due.is_some() && self.timekeeper.is_none(),
-            // Nobody waits again after this.
-            all: self.queue.is_shutting_down() && self.queue.is_empty(),
+            waiters,
             timekeeper: due.zip(self.timekeeper).is_some_and(|(due, until)| due < until),
             drained: self.queue.is_shutting_down() && (!self.draining || self.queue.is_idle()),
         }
@@ -143,9 +154,8 @@ impl<T: Key> WorkQueue<T> {
     pub async fn get(&self) -> Option<Work<T>> {
         let mut timekeeper = None;
         loop {
-            let mut woken = pin!(self.shared.ready.notified());
-            // From here on a wake is not missed, so the queue may be looked at.
-            woken.as_mut().enable();
+            // Made before the queue is looked at, so that what comes after the look is not missed.
+            let woken = self.shared.ready.notified();
             match self.take(timekeeper.take()) {
                 Turn::Work(work) => return Some(work),
                 Turn::Over => return None,
@@ -198,8 +208,7 @@ impl<T: Key> WorkQueue<T> {
             state.draining = true;
         });
         loop {
-            let mut woken = pin!(self.shared.drained.notified());
-            woken.as_mut().enable();
+            let woken = self.shared.drained.notified();
             match self.locked(|state, _| (state.queue.is_idle(), state.draining)) {
                 (true, _) => return true,
                 (false, false) => return false,
@@ -249,10 +258,10 @@ impl<T: Key> WorkQueue<T> {
             (answer, state.wake())
         };
         interleave::point();
-        if wake.all {
-            self.shared.ready.notify_waiters();
-        } else if wake.one {
-            self.shared.ready.notify_one();
+        match wake.waiters {
+            Waiters::None => {}
+            Waiters::One => self.shared.ready.notify_one(),
+            Waiters::All => self.shared.ready.notify_waiters(),
         }
         if wake.timekeeper {
             self.shared.earlier.notify_one();
@@ -294,7 +303,7 @@ struct Timekeeper<'a, T: Key> {
 }
 
 impl<T: Key> Timekeeper<'_, T> {
-    async fn keep(&self, woken: Pin<&mut Notified<'_>>) {
+    async fn keep(&self, woken: Notified<'_>) {
         tokio::select! {
             () = woken => {}
             () = self.queue.shared.earlier.notified() => {}

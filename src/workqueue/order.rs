@@ -74,7 +74,7 @@ pub struct Lanes<T, L, F> {
     lane: F,
     /// How many keys of one lane may be worked on at a time.
     limit: usize,
-    lanes: HashMap<L, Lane<T>>,
+    by_name: HashMap<L, Lane<T>>,
     /// The lanes whose turn will come: exactly those with a key in line that are below the limit.
     turns: VecDeque<L>,
     len: usize,
@@ -99,7 +99,7 @@ where
     /// Lanes as `lane` tells them, which must always say the same of the same key.
     #[must_use]
     pub fn new(lane: F) -> Self {
-        Self { lane, limit: usize::MAX, lanes: HashMap::new(), turns: VecDeque::new(), len: 0 }
+        Self { lane, limit: usize::MAX, by_name: HashMap::new(), turns: VecDeque::new(), len: 0 }
     }
 
     /// Lets no lane have more than `limit` keys worked on at a time; fewer than the workers, so that one is always free
@@ -112,14 +112,14 @@ where
 
     /// Changes a lane, and gives it a turn or forgets it as it then is. `change` must not take a turn away.
     fn change(&mut self, name: L, change: impl FnOnce(&mut Lane<T>)) {
-        let lane = self.lanes.entry(name.clone()).or_insert_with(|| Lane { waiting: VecDeque::new(), working: 0 });
-        let had_turn = lane.has_turn(self.limit);
+        let lane = self.by_name.entry(name.clone()).or_insert_with(|| Lane { waiting: VecDeque::new(), working: 0 });
+        let before = lane.has_turn(self.limit);
         change(lane);
-        let has_turn = lane.has_turn(self.limit);
+        let after = lane.has_turn(self.limit);
         if lane.waiting.is_empty() && lane.working == 0 {
-            self.lanes.remove(&name);
+            self.by_name.remove(&name);
         }
-        if has_turn && !had_turn {
+        if after && !before {
             self.turns.push_back(name);
         }
     }
@@ -139,7 +139,7 @@ where
 
     fn pop(&mut self) -> Option<T> {
         let name = self.turns.pop_front()?;
-        let lane = self.lanes.get_mut(&name)?;
+        let lane = self.by_name.get_mut(&name)?;
         let item = lane.waiting.pop_front()?;
         lane.working += 1;
         if lane.has_turn(self.limit) {
@@ -165,6 +165,6 @@ where
 
 impl<T, L, F> fmt::Debug for Lanes<T, L, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lanes").field("lanes", &self.lanes.len()).field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("Lanes").field("lanes", &self.by_name.len()).field("len", &self.len).finish_non_exhaustive()
     }
 }

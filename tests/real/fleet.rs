@@ -183,7 +183,8 @@ pub(crate) fn origin(cluster: &str, resource: &ApiResource) -> String {
     format!("{cluster}/{}", resource.gvr.long())
 }
 
-fn cluster(name: &str, kubeconfig: &Path) -> ClusterConfig {
+/// A cluster as the configuration has it.
+pub(crate) fn cluster(name: &str, kubeconfig: &Path) -> ClusterConfig {
     ClusterConfig {
         name: ClusterName::new(name).unwrap(),
         labels: BTreeMap::new(),
@@ -193,7 +194,7 @@ fn cluster(name: &str, kubeconfig: &Path) -> ClusterConfig {
 }
 
 /// Written as somebody would write it in the configuration, so that discovery has something to find out.
-fn resource(resource: &ApiResource) -> ResourceConfig {
+pub(crate) fn resource(resource: &ApiResource) -> ResourceConfig {
     ResourceConfig {
         name: resource.gvr.resource.to_string(),
         resource: resource.gvr.to_string().parse().unwrap(),

@@ -7,12 +7,30 @@
 //! - [`proxy`]: a TCP proxy between a client and an apiserver that misbehaves when told to.
 //! - [`fleet`], [`receiver`]: a hub over such clusters, a subscriber and a webhook's receiver that judge what they are told.
 //! - `hub`: tests of the hub.
+//! - `oracle`: the hub and client-go through the same faults, and what each told of every object.
+//! - `controllers`: tests of the examples that are controllers, which are compiled into this.
 //! - `testbed`: tests of the above, without which no other result here would mean anything.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 mod bed;
+mod controllers;
+#[path = "../../examples/deployment_controller/main.rs"]
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "an example is a program: main is not used, and each has its own common"
+)]
+mod deployment_controller;
 mod fleet;
 mod hub;
+mod oracle;
 mod proxy;
 mod receiver;
+#[path = "../../examples/sample_controller/main.rs"]
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "an example is a program: main is not used, and each has its own common"
+)]
+mod sample_controller;
 mod testbed;

@@ -1,4 +1,4 @@
-//! A TCP proxy in front of one server, which passes, stalls, resets or refuses as it is told.
+//! A TCP proxy in front of one server, which passes, dawdles, stalls, resets or refuses as it is told.
 //!
 //! It works below TLS: a client sees the server's own certificate, which is valid for 127.0.0.1 whatever the port.
 
@@ -16,11 +16,17 @@ use tokio::task::{JoinHandle, JoinSet};
 /// How long the proxy may take to do as it is told.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// What a slow proxy carries at once in one direction of one connection, and how often: 50 kB a second.
+const MORSEL: usize = 512;
+const MORSEL_EVERY: Duration = Duration::from_millis(10);
+
 /// What the proxy does from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// Nothing bad: accept and carry.
     Pass,
+    /// Accept and carry, in small pieces and slowly: a thin line, or a reader that cannot keep up.
+    Slow,
     /// Accept, keep every connection open and carry nothing: a network that swallows packets.
     Stall,
     /// Reset what is open and refuse what comes: a server that is down.
@@ -45,6 +51,7 @@ enum Order {
 #[derive(Clone, Copy, Debug)]
 struct Control {
     stalled: bool,
+    slow: bool,
     /// A connection ends when this moves on.
     epoch: u64,
 }
@@ -101,7 +108,7 @@ struct Server {
 
 impl Server {
     fn new(address: SocketAddr, upstream: SocketAddr) -> Self {
-        let control = watch::Sender::new(Control { stalled: false, epoch: 0 });
+        let control = watch::Sender::new(Control { stalled: false, slow: false, epoch: 0 });
         Self { address, upstream, control, connections: JoinSet::new() }
     }
 
@@ -136,7 +143,10 @@ impl Server {
         if listener.is_none() {
             *listener = Some(TcpListener::bind(self.address).await.expect("the port stays free while refused"));
         }
-        self.control.send_modify(|control| control.stalled = fault == Fault::Stall);
+        self.control.send_modify(|control| {
+            control.stalled = fault == Fault::Stall;
+            control.slow = fault == Fault::Slow;
+        });
     }
 
     async fn reset(&mut self) -> usize {
@@ -181,18 +191,24 @@ async fn carry(mut client: TcpStream, upstream: SocketAddr, mut control: watch::
     }
 }
 
-/// Copies one direction to its end, pausing while stalled.
+/// Copies one direction to its end, pausing while stalled and between pieces while slow.
 async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut control: watch::Receiver<Control>) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        control.wait_for(|now| !now.stalled).await.map_err(io::Error::other)?;
+        let slow = control.wait_for(|now| !now.stalled).await.map_err(io::Error::other)?.slow;
+        let room = if slow { MORSEL } else { buffer.len() };
         tokio::select! {
             biased;
             // Looks again at whether it is stalled.
             _ = control.changed() => {}
-            read = from.read(&mut buffer) => match read? {
+            read = from.read(&mut buffer[..room]) => match read? {
                 0 => return to.shutdown().await,
-                count => to.write_all(&buffer[..count]).await?,
+                count => {
+                    to.write_all(&buffer[..count]).await?;
+                    if slow {
+                        tokio::time::sleep(MORSEL_EVERY).await;
+                    }
+                }
             },
         }
     }

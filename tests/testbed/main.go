@@ -6,6 +6,8 @@
 //
 // Once the cluster serves, one JSON line goes to stdout. After that stdin takes commands, one a line, each answered by
 // one JSON line; when stdin ends, the process ends: a test run that dies leaves no cluster behind.
+//
+// `testbed watch` is the other thing it does: client-go's own informers, which write down what they tell (watch.go).
 package main
 
 import (
@@ -47,6 +49,13 @@ type ready struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "watch" {
+		if err := runWatch(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "testbed watch:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	set := parse()
 	stderr, err := moveStderr(filepath.Join(set.dir, "log"))
 	if err != nil {
@@ -72,6 +81,7 @@ func parse() settings {
 	flag.BoolVar(&set.remove, "remove", false, "remove the directory when stdin ends")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: testbed --dir DIR [flags] [-- kube-apiserver flags]")
+		fmt.Fprintln(flag.CommandLine.Output(), "       testbed watch --kubeconfig FILE [flags]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

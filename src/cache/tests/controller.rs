@@ -77,6 +77,32 @@ fn a_batch_is_as_large_as_asked_for_and_ends_with_a_list() {
 }
 
 #[test]
+fn what_only_waits_and_is_not_listed_is_deleted_once_in_its_newest_state() {
+    // TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue, TestRealFIFOW_..., case by case. RealFIFO deletes
+    // before what the list names, DeltaFIFO after it; so do we.
+    for (script, expected) in [
+        ("+a@1 [ *b@2 ]2", &["+a@1", "+b@2", "†a@1", "synced"][..]),
+        ("[ *a@1 ]1 [ ]2", &["+a@1", "synced", "†a@1"]),
+        ("[ *a@1 ]1 -a@2 [ ]3", &["+a@1", "-a@2", "synced"]),
+        ("[ *a@1 ]1 =a@1 [ ]2", &["+a@1", "synced", "†a@1"]),
+        ("+a@1 [ ]2 [ ]3", &["+a@1", "†a@1", "synced"]),
+        ("+a@1 -a@2 +a:v@3 [ ]4", &["+a@1", "-a@2", "+a@3", "†a@3", "synced"]),
+        ("+a@1 ~a@2 [ ]3", &["+a@1", "a@1>2", "†a@2", "synced"]),
+    ] {
+        assert_eq!(lines(&Informer::new().apply(script).applied), expected, "{script}");
+    }
+}
+
+#[test]
+fn what_the_store_has_and_a_list_does_not_is_deleted_after_what_the_list_names() {
+    // TestDeltaFIFO_ReplaceMakesDeletions, TestReplaceEvents (which has the deletions first)
+    let mut informer = Informer::new();
+    informer.apply("[ *a@1 *b@1 *c@1 ]1");
+    let outbox = informer.apply("[ *b@2 *c@1 *d@3 ]3");
+    assert_eq!(lines(&outbox.applied), ["b@1>2", "+d@3", "†a@1"], "and nothing of what it repeats");
+}
+
+#[test]
 fn it_has_synced_when_the_first_list_has_been_processed_and_not_before() {
     // F7: client-go's RealFIFO counts after the processing.
     let controller = &mut Informer::new().controller;

@@ -282,6 +282,11 @@ fn indices_are_added_over_what_is_there_all_or_none() {
 struct Marker;
 
 #[test]
+fn values_are_remembered_in_order_and_each_once() {
+    assert_eq!(by_parts().values(&pod("a", "y,x,,y,x")).unwrap(), ["", "x", "y"]);
+}
+
+#[test]
 fn the_same_name_twice_is_the_later_function() {
     let fixed = |value: &'static str| IndexFn::new(move |_| Ok(vec![value.into()]));
     let indexer: Indexer = Indexer::new(pods());

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::cases;
 use crate::workqueue::{Lanes, Order};
 
-type Item = (u8, u32);
+type Item = (u8, u64);
 
 fn lane(item: &Item) -> u8 {
     item.0
@@ -53,7 +53,7 @@ proptest! {
         steps in prop::collection::vec((0_u8..8, 0_u8..4), 1..300),
     ) {
         let mut lanes = Lanes::new(lane).at_most(NonZeroUsize::new(limit).unwrap());
-        let mut waiting: BTreeMap<u8, VecDeque<u32>> = BTreeMap::new();
+        let mut waiting: BTreeMap<u8, VecDeque<u64>> = BTreeMap::new();
         let mut working: Vec<Item> = Vec::new();
         // For each lane that could have a turn, how many others have had one since it could.
         let mut passed_over: BTreeMap<u8, usize> = BTreeMap::new();

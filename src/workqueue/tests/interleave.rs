@@ -91,9 +91,10 @@ fn no_change_is_missed_and_everybody_comes_home() {
                 producer.await.unwrap();
             }
             assert!(queue.shut_down_with_drain().await);
-            let world = world.lock();
-            assert_eq!(world.read, world.changes, "the last state of each key has been read");
-            drop(world);
+            {
+                let world = world.lock();
+                assert_eq!(world.read, world.changes, "the last state of each key has been read");
+            }
             for worker in workers {
                 worker.await.unwrap();
             }

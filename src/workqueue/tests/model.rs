@@ -88,7 +88,9 @@ impl Naive {
             let now = self.now;
             let due: Vec<u8> = self.later.iter().filter(|(at, _)| *at == now).map(|(_, key)| *key).collect();
             self.later.retain(|(at, _)| *at != now);
-            due.into_iter().for_each(|key| self.add(key));
+            for key in due {
+                self.add(key);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 ///
 /// # Panics
 /// When the build fails; what it wrote is on stderr above.
-pub(super) fn binary() -> &'static Path {
+pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testbed/build.sh");

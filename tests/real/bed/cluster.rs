@@ -94,8 +94,17 @@ impl RealCluster {
 
     /// As [`Self::kubeconfig`], but the way leads through `proxy`.
     pub(crate) fn kubeconfig_via(&self, proxy: &FaultProxy) -> PathBuf {
-        let text = std::fs::read_to_string(self.kubeconfig()).expect("the test bed wrote its kubeconfig");
-        let path = self.dir.path().join(format!("kubeconfig-via-{}", proxy.address().port()));
+        self.via(proxy, self.kubeconfig())
+    }
+
+    /// As [`Self::limited_kubeconfig`], but the way leads through `proxy`.
+    pub(crate) fn limited_kubeconfig_via(&self, proxy: &FaultProxy) -> PathBuf {
+        self.via(proxy, self.limited_kubeconfig())
+    }
+
+    fn via(&self, proxy: &FaultProxy, kubeconfig: &Path) -> PathBuf {
+        let text = std::fs::read_to_string(kubeconfig).expect("the test bed wrote its kubeconfig");
+        let path = kubeconfig.with_extension(format!("via-{}", proxy.address().port()));
         let text = text.replace(self.url(), &format!("https://{}", proxy.address()));
         std::fs::write(&path, text).expect("the cluster's directory is writable");
         path
@@ -124,6 +133,12 @@ impl RealCluster {
     /// Kills the process with SIGKILL. Connections break; until [`Self::restart`] new ones are refused.
     pub(crate) fn kill(&mut self) {
         self.process = None;
+    }
+
+    /// Stops the process where it stands, or lets it go on: a machine that sleeps. Who connects meanwhile waits.
+    pub(crate) fn freeze(&self, still: bool) {
+        let process = self.process.as_ref().expect("only what runs is frozen");
+        if still { process.freeze() } else { process.thaw() }
     }
 
     /// Starts it again (killing it first where it still runs): same address, CA, tokens and objects. The apiserver's

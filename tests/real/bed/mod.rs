@@ -9,12 +9,14 @@ mod truth;
 
 use std::time::Duration;
 
+pub(crate) use build::binary;
 pub(crate) use churn::{Churn, seed};
 pub(crate) use cluster::RealCluster;
 pub(crate) use objects::{
     Verbs, create_namespace, create_pod, create_pods, create_widget, create_widgets, delete_now, grant_limited,
-    install_widgets, merge, pods, revoke_limited, widget_gvr, widgets,
+    install_widgets, merge, pods, revoke_limited, uninstall_widgets, widget_gvr, widgets,
 };
+pub(crate) use process::signal;
 pub(crate) use truth::{Truth, truth, watch_error};
 
 /// Asks `check` until it says yes. For what a server does in its own time and does not announce.

@@ -34,6 +34,8 @@ pub(crate) enum Verbs {
     List,
     /// `get`, `list` and `watch`: all that an informer needs.
     ListAndWatch,
+    /// The same, of widgets and config maps too.
+    ListAndWatchMore,
 }
 
 /// Pods of one namespace.
@@ -115,17 +117,30 @@ pub(crate) async fn install_widgets(client: &Client) {
     .await;
 }
 
+/// Removes the widgets' CRD and with it all widgets, and returns once it could be installed again.
+pub(crate) async fn uninstall_widgets(client: &Client) {
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    let name = format!("widgets.{WIDGET_GROUP}");
+    let deleted = api.delete(&name, &DeleteParams::default()).await;
+    assert!(deleted.is_ok(), "delete of {name}: {deleted:?}");
+    eventually("the widgets are gone", SETTLE, async || matches!(api.get_opt(&name).await, Ok(None))).await;
+}
+
 /// Lets the user `limited` read pods in all namespaces, and returns once the apiserver acts on it.
 pub(crate) async fn grant_limited(client: &Client, limited: &Client, verbs: Verbs) {
+    let resources = match verbs {
+        Verbs::List | Verbs::ListAndWatch => json!(["pods"]),
+        Verbs::ListAndWatchMore => json!(["pods", "configmaps", "widgets"]),
+    };
     let verbs = match verbs {
         Verbs::List => json!(["get", "list"]),
-        Verbs::ListAndWatch => json!(["get", "list", "watch"]),
+        Verbs::ListAndWatch | Verbs::ListAndWatchMore => json!(["get", "list", "watch"]),
     };
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": "limited"},
-        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}],
+        "rules": [{"apiGroups": ["", WIDGET_GROUP], "resources": resources, "verbs": verbs}],
     });
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -29,6 +29,12 @@ pub(super) struct Ready {
     pub(super) tokens: std::collections::BTreeMap<String, String>,
 }
 
+/// Sends a signal to a child that has not been waited for, so that its number cannot be another's.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "SIG{name} could not be sent to the test bed");
+}
+
 /// A running test bed. Dropping it kills it.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -83,6 +89,16 @@ impl Process {
             panic!("{to}: the test bed ended; its log ends with\n{}", self.log_tail());
         };
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{to}: answered {line}: {error}"))
+    }
+
+    /// Stops the process where it stands (SIGSTOP); its sockets stay as they are.
+    pub(super) fn freeze(&self) {
+        signal(&self.child, "STOP");
+    }
+
+    /// Lets it go on. Its clock has jumped by the time that it stood still.
+    pub(super) fn thaw(&self) {
+        signal(&self.child, "CONT");
     }
 
     /// Kills the process the hard way and waits for its end.

@@ -1,0 +1,176 @@
+//! The controller: watches three resources, and keeps two kinds of keys in one queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer_hub::actors::InformerSync;
+use informer_hub::cache::Lister;
+use informer_hub::informers::{InformerError, ResourceEventHandlerFuncs};
+use informer_hub::types::{ClusterName, Object};
+use informer_hub::workqueue::Work;
+use informer_hub::{Hub, Request, SharedInformer, SharedInformerFactory, WorkQueue};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::common::{Clients, controller_of};
+use super::expectations::{Expectations, OVERDUE};
+
+/// How long a key waits whose cluster has not been read yet.
+const UNSYNCED: Duration = Duration::from_millis(500);
+
+/// What a worker brings into order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Task {
+    /// A Deployment: its ReplicaSets.
+    Deployment(Request),
+    /// A ReplicaSet: its pods.
+    ReplicaSet(Request),
+}
+
+impl Task {
+    fn cluster(&self) -> &ClusterName {
+        let (Self::Deployment(request) | Self::ReplicaSet(request)) = self;
+        &request.cluster
+    }
+}
+
+pub(super) struct Controller {
+    queue: WorkQueue<Task>,
+    informers: (SharedInformer<Deployment>, SharedInformer<ReplicaSet>, SharedInformer<Pod>),
+    pub(super) deployments: Lister<Deployment>,
+    pub(super) sets: Lister<ReplicaSet>,
+    pub(super) pods: Lister<Pod>,
+    pub(super) expectations: Expectations,
+    pub(super) clients: Clients,
+}
+
+/// Runs the controller until `stop`, and until what was begun is done.
+pub(crate) async fn run(hub: &Hub, clients: Clients, workers: usize, stop: CancellationToken) -> anyhow::Result<()> {
+    let factory = SharedInformerFactory::new(hub.system());
+    let informers = (factory.informer()?, factory.informer()?, factory.informer()?);
+    let controller = Arc::new(Controller {
+        queue: WorkQueue::fair(|task: &Task| task.cluster().clone()),
+        deployments: informers.0.lister(),
+        sets: informers.1.lister(),
+        pods: informers.2.lister(),
+        informers,
+        expectations: Expectations::default(),
+        clients,
+    });
+    controller.watch().await?;
+    factory.start().await?;
+
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let controller = Arc::clone(&controller);
+        tasks.spawn(async move {
+            while let Some(work) = controller.queue.get().await {
+                controller.work(work).await;
+            }
+        });
+    }
+    stop.cancelled().await;
+    controller.queue.shut_down();
+    while let Some(ended) = tasks.join_next().await {
+        ended?;
+    }
+    factory.shutdown().await;
+    Ok(())
+}
+
+impl Controller {
+    async fn watch(self: &Arc<Self>) -> Result<(), InformerError> {
+        let (deployments, sets, pods) = &self.informers;
+        let of_deployments = self.handler(|this, deployment: &Object<Deployment>, _| {
+            this.queue.add(Task::Deployment(deployment.into()));
+        });
+        deployments.add_event_handler(of_deployments).await?;
+        let of_sets = self.handler(|this, set: &Object<ReplicaSet>, _| {
+            this.queue.add(Task::ReplicaSet(set.into()));
+            let Ok(decoded) = set.decode() else { return };
+            if let Some(deployment) = owner(set.cluster(), &decoded.metadata, &this.deployments) {
+                this.queue.add(Task::Deployment(deployment));
+            }
+        });
+        sets.add_event_handler(of_sets).await?;
+        let of_pods = self.handler(|this, pod: &Object<Pod>, seen| {
+            let Ok(decoded) = pod.decode() else { return };
+            let Some(set) = owner(pod.cluster(), &decoded.metadata, &this.sets) else { return };
+            // A pod with a grace period is as good as gone once it has been told to go.
+            if seen != Seen::Changed || decoded.metadata.deletion_timestamp.is_some() {
+                this.expectations.settle(&set, pod.name());
+            }
+            this.queue.add(Task::ReplicaSet(set));
+        });
+        pods.add_event_handler(of_pods).await?;
+        Ok(())
+    }
+
+    /// A handler that does the same with whatever happens to an object; only pods make a difference.
+    fn handler<K: 'static>(
+        self: &Arc<Self>,
+        see: impl Fn(&Self, &Object<K>, Seen) + Clone + Send + 'static,
+    ) -> ResourceEventHandlerFuncs<K> {
+        let of = |seen: Seen| {
+            let (this, see) = (Arc::clone(self), see.clone());
+            move |object: &Object<K>| see(&this, object, seen)
+        };
+        let (changed, came, gone) = (of(Seen::Changed), of(Seen::Came), of(Seen::Gone));
+        // `on_delete` has an object also where the deletion itself was not seen: no tombstones to unwrap.
+        ResourceEventHandlerFuncs::new().on_add(came).on_update(move |_, object| changed(object)).on_delete(gone)
+    }
+
+    async fn work(&self, work: Work<Task>) {
+        // Before its caches are complete, the absence of something means nothing. Each cluster is waited for on its own:
+        // one that is out of reach holds up nobody else.
+        if !self.has_synced(work.cluster()) {
+            return work.retry_after(UNSYNCED);
+        }
+        let done = match &*work {
+            Task::Deployment(request) => Box::pin(self.sync_deployment(request)).await,
+            Task::ReplicaSet(request) => Box::pin(self.sync_set(request)).await,
+        };
+        match done {
+            Ok(()) => work.succeed(),
+            Err(error) => {
+                tracing::warn!("{:?}: {error:#}", *work);
+                work.retry();
+            }
+        }
+    }
+
+    /// Has a ReplicaSet looked at again if what is expected of it does not show.
+    pub(super) fn look_again(&self, set: &Request) {
+        self.queue.add_after(Task::ReplicaSet(set.clone()), OVERDUE);
+    }
+
+    fn has_synced(&self, cluster: &ClusterName) -> bool {
+        let synced = |state: &InformerSync| state.cluster != *cluster || state.synced;
+        let (deployments, sets, pods) = &self.informers;
+        let states = [deployments.sync_state(), sets.sync_state(), pods.sync_state()];
+        states.iter().flatten().all(synced)
+    }
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Came,
+    Changed,
+    Gone,
+}
+
+/// The object in charge of another one, if the cache has it. A name is not enough: the owner may have been replaced by
+/// another of its name, which is no owner.
+fn owner<O>(cluster: &ClusterName, meta: &ObjectMeta, owners: &Lister<O>) -> Option<Request>
+where
+    O: Resource<DynamicType = ()>,
+{
+    let wanted = controller_of(meta).filter(|owner| owner.kind == O::kind(&()))?;
+    let found = owners.get(cluster, meta.namespace.as_deref().unwrap_or_default(), &wanted.name).ok()?;
+    (found.uid().to_string() == wanted.uid).then(|| Request::from(&found))
+}

@@ -1,0 +1,153 @@
+//! A ReplicaSet's pods: as many as it wants, never twice.
+
+use std::num::NonZeroUsize;
+
+use anyhow::Context;
+use informer_hub::Request;
+use informer_hub::types::LabelSelector;
+use informer_hub::workqueue::parallelize_until;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Resource, ResourceExt};
+use parking_lot::Mutex;
+use rand::Rng;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::common::{is_controlled_by, is_refused, within};
+use super::controller::Controller;
+
+/// How many requests of one ReplicaSet run at a time.
+const AT_ONCE: NonZeroUsize = NonZeroUsize::new(8).expect("eight is not zero");
+
+/// What is asked of the server.
+enum Change {
+    Create(String),
+    Delete(String),
+}
+
+impl Controller {
+    pub(super) async fn sync_set(&self, request: &Request) -> anyhow::Result<()> {
+        let Request { cluster, key } = request;
+        let namespace = key.namespace().unwrap_or_default();
+        let Ok(set) = self.sets.get(cluster, namespace, key.name()) else {
+            self.expectations.forget(request);
+            return Ok(());
+        };
+        let set = set.decode()?;
+        let client = self.clients.get(cluster).context("a cluster without a client")?;
+        let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        self.ask_about_overdue(request, &api).await?;
+        let mut pods = self.pods_of(request, &set)?;
+        if self.expectations.are_met(request) && set.metadata.deletion_timestamp.is_none() {
+            let wanted = set.spec.replicas.unwrap_or(1);
+            let wanted = usize::try_from(wanted).unwrap_or(0);
+            let new = (pods.len()..wanted).map(|_| Change::Create(new_name(&set)));
+            // The youngest go first.
+            pods.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
+            let surplus = pods.iter().skip(wanted).map(|pod| Change::Delete(pod.name_any()));
+            let changes = new.chain(surplus).collect::<Vec<_>>();
+            self.apply(request, &api, &set, &changes).await?;
+        }
+        if !self.expectations.are_met(request) {
+            // Its pods will bring it back as they come and go. If they do not, somebody has to ask.
+            self.look_again(request);
+        }
+        let count = i32::try_from(pods.len()).unwrap_or(i32::MAX);
+        if set.status.as_ref().map(|status| status.replicas) != Some(count) {
+            let sets: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
+            let status = json!({ "replicas": count, "observedGeneration": set.metadata.generation });
+            let patch = Patch::Merge(json!({ "status": status }));
+            within(sets.patch_status(key.name(), &PatchParams::default(), &patch)).await?;
+        }
+        Ok(())
+    }
+
+    /// The pods that the cache shows of a ReplicaSet, without those that are being deleted.
+    fn pods_of(&self, request: &Request, set: &ReplicaSet) -> anyhow::Result<Vec<Pod>> {
+        let namespace = request.key.namespace().unwrap_or_default();
+        let all = self.pods.cluster(&request.cluster).namespace(namespace).list(&labels(set)?);
+        let pods = all.iter().map(informer_hub::Object::decode).collect::<Result<Vec<_>, _>>()?;
+        let is_mine = |pod: &Pod| is_controlled_by(&pod.metadata, &set.metadata);
+        Ok(pods.into_iter().filter(|pod| is_mine(pod) && pod.metadata.deletion_timestamp.is_none()).collect())
+    }
+
+    /// Asks the server for the pods that should have come or gone by now. Where it agrees with the cache, the request has
+    /// come to nothing; where it does not, the cache will follow.
+    async fn ask_about_overdue(&self, request: &Request, api: &Api<Pod>) -> anyhow::Result<()> {
+        let namespace = request.key.namespace().unwrap_or_default();
+        for pod in self.expectations.overdue(request) {
+            let is_there = within(api.get_opt(&pod)).await?.is_some();
+            if is_there == self.pods.get(&request.cluster, namespace, &pod).is_ok() {
+                self.expectations.settle(request, &pod);
+            } else {
+                self.expectations.expect(request, &pod);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes and deletes pods, and remembers what is to be expected of it.
+    async fn apply(
+        &self,
+        request: &Request,
+        api: &Api<Pod>,
+        set: &ReplicaSet,
+        changes: &[Change],
+    ) -> anyhow::Result<()> {
+        let failed = Mutex::new(None);
+        let change = |at: usize| {
+            let failed = &failed;
+            async move {
+                let (Change::Create(name) | Change::Delete(name)) = &changes[at];
+                self.expectations.expect(request, name);
+                let done = match &changes[at] {
+                    Change::Create(name) => create(api, set, name).await,
+                    Change::Delete(name) => delete(api, name).await,
+                };
+                let Err(error) = done else { return };
+                match error.downcast_ref() {
+                    Some(error) if !is_refused(error) => self.expectations.doubt(request, name),
+                    _ => self.expectations.settle(request, name),
+                }
+                failed.lock().get_or_insert(error);
+            }
+        };
+        parallelize_until(&CancellationToken::new(), AT_ONCE, changes.len(), change).await;
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+}
+
+async fn create(api: &Api<Pod>, set: &ReplicaSet, name: &str) -> anyhow::Result<()> {
+    let owner = set.controller_owner_ref(&()).context("a ReplicaSet of the cache has a UID")?;
+    let template = set.spec.template.clone().unwrap_or_default();
+    let mut pod = Pod { metadata: template.metadata.unwrap_or_default(), spec: template.spec, status: None };
+    pod.metadata.name = Some(name.to_owned());
+    pod.metadata.owner_references = Some(vec![owner]);
+    within(api.create(&PostParams::default(), &pod)).await?;
+    Ok(())
+}
+
+async fn delete(api: &Api<Pod>, name: &str) -> anyhow::Result<()> {
+    match within(api.delete(name, &DeleteParams::default())).await {
+        // Somebody else was quicker.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        done => {
+            done?;
+            Ok(())
+        }
+    }
+}
+
+/// A name of our own choice, so that a request that may have failed can be asked about.
+fn new_name(set: &ReplicaSet) -> String {
+    format!("{}-{:06x}", set.name_any(), rand::rng().random_range(0..1 << 24))
+}
+
+/// A ReplicaSet's selector, as far as it is made of plain labels, which is all that `deployments.rs` makes.
+fn labels(set: &ReplicaSet) -> anyhow::Result<LabelSelector> {
+    let labels = set.spec.selector.match_labels.as_ref();
+    let pairs = labels.into_iter().flatten().map(|(key, value)| format!("{key}={value}"));
+    Ok(pairs.collect::<Vec<_>>().join(",").parse()?)
+}
