@@ -144,6 +144,11 @@ mod tests {
             assert_eq!(class(504, body), ErrorClass::TooLarge, "{body}");
         }
         assert_eq!(class(504, r#"{"kind":"Status","code":504,"reason":"Timeout"}"#), ErrorClass::Transient);
+        let other = r#"{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"message":"slow etcd","reason":"x"}]}}"#;
+        assert_eq!(class(504, other), ErrorClass::Transient);
+        let no_timeout =
+            r#"{"kind":"Status","code":500,"reason":"InternalError","message":"Too large resource version"}"#;
+        assert_eq!(class(500, no_timeout), ErrorClass::Transient);
     }
 
     #[test]
