@@ -113,7 +113,7 @@ fn what_says_that_it_is_no_list_is_refused_before_its_items_are_read() {
         (r#"{"kind":"Status","items":[]}"#, "list: the server answered 200 with a Status"),
         (r#"{"metadata":{},"kind":"Table","#, "list: the server sent a Table, which is made for people"),
         (r#"{"kind":"Pod","spec":{}}"#, "list: the answer (of Pod) has no items, so it is not a list"),
-        (r#"{}"#, "list: the answer (of no kind) has no items, so it is not a list"),
+        ("{}", "list: the answer (of no kind) has no items, so it is not a list"),
         (r#"{"kind":["PodList"],"items":[]}"#, "list: its metadata or kind is not what Kubernetes sends"),
         (r#"{"items":7}"#, "list: its items are not a list"),
         (r#"{"items":[] "a":1}"#, "list: a comma is missing"),
