@@ -286,9 +286,8 @@ fn merge(waiting: Notification, next: Notification) -> Merged {
         (Updated { old, resync, .. }, Updated { new, resync: again, .. }) => {
             Merged::One(Updated { old, new, resync: resync && again })
         }
-        (Updated { .. }, deleted @ Deleted { .. }) => Merged::One(deleted),
-        // Between the two it was added, of which this subscriber wanted no word; then it need not hear of its end either.
-        (deleted @ Deleted { .. }, Deleted { .. }) => Merged::One(deleted),
+        // Between two deletions it was added, of which this subscriber wanted no word; then it need not hear of that end.
+        (Updated { .. }, deleted @ Deleted { .. }) | (deleted @ Deleted { .. }, Deleted { .. }) => Merged::One(deleted),
         (waiting, next) => Merged::Two(waiting, next),
     }
 }
