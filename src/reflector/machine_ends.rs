@@ -84,7 +84,9 @@ impl Reflector {
                 self.count_bad_watch();
                 // Connections that are cut now and then, each after it served, are no outage: were they counted as one,
                 // each cut would be waited for longer than the last. client-go does not wait at all.
-                if class == ErrorClass::Transient && (lasted >= SHORT || self.may_reopen(events)) {
+                // Where a list follows, it is one.
+                let ran = class == ErrorClass::Transient && (lasted >= SHORT || self.may_reopen(events));
+                if resumes && ran {
                     let delay = jittered(self.options.reopen, &mut *self.random);
                     self.wait_for(class, delay, now);
                 } else {
