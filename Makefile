@@ -31,7 +31,7 @@ test-real: ## The suite against real kube-apiservers on loopback; needs Go, minu
 	tests/testbed/build.sh
 	$(CARGO) test --features real-tests --test real
 
-oracle: ## The hub against client-go itself, fifty schedules of faults; needs Go, takes about ten minutes
+oracle: ## The hub against client-go itself, fifty schedules of faults; needs Go, takes ten to fifteen minutes
 	tests/testbed/build.sh
 	INFORMER_HUB_ORACLE_SEEDS=$${INFORMER_HUB_ORACLE_SEEDS:-50} $(CARGO) test --features real-tests --test real oracle -- --nocapture
 
