@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::ends::{MAX_BAD_WATCHES, MAX_BROKEN_STREAMS, REOPEN, STREAMING_BAN};
+use super::ends::{MAX_BAD_WATCHES, MAX_BROKEN_STREAMS, STREAMING_BAN};
 use super::*;
 use crate::reflector::Skipped;
 use crate::reflector::VersionMatch::MostRecent;
@@ -8,6 +8,9 @@ use crate::types::{Labels, ObjectKey, StoredObject, StoredObjectParts, Uid, cloc
 
 /// The default of `ReflectorOptions::slow_retry`.
 const SLOW: Duration = Duration::from_secs(30);
+
+/// The default of `ReflectorOptions::reopen`.
+const REOPEN: Duration = Duration::from_millis(100);
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -420,8 +423,9 @@ fn a_watch_without_a_version_to_go_on_from_is_followed_by_a_list() {
         rig.list();
         rig.page(nowhere, None);
         rig.watch();
-        rig.watch_fails(ErrorClass::Transient);
-        assert!(rig.waits().is_some());
+        rig.reflector.on_watch_end(Err(&error(ErrorClass::Transient)), 3, 2 * SECOND, rig.now);
+        let (waited, _) = rig.waits().unwrap();
+        assert!(waited >= Duration::from_millis(1600), "nor when they are cut off: {waited:?}");
         rig.list();
         rig.page(nowhere, None);
         rig.watch();
@@ -700,6 +704,35 @@ fn a_successor_asks_for_nothing_older_than_its_predecessor_had_read() {
 }
 
 // === bounds, to the unit ===
+
+#[test]
+fn a_stream_of_the_most_recent_that_is_refused_as_too_old_has_nothing_else_to_ask_for() {
+    for class in [ErrorClass::Expired, ErrorClass::TooLarge] {
+        let mut rig = Rig::streaming();
+        assert_eq!(rig.watch(), (MostRecent, true));
+        rig.watch_fails(class);
+        assert_eq!(rig.waits(), Some((Duration::from_millis(800), WaitReason::Failure(class))));
+        assert_eq!(rig.watch(), (MostRecent, true));
+    }
+}
+
+#[test]
+fn watches_that_brought_nothing_are_no_habit_of_quick_ends() {
+    let mut rig = Rig::watching();
+    for waits in [800, 1600, 3200] {
+        rig.watch();
+        rig.watch_fails(ErrorClass::Transient);
+        assert_eq!(rig.waits().unwrap().0.as_millis(), waits);
+    }
+    for waits in [100, 100, 6400] {
+        rig.watch();
+        rig.reflector.on_watch_end(Err(&error(ErrorClass::Transient)), 1, Duration::ZERO, rig.now);
+        assert_eq!(rig.waits().map(|(waited, _)| waited.as_millis()), Some(waits));
+        rig.reflector.relist();
+        rig.list();
+        rig.page("10", None);
+    }
+}
 
 #[test]
 fn a_first_list_at_any_version_that_is_refused_is_asked_for_at_the_most_recent_at_once() {

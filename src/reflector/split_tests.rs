@@ -101,6 +101,34 @@ fn what_is_not_a_list_is_refused() {
     }
 }
 
+// client-go: TestIsUnsupportedTableObject.
+#[test]
+fn what_says_that_it_is_no_list_is_refused_before_its_items_are_read() {
+    let message = |text: &str| steps(&[text.as_bytes()], 1000).unwrap_err().message;
+    for (text, expected) in [
+        (
+            r#"{"kind":"Table","items":[{"metadata":{"name":"a"}}]}"#,
+            "list: the server sent a Table, which is made for people",
+        ),
+        (r#"{"kind":"Status","items":[]}"#, "list: the server answered 200 with a Status"),
+        (r#"{"metadata":{},"kind":"Table","#, "list: the server sent a Table, which is made for people"),
+        (r#"{"kind":"Pod","spec":{}}"#, "list: the answer (of Pod) has no items, so it is not a list"),
+        ("{}", "list: the answer (of no kind) has no items, so it is not a list"),
+        (r#"{"kind":["PodList"],"items":[]}"#, "list: its metadata or kind is not what Kubernetes sends"),
+        (r#"{"items":7}"#, "list: its items are not a list"),
+        (r#"{"items":[] "a":1}"#, "list: a comma is missing"),
+        (r#"{,"items":[]}"#, "list: a comma where a value is due"),
+        (r#"{"items" 1}"#, "list: expected a colon"),
+        ("{1:2}", "list: expected a member"),
+        ("7", "list: the answer is not a JSON object"),
+    ] {
+        assert_eq!(message(text), expected, "{text}");
+    }
+    for list in [r#"{"kind":"PodList","items":[]}"#, r#"{"kind":null,"items":null}"#, r#"{"kind":"List","items":[]}"#] {
+        assert!(matches!(&steps(&[list.as_bytes()], 1000).unwrap()[..], [ListStep::End { .. }]), "{list}");
+    }
+}
+
 #[test]
 fn an_item_over_the_limit_is_skipped_by_name_and_the_next_is_read() {
     let large = format!(r#"{{"metadata":{{"name":"big","namespace":"n"}},"x":"{}"}}"#, "}],\\\"".repeat(1000));

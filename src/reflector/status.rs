@@ -118,6 +118,12 @@ mod tests {
             |code: u16, reason: &str| class(200, &format!(r#"{{"kind":"Status","code":{code},"reason":"{reason}"}}"#));
         assert_eq!(of(410, "Expired"), ErrorClass::Expired);
         assert_eq!(of(410, "Gone"), ErrorClass::Expired);
+        assert_eq!(of(410, "Whatever"), ErrorClass::Expired);
+        assert_eq!(
+            (of(500, "Expired"), of(400, "Gone")),
+            (ErrorClass::Expired, ErrorClass::Expired),
+            "whatever the code"
+        );
         assert_eq!(of(401, "Unauthorized"), ErrorClass::Unauthorized);
         assert_eq!(of(403, "Forbidden"), ErrorClass::Forbidden);
         assert_eq!(of(404, "NotFound"), ErrorClass::NotFound);
@@ -138,6 +144,11 @@ mod tests {
             assert_eq!(class(504, body), ErrorClass::TooLarge, "{body}");
         }
         assert_eq!(class(504, r#"{"kind":"Status","code":504,"reason":"Timeout"}"#), ErrorClass::Transient);
+        let other = r#"{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"message":"slow etcd","reason":"x"}]}}"#;
+        assert_eq!(class(504, other), ErrorClass::Transient);
+        let no_timeout =
+            r#"{"kind":"Status","code":500,"reason":"InternalError","message":"Too large resource version"}"#;
+        assert_eq!(class(500, no_timeout), ErrorClass::Transient);
     }
 
     #[test]

@@ -94,6 +94,24 @@ fn one_that_fails_panics_or_returns_something_else_keeps_the_object_out_and_says
     assert_eq!(skipped(&mut replaces).1, "its transform failed: what it returned is not an object");
     let mut mistyped = decoder(Transform::typed(|_: &mut Vec<u8>| Ok::<_, String>(())));
     assert_eq!(skipped(&mut mistyped).1, "its transform failed: the object does not fit the type");
+    let mut unwritable = decoder(Transform::typed(|_: &mut Unwritable| Ok::<_, String>(())));
+    assert_eq!(skipped(&mut unwritable).1, "its transform failed: what it returned cannot be written as JSON");
+}
+
+/// Fits every object and cannot be written.
+#[derive(serde::Deserialize)]
+struct Unwritable {}
+
+impl Serialize for Unwritable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("hunter2"))
+    }
+}
+
+#[test]
+fn what_a_transform_makes_of_the_kind_is_its_own_business() {
+    let mut renames = changing(|object| object["kind"] = json!("Summary"));
+    assert!(object(&mut renames).json_text().unwrap().contains(r#""kind":"Summary""#));
 }
 
 #[test]
@@ -125,4 +143,5 @@ fn two_transforms_are_the_same_only_if_they_are_one() {
     let one = Transform::json(|_| Ok::<_, String>(()));
     assert_eq!(one, one.clone());
     assert_ne!(one, Transform::json(|_| Ok::<_, String>(())));
+    assert_eq!(format!("{one:?}"), "Transform { .. }");
 }
