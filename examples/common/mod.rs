@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::Parser;
 use informer_hub::app;
 use informer_hub::config::{ClusterAccess, ClusterConfig, Config};
+use informer_hub::telemetry::{self, LogFormat};
 use informer_hub::types::{ClusterLabels, ClusterName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Client;
@@ -32,9 +33,9 @@ struct Args {
     kubeconfigs: Vec<PathBuf>,
 }
 
-/// The configuration that the command line asks for. Has logs written, at the level of `RUST_LOG`.
+/// The configuration that the command line asks for. Has warnings logged; `RUST_LOG` asks for more.
 pub(crate) fn config() -> anyhow::Result<Config> {
-    tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
+    telemetry::init(LogFormat::Text, "warn");
     let args = Args::parse();
     let mut config = args.config.map(app::load).transpose()?.unwrap_or_default();
     for path in args.kubeconfigs {

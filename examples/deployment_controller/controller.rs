@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer_hub::actors::InformerSync;
 use informer_hub::cache::Lister;
 use informer_hub::informers::{InformerError, ResourceEventHandlerFuncs};
 use informer_hub::types::{ClusterName, Object};
@@ -149,10 +148,8 @@ impl Controller {
     }
 
     fn has_synced(&self, cluster: &ClusterName) -> bool {
-        let synced = |state: &InformerSync| state.cluster != *cluster || state.synced;
         let (deployments, sets, pods) = &self.informers;
-        let states = [deployments.sync_state(), sets.sync_state(), pods.sync_state()];
-        states.iter().flatten().all(synced)
+        deployments.has_synced_in(cluster) && sets.has_synced_in(cluster) && pods.has_synced_in(cluster)
     }
 }
 

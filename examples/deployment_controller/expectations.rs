@@ -3,7 +3,8 @@
 //! A cache lags. Whoever counts three pods, makes two more and counts again may still count three, and would make two
 //! more. So a controller remembers what it expects, and leaves a ReplicaSet alone until it has seen it. client-go counts
 //! creations and deletions; here names are kept, which the controller chooses itself. So when a request has failed and
-//! nobody knows whether it was carried out, the server can be asked for just that name.
+//! nobody knows whether it was, or will be, carried out, it is repeated under the same name: there is one such pod in the
+//! end, whichever of the two got through.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,26 +13,38 @@ use informer_hub::Request;
 use informer_hub::types::clock::{self, Instant};
 use parking_lot::Mutex;
 
-/// How long something may take to show before the server is asked about it.
+/// How long something may take to show before it is asked for again.
 pub(crate) const OVERDUE: Duration = Duration::from_secs(30);
 
-/// For each ReplicaSet the pods that will come or go, and when to ask about them.
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A pod that will come.
+    Create,
+    /// A pod that will go.
+    Delete,
+}
+
+/// The pods of one ReplicaSet that will come or go, and when to ask for it again.
+type Expected = HashMap<String, (Change, Instant)>;
+
+/// What is expected of each ReplicaSet.
 #[derive(Default)]
-pub(crate) struct Expectations(Mutex<HashMap<Request, HashMap<String, Instant>>>);
+pub(crate) struct Expectations(Mutex<HashMap<Request, Expected>>);
 
 impl Expectations {
     /// A pod is about to be made or deleted. To be said before that: it may show before the server has answered.
-    pub(crate) fn expect(&self, set: &Request, pod: &str) {
-        self.put(set, pod, clock::now() + OVERDUE);
+    pub(crate) fn expect(&self, set: &Request, pod: &str, change: Change) {
+        self.put(set, pod, change, clock::now() + OVERDUE);
     }
 
-    /// It is not known whether the pod was made or deleted: ask soon.
-    pub(crate) fn doubt(&self, set: &Request, pod: &str) {
-        self.put(set, pod, clock::now());
+    /// It is not known whether the pod was made or deleted: ask for it again soon.
+    pub(crate) fn doubt(&self, set: &Request, pod: &str, change: Change) {
+        self.put(set, pod, change, clock::now());
     }
 
-    fn put(&self, set: &Request, pod: &str, ask_at: Instant) {
-        self.0.lock().entry(set.clone()).or_default().insert(pod.to_owned(), ask_at);
+    fn put(&self, set: &Request, pod: &str, change: Change, ask_at: Instant) {
+        self.0.lock().entry(set.clone()).or_default().insert(pod.to_owned(), (change, ask_at));
     }
 
     /// The pod has come or gone, or will do neither.
@@ -44,12 +57,12 @@ impl Expectations {
         }
     }
 
-    /// The pods that the server should be asked about by now.
-    pub(crate) fn overdue(&self, set: &Request) -> Vec<String> {
+    /// What should be asked for again by now.
+    pub(crate) fn overdue(&self, set: &Request) -> Vec<(String, Change)> {
         let now = clock::now();
         let all = self.0.lock();
         let pods = all.get(set).into_iter().flatten();
-        pods.filter(|(_, ask_at)| **ask_at <= now).map(|(pod, _)| pod.clone()).collect()
+        pods.filter(|(_, (_, ask_at))| *ask_at <= now).map(|(pod, (change, _))| (pod.clone(), *change)).collect()
     }
 
     /// Whether nothing is expected: the cache shows what was done.

@@ -17,15 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::common::{is_controlled_by, is_refused, within};
 use super::controller::Controller;
+use super::expectations::Change;
 
 /// How many requests of one ReplicaSet run at a time.
 const AT_ONCE: NonZeroUsize = NonZeroUsize::new(8).expect("eight is not zero");
-
-/// What is asked of the server.
-enum Change {
-    Create(String),
-    Delete(String),
-}
 
 impl Controller {
     pub(super) async fn sync_set(&self, request: &Request) -> anyhow::Result<()> {
@@ -38,15 +33,18 @@ impl Controller {
         let set = set.decode()?;
         let client = self.clients.get(cluster).context("a cluster without a client")?;
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        self.ask_about_overdue(request, &api).await?;
+        // What failed, or does not show: asked for again, under the same name.
+        self.apply(request, &api, &set, &self.expectations.overdue(request)).await?;
+        // In this order: what is seen between the two is counted, and waited for. The other way round, it would be neither.
+        let are_met = self.expectations.are_met(request);
         let mut pods = self.pods_of(request, &set)?;
-        if self.expectations.are_met(request) && set.metadata.deletion_timestamp.is_none() {
+        if are_met && set.metadata.deletion_timestamp.is_none() {
             let wanted = set.spec.replicas.unwrap_or(1);
             let wanted = usize::try_from(wanted).unwrap_or(0);
-            let new = (pods.len()..wanted).map(|_| Change::Create(new_name(&set)));
+            let new = (pods.len()..wanted).map(|_| (new_name(&set), Change::Create));
             // The youngest go first.
             pods.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
-            let surplus = pods.iter().skip(wanted).map(|pod| Change::Delete(pod.name_any()));
+            let surplus = pods.iter().skip(wanted).map(|pod| (pod.name_any(), Change::Delete));
             let changes = new.chain(surplus).collect::<Vec<_>>();
             self.apply(request, &api, &set, &changes).await?;
         }
@@ -73,74 +71,71 @@ impl Controller {
         Ok(pods.into_iter().filter(|pod| is_mine(pod) && pod.metadata.deletion_timestamp.is_none()).collect())
     }
 
-    /// Asks the server for the pods that should have come or gone by now. Where it agrees with the cache, the request has
-    /// come to nothing; where it does not, the cache will follow.
-    async fn ask_about_overdue(&self, request: &Request, api: &Api<Pod>) -> anyhow::Result<()> {
-        let namespace = request.key.namespace().unwrap_or_default();
-        for pod in self.expectations.overdue(request) {
-            let is_there = within(api.get_opt(&pod)).await?.is_some();
-            if is_there == self.pods.get(&request.cluster, namespace, &pod).is_ok() {
-                self.expectations.settle(request, &pod);
-            } else {
-                self.expectations.expect(request, &pod);
-            }
-        }
-        Ok(())
-    }
-
     /// Makes and deletes pods, and remembers what is to be expected of it.
     async fn apply(
         &self,
         request: &Request,
         api: &Api<Pod>,
         set: &ReplicaSet,
-        changes: &[Change],
+        changes: &[(String, Change)],
     ) -> anyhow::Result<()> {
         let failed = Mutex::new(None);
-        let change = |at: usize| {
+        let apply = |at: usize| {
             let failed = &failed;
             async move {
-                let (Change::Create(name) | Change::Delete(name)) = &changes[at];
-                self.expectations.expect(request, name);
-                let done = match &changes[at] {
-                    Change::Create(name) => create(api, set, name).await,
-                    Change::Delete(name) => delete(api, name).await,
+                let (name, change) = &changes[at];
+                self.expectations.expect(request, name, *change);
+                let done = match change {
+                    Change::Create => create(api, set, name).await,
+                    Change::Delete => delete(api, name).await,
                 };
-                let Err(error) = done else { return };
-                match error.downcast_ref() {
-                    Some(error) if !is_refused(error) => self.expectations.doubt(request, name),
-                    _ => self.expectations.settle(request, name),
+                match done {
+                    // It may have shown already, and nobody will tell of it a second time.
+                    Ok(()) if self.shows(request, name) == (*change == Change::Create) => {
+                        self.expectations.settle(request, name);
+                    }
+                    Ok(()) => {}
+                    Err(error) => {
+                        if is_refused(&error) {
+                            self.expectations.settle(request, name);
+                        } else {
+                            self.expectations.doubt(request, name, *change);
+                        }
+                        failed.lock().get_or_insert(error);
+                    }
                 }
-                failed.lock().get_or_insert(error);
             }
         };
-        parallelize_until(&CancellationToken::new(), AT_ONCE, changes.len(), change).await;
-        failed.into_inner().map_or(Ok(()), Err)
+        parallelize_until(&CancellationToken::new(), AT_ONCE, changes.len(), apply).await;
+        Ok(failed.into_inner().map_or(Ok(()), Err)?)
+    }
+
+    fn shows(&self, request: &Request, pod: &str) -> bool {
+        self.pods.get(&request.cluster, request.key.namespace().unwrap_or_default(), pod).is_ok()
     }
 }
 
-async fn create(api: &Api<Pod>, set: &ReplicaSet, name: &str) -> anyhow::Result<()> {
-    let owner = set.controller_owner_ref(&()).context("a ReplicaSet of the cache has a UID")?;
+/// Makes a pod. That it is there already is as good: its name is the ReplicaSet's own.
+async fn create(api: &Api<Pod>, set: &ReplicaSet, name: &str) -> kube::Result<()> {
     let template = set.spec.template.clone().unwrap_or_default();
     let mut pod = Pod { metadata: template.metadata.unwrap_or_default(), spec: template.spec, status: None };
     pod.metadata.name = Some(name.to_owned());
-    pod.metadata.owner_references = Some(vec![owner]);
-    within(api.create(&PostParams::default(), &pod)).await?;
-    Ok(())
-}
-
-async fn delete(api: &Api<Pod>, name: &str) -> anyhow::Result<()> {
-    match within(api.delete(name, &DeleteParams::default())).await {
-        // Somebody else was quicker.
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        done => {
-            done?;
-            Ok(())
-        }
+    pod.metadata.owner_references = set.controller_owner_ref(&()).map(|owner| vec![owner]);
+    match within(api.create(&PostParams::default(), &pod)).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        done => done.map(|_| ()),
     }
 }
 
-/// A name of our own choice, so that a request that may have failed can be asked about.
+/// Deletes a pod. That it is gone already is as good.
+async fn delete(api: &Api<Pod>, name: &str) -> kube::Result<()> {
+    match within(api.delete(name, &DeleteParams::default())).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        done => done.map(|_| ()),
+    }
+}
+
+/// A name of our own choice, so that a request that may have failed can be repeated.
 fn new_name(set: &ReplicaSet) -> String {
     format!("{}-{:06x}", set.name_any(), rand::rng().random_range(0..1 << 24))
 }

@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use informer_hub::actors::InformerSync;
 use informer_hub::cache::Lister;
 use informer_hub::informers::{InformerError, ResourceEventHandlerFuncs};
-use informer_hub::types::{ClusterName, Object, clock};
+use informer_hub::types::{Object, clock};
 use informer_hub::workqueue::Work;
 use informer_hub::{Hub, Request, SharedInformer, SharedInformerFactory, WorkQueue};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -111,7 +110,7 @@ impl Controller {
     async fn work(&self, work: Work<Request>) {
         // Before its caches are complete, the absence of something means nothing. Each cluster is waited for on its own:
         // one that is out of reach holds up nobody else.
-        if !self.has_synced(&work.cluster) {
+        if !self.foos.has_synced_in(&work.cluster) || !self.deployments.has_synced_in(&work.cluster) {
             return work.retry_after(UNSYNCED);
         }
         match self.sync(&work).await {
@@ -121,11 +120,6 @@ impl Controller {
                 work.retry();
             }
         }
-    }
-
-    fn has_synced(&self, cluster: &ClusterName) -> bool {
-        let synced = |state: &InformerSync| state.cluster != *cluster || state.synced;
-        self.foos.sync_state().iter().all(synced) && self.deployments.sync_state().iter().all(synced)
     }
 
     /// Brings one Foo and its Deployment together, whatever has happened to either.

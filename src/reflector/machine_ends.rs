@@ -19,8 +19,6 @@ const MAX_QUICK_ENDS: u32 = 2;
 const SHORT: Duration = Duration::from_secs(1);
 /// A watch that ran this long makes up for the failures before it.
 const LONG: Duration = Duration::from_secs(60);
-/// The wait before a watch that really ran and was cut off is opened again; drawn from `[d, 2d)`.
-pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
 impl Reflector {
     /// A streaming list ended before its initial events did.
@@ -89,7 +87,7 @@ impl Reflector {
                 // Where a list follows, it is one.
                 let ran = class == ErrorClass::Transient && (lasted >= SHORT || self.may_reopen(events));
                 if resumes && ran {
-                    let delay = jittered(REOPEN, &mut *self.random);
+                    let delay = jittered(self.options.reopen, &mut *self.random);
                     self.wait_for(class, delay, now);
                 } else {
                     self.fail(class, now);

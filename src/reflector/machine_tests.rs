@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::ends::{MAX_BAD_WATCHES, MAX_BROKEN_STREAMS, REOPEN, STREAMING_BAN};
+use super::ends::{MAX_BAD_WATCHES, MAX_BROKEN_STREAMS, STREAMING_BAN};
 use super::*;
 use crate::reflector::Skipped;
 use crate::reflector::VersionMatch::MostRecent;
@@ -8,6 +8,9 @@ use crate::types::{Labels, ObjectKey, StoredObject, StoredObjectParts, Uid, cloc
 
 /// The default of `ReflectorOptions::slow_retry`.
 const SLOW: Duration = Duration::from_secs(30);
+
+/// The default of `ReflectorOptions::reopen`.
+const REOPEN: Duration = Duration::from_millis(100);
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -50,6 +50,9 @@ pub struct ReflectorOptions {
     pub min_watch_timeout: Duration,
     /// Lower end of the wait after a 401, 403 or 404, which only somebody can mend; drawn from `[t, 2t)`. Default 30 s.
     pub slow_retry: Duration,
+    /// Lower end of the wait before a watch that ran and was cut off is opened again; drawn from `[t, 2t)`. It is the
+    /// same however often that happens. Default 100 ms.
+    pub reopen: Duration,
     /// How long silence is borne.
     pub stall: StallPolicy,
 }
@@ -61,6 +64,7 @@ impl Default for ReflectorOptions {
             page_size: None,
             min_watch_timeout: Duration::from_secs(300),
             slow_retry: Duration::from_secs(30),
+            reopen: Duration::from_millis(100),
             stall: StallPolicy::default(),
         }
     }

@@ -278,7 +278,10 @@ async fn ill_and_well_again(cases: Vec<Case>) {
     for cluster in &mut config.clusters {
         cluster.compression = cluster.name.as_str() == "gzip-rubbish";
     }
-    let fleet = Fleet::start_config(clusters, config, quick()).await;
+    let mut tuning = quick();
+    // What a watch is cut off for shows for as long as it is waited for.
+    tuning.reflector.reopen = Duration::from_secs(1);
+    let fleet = Fleet::start_config(clusters, config, tuning).await;
     fleet.converged_on("healthy").await;
     for case in cases.iter().filter(|case| case.live) {
         fleet.shows(case.name, "its first list", |informer| informer.synced).await;

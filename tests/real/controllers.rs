@@ -282,7 +282,7 @@ async fn all_add_up(client: &Client, wanted: &Wanted) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deployment_controller_makes_no_pod_twice_though_its_cluster_dies_under_it() {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-    const REPLICAS: usize = 12;
+    const REPLICAS: usize = 20;
     let mut clusters = RealCluster::start_all(["mortal", "steady"]).await;
     let api = [clusters[0].client().await, clusters[1].client().await];
     let (hub, clients) = start(&clusters).await;
@@ -307,7 +307,7 @@ async fn the_deployment_controller_makes_no_pod_twice_though_its_cluster_dies_un
             create::<Deployment>(client, deployment(name, REPLICAS, "one")).await;
         }
     }
-    eventually("it has begun", PATIENCE, async || made("mortal") >= REPLICAS / 2).await;
+    eventually("it has begun", PATIENCE, async || made("mortal") >= REPLICAS / 4).await;
     clusters[0].kill();
     println!("killed after {} of {} pods", made("mortal"), 4 * REPLICAS);
     let mut wanted: Wanted = NAMES.map(|name| (name, REPLICAS)).into();

@@ -8,7 +8,8 @@
 //! both have what is true, each object's notifications are placed in its history, compared, and the differences
 //! counted ([`judge`], [`verdict`]).
 //!
-//! `INFORMER_HUB_ORACLE_SEEDS` says how many schedules are run; `INFORMER_HUB_ORACLE_SEED` runs a single one again.
+//! `INFORMER_HUB_ORACLE_SEEDS=50` runs the first fifty schedules instead of a few; `INFORMER_HUB_ORACLE_SEED` runs a
+//! single one again.
 //!
 //! A machine whose clock jumps is one that slept: the apiserver's process, or client-go's, is stopped and goes on
 //! later. The hub's own process is this one, so its clock does not jump here.
@@ -31,8 +32,9 @@ use crate::bed::{RealCluster, install_widgets};
 use judge::Tally;
 use run::Run;
 
-/// Schedules in an ordinary run of the suite.
-const SEEDS: u64 = 6;
+/// The schedules of an ordinary run of the suite: short ones that have, together, every trouble but those that the hub
+/// gets over only after half a minute.
+const ORDINARY: [u64; 8] = [1, 2, 11, 13, 16, 17, 20, 24];
 
 /// Every other seed, so that each kind of apiserver has its own.
 fn seeds(rest: u64) -> Vec<u64> {
@@ -41,10 +43,12 @@ fn seeds(rest: u64) -> Vec<u64> {
         Some(text.parse::<u64>().unwrap_or_else(|error| panic!("{name}={text:?} is not a number: {error}")))
     };
     let mine = |seed: &u64| seed % 2 == rest;
-    match number("INFORMER_HUB_ORACLE_SEED") {
-        Some(only) => Some(only).into_iter().filter(mine).collect(),
-        None => (1..=number("INFORMER_HUB_ORACLE_SEEDS").unwrap_or(SEEDS)).filter(mine).collect(),
-    }
+    let seeds = match (number("INFORMER_HUB_ORACLE_SEED"), number("INFORMER_HUB_ORACLE_SEEDS")) {
+        (Some(only), _) => vec![only],
+        (None, Some(last)) => (1..=last).collect(),
+        (None, None) => ORDINARY.to_vec(),
+    };
+    seeds.into_iter().filter(mine).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,8 +21,8 @@ use crate::bed::{
 };
 use crate::proxy::{Fault, FaultProxy};
 
-/// How long both may take to have what is true. client-go waits up to a minute before it tries again.
-const SETTLE: Duration = Duration::from_secs(150);
+/// How long both may take to have what is true. Each waits up to a minute before it tries again, and may try in vain.
+const SETTLE: Duration = Duration::from_secs(240);
 
 /// Objects that a failure tells of.
 const SHOWN: usize = 4;
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         let agree = |run: &Self| {
             let mut took = took.lock();
             for (took, logs) in took.iter_mut().zip([run.hub.logs(), run.go.logs()]) {
-                if took.is_none() && logs.iter().all(|log| log.known() == expected) {
+                if took.is_none() && logs.iter().all(|log| log.is_synced() && log.known() == expected) {
                     *took = Some(began.elapsed());
                 }
             }

@@ -116,23 +116,33 @@ fn informer(kind: Kind, namespace: &str) -> ResourceConfig {
     }
 }
 
+/// What was seen of an informer when it was looked at last.
+#[derive(Default)]
+struct Looked {
+    lists: u64,
+    version: Option<String>,
+    /// Whether a list is under way, and the version before it.
+    listing: bool,
+    before: Option<String>,
+}
+
 /// Notes when lists are made, until the hub ends. One is under way until the informer has read further than it had
 /// before: an attempt that fails is made again without being counted again.
 async fn look(reporter: Reporter, log: Log) {
     let mut pace = tokio::time::interval(LOOK);
-    let mut before: BTreeMap<Kind, (u64, Option<String>)> = BTreeMap::new();
+    let mut looked: BTreeMap<Kind, Looked> = BTreeMap::new();
     while let Ok(report) = reporter.report().await {
         for informer in report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers) {
-            let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.resource().gvr.to_string() == informer.resource)
-            else {
-                continue;
-            };
-            let (lists, version) = before.entry(kind).or_default();
-            let under_way = *version == informer.resource_version;
-            if *lists != informer.lists {
-                (*lists, *version) = (informer.lists, informer.resource_version);
+            let kind = Kind::ALL.into_iter().find(|kind| kind.resource().gvr.to_string() == informer.resource);
+            let Some(kind) = kind else { continue };
+            let looked = looked.entry(kind).or_default();
+            if looked.lists != informer.lists {
+                (looked.lists, looked.listing, looked.before) = (informer.lists, true, looked.version.take());
             }
-            log.listed(kind, usize::try_from(informer.lists).unwrap(), under_way);
+            // Once more when it is over: it ended at some moment since the last look.
+            log.listed(kind, usize::try_from(informer.lists).unwrap(), looked.listing);
+            looked.listing &= looked.before == informer.resource_version;
+            looked.version = informer.resource_version;
         }
         pace.tick().await;
     }
