@@ -187,6 +187,8 @@ fn a_continue_token_that_expired_makes_one_full_list_at_the_same_version() {
     rig.page("10", Some("p2"));
     rig.list_fails(ErrorClass::Expired);
     assert_eq!(rig.list(), (any(), None, None, true));
+    assert_eq!(rig.page("12", None), PageVerdict::ListComplete(version("12")), "what was listed before is void");
+    assert_eq!(rig.watch(), (since("12"), false));
 }
 
 // client-go: TestReflectorExpiredExactResourceVersion, TestReflectorFullListIfTooLarge (L4).
