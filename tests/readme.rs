@@ -59,19 +59,27 @@ fn the_defaults_that_the_readme_names_are_the_defaults() {
 }
 
 #[test]
-fn the_example_of_the_readme_is_the_one_that_is_compiled() {
+fn the_examples_of_the_readme_are_those_that_are_compiled() {
     let code = |text: &str| {
-        let line = |line: &str| line.trim_start_matches("//!").trim().trim_start_matches("# ").to_owned();
+        let plain = |line: &str| line.trim().trim_start_matches("//!").trim_start_matches("///").trim().to_owned();
+        let line = |line: &str| plain(line).trim_start_matches("# ").to_owned();
         text.lines().map(line).filter(|line| !line.is_empty() && !line.starts_with("# ")).collect::<Vec<_>>()
     };
-    let library = include_str!("../src/lib.rs");
-    let compiled = library.split("```no_run").nth(1).and_then(|rest| rest.split("```").next()).expect("lib.rs has one");
-    let shown = blocks(&readme(), "rust").concat();
-    let differs = |a: &str, b: &str| a != b && !(a.starts_with("Ok(())") && b == "Ok(())");
-    let (compiled, mut shown) = (code(compiled), code(&shown));
-    assert_eq!(shown.pop().as_deref(), Some("}"), "the end of main, which lib.rs has in the line before");
-    assert_eq!(compiled.len(), shown.len());
-    for (compiled, shown) in compiled.iter().zip(&shown) {
-        assert!(!differs(compiled, shown), "README.md has {shown:?} where lib.rs has {compiled:?}");
+    let documented = [include_str!("../src/lib.rs"), include_str!("../src/informers/factory.rs")];
+    let shown = blocks(&readme(), "rust");
+    assert_eq!(shown.len(), documented.len());
+    for (source, shown) in documented.into_iter().zip(shown) {
+        let compiled = source.split("```no_run").nth(1).and_then(|rest| rest.split("```").next());
+        let (compiled, mut shown) = (code(compiled.expect("it has an example")), code(&shown));
+        assert_eq!(
+            shown.pop().as_deref(),
+            Some("}"),
+            "the end of main, which is in the line before where it is compiled"
+        );
+        assert_eq!(compiled.len(), shown.len());
+        let differs = |a: &str, b: &str| a != b && !(a.starts_with("Ok(())") && b == "Ok(())");
+        for (compiled, shown) in compiled.iter().zip(&shown) {
+            assert!(!differs(compiled, shown), "README.md has {shown:?} where what is compiled has {compiled:?}");
+        }
     }
 }

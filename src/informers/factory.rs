@@ -52,9 +52,15 @@ type Tweak = Arc<dyn Fn(&mut ListOptions) + Send + Sync>;
 /// let hub = Hub::start(Config::from_file("hub.toml")?).await?;
 /// let factory = SharedInformerFactory::new(hub.system()).with_namespace("shop");
 /// let pods = factory.informer::<Pod>()?;
-/// pods.add_event_handler(ResourceEventHandlerFuncs::new().on_add(|pod| println!("{pod:?}"))).await?;
+/// let handler = ResourceEventHandlerFuncs::new()
+///     .on_add(|pod| println!("{pod:?} is there"))
+///     .on_update(|_, pod| println!("{pod:?} changed"))
+///     .on_delete(|pod| println!("{pod:?} is gone"));
+/// pods.add_event_handler(handler).await?;
 /// factory.start().await?;
 /// factory.wait_for_cache_sync(Duration::from_secs(30)).await.into_error()?;
+/// println!("{} pods", pods.lister().list(&"app=web".parse()?).len());
+/// tokio::signal::ctrl_c().await?;
 /// factory.shutdown().await;
 /// # Ok(()) }
 /// ```

@@ -412,8 +412,10 @@ impl Reflector {
                 let spread = (self.random)().clamp(0.0, 1.0);
                 after.min(MAX_RETRY_AFTER) + Duration::from_millis(500).mul_f64(spread)
             }
+            // Mostly somebody has to mend these, but a right that is taken and given back should cost a second.
             ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound => {
-                jittered(self.options.slow_retry, &mut *self.random)
+                let longest = jittered(self.options.slow_retry, &mut *self.random);
+                self.backoff.next_delay(now, &mut *self.random).min(longest)
             }
             // A server that says that a version is too old is well: the waits of the outage that made it so do not count.
             ErrorClass::Expired if self.last_failure != Some(ErrorClass::Expired) => {

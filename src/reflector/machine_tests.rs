@@ -6,9 +6,6 @@ use crate::reflector::Skipped;
 use crate::reflector::VersionMatch::MostRecent;
 use crate::types::{Labels, ObjectKey, StoredObject, StoredObjectParts, Uid, clock};
 
-/// The default of `ReflectorOptions::slow_retry`.
-const SLOW: Duration = Duration::from_secs(30);
-
 /// The default of `ReflectorOptions::reopen`.
 const REOPEN: Duration = Duration::from_millis(100);
 
@@ -266,14 +263,30 @@ fn a_version_that_an_outage_made_too_old_is_listed_soon_however_long_the_outage_
 }
 
 #[test]
-fn who_may_not_list_is_retried_slowly_with_the_reason_in_sight() {
+fn who_may_not_list_is_retried_ever_more_slowly_with_the_reason_in_sight() {
     for class in [ErrorClass::Unauthorized, ErrorClass::Forbidden, ErrorClass::NotFound] {
         let mut rig = Rig::listing();
-        for _ in 0..3 {
+        for millis in [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000] {
             rig.list_fails_after_asking(class);
-            assert_eq!(rig.waits(), Some((SLOW, WaitReason::Failure(class))));
+            assert_eq!(rig.waits(), Some((Duration::from_millis(millis), WaitReason::Failure(class))));
         }
     }
+}
+
+#[test]
+fn the_longest_wait_of_who_may_not_list_can_be_set() {
+    let options = ReflectorOptions { slow_retry: SECOND, streaming_list: false, ..ReflectorOptions::default() };
+    let mut rig = Rig::new(options);
+    let waits: Vec<_> = (0..3)
+        .map(|_| {
+            rig.list_fails_after_asking(ErrorClass::Forbidden);
+            rig.waits().unwrap().0
+        })
+        .collect();
+    assert_eq!(waits, [Duration::from_millis(800), SECOND, SECOND]);
+    rig.reflector.random = Box::new(|| 0.5);
+    rig.list_fails_after_asking(ErrorClass::Forbidden);
+    assert_eq!(rig.waits().unwrap().0, Duration::from_millis(1500));
 }
 
 // client-go: TestBackoffOnTooManyRequests, TestNoRelistOnTooManyRequests (E1, E4).
@@ -549,22 +562,22 @@ fn bytes_that_are_not_the_protocol_relist_after_a_backoff() {
 }
 
 #[test]
-fn a_forbidden_watch_is_retried_slowly_and_does_not_relist() {
+fn a_forbidden_watch_is_retried_after_a_backoff_and_does_not_relist() {
     let mut rig = Rig::watching();
-    for class in [ErrorClass::Forbidden, ErrorClass::Unauthorized] {
+    for (class, millis) in [(ErrorClass::Forbidden, 800), (ErrorClass::Unauthorized, 1600)] {
         rig.watch();
         rig.watch_fails(class);
-        assert_eq!(rig.waits(), Some((SLOW, WaitReason::Failure(class))));
+        assert_eq!(rig.waits(), Some((Duration::from_millis(millis), WaitReason::Failure(class))));
         assert_eq!(rig.watch(), (since("10"), false));
     }
 }
 
 #[test]
-fn a_resource_that_is_gone_is_listed_again_slowly() {
+fn a_resource_that_is_gone_is_listed_again_after_a_backoff() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.watch_fails(ErrorClass::NotFound);
-    assert_eq!(rig.waits().unwrap().0, SLOW);
+    assert_eq!(rig.waits().unwrap().0, Duration::from_millis(800));
     assert_eq!(rig.list().0, since("10"));
 }
 
@@ -753,12 +766,12 @@ fn a_first_list_at_any_version_that_is_refused_is_asked_for_at_the_most_recent_a
 }
 
 #[test]
-fn the_dice_lengthen_what_a_server_asked_for_by_half_a_second_and_slow_retries_by_once_more() {
+fn the_dice_lengthen_what_a_server_asked_for_by_half_a_second_and_backoffs_by_once_more() {
     for (class, waits) in [
         (ErrorClass::Throttled(Some(7 * SECOND)), Duration::from_millis(7250)),
         (ErrorClass::Throttled(Some(Duration::ZERO)), Duration::from_millis(250)),
         (ErrorClass::Throttled(None), Duration::from_millis(1200)),
-        (ErrorClass::Forbidden, 45 * SECOND),
+        (ErrorClass::Forbidden, Duration::from_millis(1200)),
         (ErrorClass::Refused, Duration::from_millis(1200)),
         (ErrorClass::Expired, Duration::from_millis(1200)),
     ] {

@@ -48,7 +48,8 @@ pub struct ReflectorOptions {
     pub page_size: Option<u32>,
     /// Lower end of a watch's timeout, which is drawn from `[t, 2t)`. Default 5 min.
     pub min_watch_timeout: Duration,
-    /// Lower end of the wait after a 401, 403 or 404, which only somebody can mend; drawn from `[t, 2t)`. Default 30 s.
+    /// Lower end of the longest wait after a 401, 403 or 404, which mostly somebody has to mend; drawn from `[t, 2t)`. The
+    /// first waits are those of the ordinary backoff. Default 30 s.
     pub slow_retry: Duration,
     /// Lower end of the wait before a watch that ran and was cut off is opened again; drawn from `[t, 2t)`. It is the
     /// same however often that happens. Default 100 ms.
