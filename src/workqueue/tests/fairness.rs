@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use proptest::prelude::*;
 
-use super::cases;
+use crate::cache::testing::properties;
 use crate::workqueue::{Lanes, Order};
 
 type Item = (u8, u64);
@@ -45,7 +45,7 @@ fn a_lane_at_its_limit_waits_until_one_of_its_keys_is_done() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(256), ..ProptestConfig::default() })]
+    #![proptest_config(properties(256))]
 
     #[test]
     fn every_lane_keeps_its_order_its_limit_and_its_turn(

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use shuttle::future::{block_on, spawn, yield_now};
 
-use super::{cases, ms};
+use super::ms;
+use crate::cache::testing::cases;
 use crate::workqueue::{Fifo, ItemFastSlowRateLimiter, WorkQueue};
 
 thread_local! {

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::{cases, ms};
+use super::ms;
+use crate::cache::testing::properties;
 use crate::types::clock::{self, Instant};
 use crate::workqueue::{
     BucketRateLimiter, ItemExponentialFailureRateLimiter, ItemFastSlowRateLimiter, MaxOfRateLimiter,
@@ -169,7 +170,7 @@ fn jitter_only_lengthens_by_no_more_than_its_share_and_differs() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(256), ..ProptestConfig::default() })]
+    #![proptest_config(properties(256))]
 
     #[test]
     fn a_bucket_never_lets_more_through_than_its_rate_and_burst_allow(

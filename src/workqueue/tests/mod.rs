@@ -16,11 +16,6 @@ use std::time::Duration;
 use super::{Fifo, Key, Queue, Take};
 use crate::types::clock::{self, Instant};
 
-/// How many cases a property is tried with: `INFORMER_HUB_CASES`, or `default`.
-fn cases(default: u32) -> u32 {
-    std::env::var("INFORMER_HUB_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{cases, ms};
+use super::ms;
+use crate::cache::testing::properties;
 use crate::types::clock;
 use crate::workqueue::{Fifo, ItemExponentialFailureRateLimiter, Queue, RateLimiter, Take};
 
@@ -109,7 +110,7 @@ impl Naive {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(1024), ..ProptestConfig::default() })]
+    #![proptest_config(properties(1024))]
 
     #[test]
     fn a_queue_answers_as_a_naive_one_does(steps in prop::collection::vec(step(), 1..150)) {
