@@ -468,3 +468,8 @@ fn putting_back_merges_past_half_the_bound_too() {
     assert_eq!(put(2 * one()), ["+a@1 ~a@2"]);
     assert_eq!(put(2 * one() - 2), ["~a@2"]);
 }
+
+#[test]
+fn the_default_bound_is_thirty_two_mebibytes() {
+    assert_eq!(DeltaFifo::DEFAULT_LIMIT, 33_554_432);
+}

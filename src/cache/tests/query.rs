@@ -200,3 +200,59 @@ fn an_answer_is_of_one_snapshot() {
     assert_eq!(snapshot.answer(&Query::list()).unwrap().items.len(), 5);
     assert_eq!(ask(&store, &Query::list()).items.len(), 3);
 }
+
+#[test]
+fn a_question_with_a_key_or_an_index_is_no_scan() {
+    assert!(!Query::get("ns", "a").is_scan() && !Query::by_index("by-node", "n1").is_scan());
+    assert!(Query::list().is_scan() && Query::by_namespace("ns").is_scan());
+}
+
+#[test]
+fn of_a_clusters_informers_the_one_that_is_trusted_least_counts() {
+    let mut store = Store::new(pods());
+    let health = |phases: &[Phase], synced: bool| {
+        let health = InformerHealth::new();
+        phases.iter().for_each(|phase| health.set_phase(*phase));
+        if synced {
+            health.set_synced();
+        }
+        health
+    };
+    let fresh = health(&[Phase::Watching], true);
+    let stale = health(&[Phase::Watching, Phase::Stale], true);
+    let missing = health(&[Phase::Listing], false);
+    for (cluster, first, second) in [
+        ("a", &fresh, &stale),
+        ("b", &stale, &fresh),
+        ("c", &stale, &missing),
+        ("d", &missing, &fresh),
+        ("e", &fresh, &fresh),
+    ] {
+        for (namespace, health) in [("one", first), ("two", second)] {
+            let own = InformerHealth::new();
+            own.set_phase(health.phase());
+            if health.has_synced() {
+                own.set_synced();
+            }
+            store.open(origin(cluster, &[], Some(namespace)), own, Vec::new());
+        }
+    }
+    let words = ["a stale", "b stale", "c missing", "d missing", "e ok"];
+    assert_eq!(covered(&ask(&store, &Query::list())), words);
+}
+
+#[test]
+fn a_partition_that_is_opened_again_shows_its_new_informer_and_its_indices() {
+    let mut store = Store::new(pods());
+    let (first, second) = (InformerHealth::new(), InformerHealth::new());
+    let place = origin("a", &[], None);
+    let id = store.open(Arc::clone(&place), Arc::clone(&first), vec!["by-node".into()]);
+    assert_eq!(store.open(place, Arc::clone(&second), vec!["by-app".into()]), id);
+    let snapshot = store.published().load_full();
+    let partition = snapshot.partition(id).unwrap();
+    assert!(partition.is_of(&second) && !partition.is_of(&first));
+    assert!(partition.declares("by-app") && !partition.declares("by-node"));
+    second.set_synced();
+    second.set_phase(Phase::Watching);
+    assert_eq!(partition.freshness(), Freshness::Synced);
+}
