@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::task::coop;
 
 use super::limiters::{PerLaneRateLimiter, RateLimiter, default_controller_rate_limiter};
 use super::order::{Fifo, Lanes, Order};
@@ -149,9 +150,16 @@ impl<T: Key> WorkQueue<T> {
     /// After `None`, the queue may hand out once more what was added before the shutdown to a key that is still worked
     /// on: whoever works on it gets it by coming back.
     ///
+    /// Gives way to other tasks now and then, also where keys always wait.
+    ///
     /// # Cancel safety
-    /// Nothing is lost if the future is dropped.
+    /// Nothing is lost if the future is dropped. It must not be *kept* without being polled, as one is that a `select!`
+    /// in a loop borrows while another branch awaits: it may be the one that was woken for a key, or that keeps the time
+    /// for all, and then the others sleep until it is polled or dropped.
     pub async fn get(&self) -> Option<Work<T>> {
+        // Where keys always wait, a worker would otherwise never let others of its thread run. Before anything else: a
+        // wake that was received and not acted on would be lost with the future.
+        coop::consume_budget().await;
         let mut timekeeper = None;
         loop {
             // Made before the queue is looked at, so that what comes after the look is not missed.

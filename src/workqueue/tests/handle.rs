@@ -319,6 +319,26 @@ async fn a_key_that_is_cancelled_on_its_way_to_a_worker_goes_to_another() {
     assert_eq!(end(second).await, Some("foo"));
 }
 
+#[tokio::test]
+async fn a_worker_that_always_finds_keys_lets_others_run() {
+    let queue = plain();
+    (0..10_000).for_each(|key| queue.add(key));
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            for _ in 0..10_000 {
+                get(&queue).await.done();
+            }
+        }
+    });
+    let other = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.len() }
+    });
+    assert!(end(other).await > 9000, "it had to wait until the line was empty");
+    end(worker).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn failures_are_retried_after_the_limiter_s_delay_until_they_are_forgotten() {
     // TestRateLimitingQueue
