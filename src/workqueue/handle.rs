@@ -46,8 +46,6 @@ struct State<T> {
     queue: Queue<T>,
     /// Until when the timekeeper sleeps, if there is one.
     timekeeper: Option<Instant>,
-    /// Whether those who wait for a drain go on waiting.
-    draining: bool,
 }
 
 /// Who is to be woken after a critical section.
@@ -69,7 +67,7 @@ enum Waiters {
 impl<T: Key> State<T> {
     fn wake(&self) -> Wake {
         let due = self.queue.next_due();
-        let waiters = if self.queue.is_shutting_down() && self.queue.is_empty() {
+        let waiters = if self.queue.is_over() {
             Waiters::All
         } else if self.queue.can_take() || due.is_some() && self.timekeeper.is_none() {
             Waiters::One
@@ -79,7 +77,7 @@ impl<T: Key> State<T> {
         Wake {
             waiters,
             timekeeper: due.zip(self.timekeeper).is_some_and(|(due, until)| due < until),
-            drained: self.queue.is_shutting_down() && (!self.draining || self.queue.is_idle()),
+            drained: self.queue.is_shutting_down() && (!self.queue.is_draining() || self.queue.is_idle()),
         }
     }
 }
@@ -106,7 +104,7 @@ impl<T: Key> WorkQueue<T> {
     /// A queue with an order and a limiter of one's own.
     #[must_use]
     pub fn with(order: impl Order<T> + 'static, limiter: impl RateLimiter<T> + 'static) -> Self {
-        let state = State { queue: Queue::new(Box::new(order)), timekeeper: None, draining: false };
+        let state = State { queue: Queue::new(Box::new(order)), timekeeper: None };
         let shared = Shared {
             state: Mutex::new(state),
             limiter: Mutex::new(Box::new(limiter)),
@@ -147,8 +145,9 @@ impl<T: Key> WorkQueue<T> {
 
     /// The next key, as soon as there is one; `None` once the queue is shut down and nothing is left in line.
     ///
-    /// After `None`, the queue may hand out once more what was added before the shutdown to a key that is still worked
-    /// on: whoever works on it gets it by coming back.
+    /// After a plain [`WorkQueue::shut_down`], what was added before it to a key that is still worked on may be handed
+    /// out once more after others were told `None`: whoever works on it gets it by coming back. During a
+    /// [drain](WorkQueue::shut_down_with_drain) nobody is told `None` before that.
     ///
     /// Gives way to other tasks now and then, also where keys always wait.
     ///
@@ -197,27 +196,21 @@ impl<T: Key> WorkQueue<T> {
     /// Adds nothing any more, forgets what was to be added later, and lets workers have what is in line. Also ends the
     /// waiting of [`WorkQueue::shut_down_with_drain`].
     pub fn shut_down(&self) {
-        self.locked(|state, _| {
-            state.queue.shut_down();
-            state.draining = false;
-        });
+        self.locked(|state, _| state.queue.shut_down());
     }
 
     /// Shuts down and waits until nothing is in line and nothing is worked on; says whether that came about, or
     /// whether [`WorkQueue::shut_down`] put an end to it.
     ///
-    /// Without workers this never ends, so give it a deadline.
+    /// Without workers this never ends, nor with a worker that never gives a key back, so give it a deadline.
     ///
     /// # Cancel safety
     /// The queue stays shut down if the future is dropped.
     pub async fn shut_down_with_drain(&self) -> bool {
-        self.locked(|state, _| {
-            state.queue.shut_down();
-            state.draining = true;
-        });
+        self.locked(|state, _| state.queue.drain());
         loop {
             let woken = self.shared.drained.notified();
-            match self.locked(|state, _| (state.queue.is_idle(), state.draining)) {
+            match self.locked(|state, _| (state.queue.is_idle(), state.queue.is_draining())) {
                 (true, _) => return true,
                 (false, false) => return false,
                 (false, true) => woken.await,

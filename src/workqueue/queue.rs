@@ -24,6 +24,8 @@ pub struct Queue<T> {
     processing: HashMap<T, Running>,
     delays: Delays<T>,
     shutting_down: bool,
+    /// Whether the shutdown is one that waits for everything to be done.
+    draining: bool,
     tickets: u64,
     tally: Tally,
 }
@@ -57,6 +59,7 @@ impl<T: Key> Queue<T> {
             processing: HashMap::new(),
             delays: Delays::new(),
             shutting_down: false,
+            draining: false,
             tickets: 0,
             tally: Tally::default(),
         }
@@ -105,7 +108,7 @@ impl<T: Key> Queue<T> {
     /// Takes the next key to work on.
     pub fn take(&mut self, now: Instant) -> Take<T> {
         let Some(item) = self.order.pop() else {
-            return if self.shutting_down && self.order.is_empty() { Take::Over } else { Take::Nothing };
+            return if self.is_over() { Take::Over } else { Take::Nothing };
         };
         if let Some(since) = self.dirty.remove(&item) {
             self.tally.queue_latency.observe(now.saturating_duration_since(since));
@@ -134,13 +137,34 @@ impl<T: Key> Queue<T> {
     /// Adds nothing any more and forgets what was to be added later. What waits can still be taken.
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
+        self.draining = false;
         self.delays.clear();
+    }
+
+    /// The same, but it is over only when no key will be in line again: somebody has to be there for those that were
+    /// added while they were worked on.
+    pub fn drain(&mut self) {
+        self.shut_down();
+        self.draining = true;
     }
 
     /// Whether the queue has been shut down.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.shutting_down
+    }
+
+    /// Whether it is [drained](Queue::drain), and not [shut down](Queue::shut_down) since.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Whether workers may go: the queue is shut down, and nothing is in line or, while it is drained, will be.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let left = if self.draining { !self.dirty.is_empty() } else { !self.order.is_empty() };
+        self.shutting_down && !left
     }
 
     /// Whether nothing waits and nothing is worked on.

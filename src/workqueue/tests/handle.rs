@@ -207,6 +207,30 @@ async fn a_drain_waits_for_what_is_in_line_and_for_what_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dispatcher_that_goes_at_none_leaves_a_drain_nothing_to_wait_for() {
+    let queue = plain();
+    queue.add("foo");
+    let work = get(&queue).await;
+    queue.add("foo");
+    let dispatcher = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            while let Some(work) = queue.get().await {
+                tokio::spawn(async move { work.done() });
+            }
+        }
+    });
+    let drain = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.shut_down_with_drain().await }
+    });
+    settle().await;
+    work.done();
+    assert!(end(drain).await);
+    end(dispatcher).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_plain_shutdown_waits_for_nobody_and_ends_a_drain() {
     // TestNoQueueDrainageUsingShutDown, TestForceQueueShutdownUsingShutDown
     let queue = plain();

@@ -93,6 +93,34 @@ fn what_was_added_to_a_key_in_work_before_the_shutdown_is_still_handed_out() {
 }
 
 #[test]
+fn a_drain_is_not_over_while_a_key_in_work_will_be_in_line_again() {
+    let mut bench = Bench::new();
+    bench.add("foo");
+    assert_eq!(bench.take(), Some("foo"));
+    bench.queue.drain();
+    assert_eq!(bench.queue.take(bench.now), Take::Over, "nothing has been added to it");
+    let mut bench = Bench::new();
+    bench.add("foo");
+    assert_eq!(bench.take(), Some("foo"));
+    bench.add("foo");
+    bench.queue.drain();
+    assert_eq!(bench.queue.take(bench.now), Take::Nothing);
+    bench.done(&"foo");
+    assert_eq!(bench.take(), Some("foo"));
+    assert_eq!(bench.queue.take(bench.now), Take::Over);
+    bench.add("foo");
+    bench.done(&"foo");
+    assert!(bench.queue.is_idle(), "nothing was added after the shutdown");
+    let mut bench = Bench::new();
+    bench.add("foo");
+    assert_eq!(bench.take(), Some("foo"));
+    bench.add("foo");
+    bench.queue.drain();
+    bench.queue.shut_down();
+    assert_eq!(bench.queue.take(bench.now), Take::Over, "a plain shutdown puts an end to it");
+}
+
+#[test]
 fn to_end_work_that_nobody_does_changes_nothing() {
     let mut bench = Bench::new();
     bench.done(&"never seen");
