@@ -51,4 +51,8 @@ impl<T> RateLimiter<T> for BucketRateLimiter {
     fn num_requeues(&self, _: &T) -> u32 {
         0
     }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        self.full_at.is_none_or(|at| at <= now)
+    }
 }

@@ -12,7 +12,13 @@ use rand::{Rng, SeedableRng};
 use super::bucket::BucketRateLimiter;
 use crate::types::clock::Instant;
 
+/// Below this many lanes, idle ones are not looked for.
+const FEW_LANES: usize = 16;
+
 /// Says how long a key waits.
+///
+/// A queue calls it under a lock: it must be quick, must not panic, and must not use the queue, which would wait for
+/// itself for ever.
 pub trait RateLimiter<T>: Send {
     /// How long `item` should wait from `now`; counts one more try of it.
     fn when(&mut self, item: &T, now: Instant) -> Duration;
@@ -22,6 +28,13 @@ pub trait RateLimiter<T>: Send {
 
     /// How many tries of `item` have been counted.
     fn num_requeues(&self, item: &T) -> u32;
+
+    /// Whether a new limiter would say the same from `now` on: nothing is counted and no token is missing. One that does
+    /// not say so is kept.
+    fn is_idle(&self, now: Instant) -> bool {
+        let _ = now;
+        false
+    }
 }
 
 impl<T, R: RateLimiter<T> + ?Sized> RateLimiter<T> for Box<R> {
@@ -35,6 +48,10 @@ impl<T, R: RateLimiter<T> + ?Sized> RateLimiter<T> for Box<R> {
 
     fn num_requeues(&self, item: &T) -> u32 {
         (**self).num_requeues(item)
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        (**self).is_idle(now)
     }
 }
 
@@ -82,6 +99,10 @@ impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemExponentialFailureRateL
     fn num_requeues(&self, item: &T) -> u32 {
         self.failures.get(item).copied().unwrap_or(0)
     }
+
+    fn is_idle(&self, _: Instant) -> bool {
+        self.failures.is_empty()
+    }
 }
 
 /// The first tries of a key after a short delay, all others after a long one.
@@ -112,6 +133,10 @@ impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemFastSlowRateLimiter<T> 
 
     fn num_requeues(&self, item: &T) -> u32 {
         self.failures.get(item).copied().unwrap_or(0)
+    }
+
+    fn is_idle(&self, _: Instant) -> bool {
+        self.failures.is_empty()
     }
 }
 
@@ -148,6 +173,10 @@ impl<T> RateLimiter<T> for MaxOfRateLimiter<T> {
     fn num_requeues(&self, item: &T) -> u32 {
         self.limiters.iter().map(|limiter| limiter.num_requeues(item)).max().unwrap_or(0)
     }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        self.limiters.iter().all(|limiter| limiter.is_idle(now))
+    }
 }
 
 impl<T> fmt::Debug for MaxOfRateLimiter<T> {
@@ -182,6 +211,10 @@ impl<T, R: RateLimiter<T>> RateLimiter<T> for WithMaxWaitRateLimiter<R> {
 
     fn num_requeues(&self, item: &T) -> u32 {
         self.limiter.num_requeues(item)
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        self.limiter.is_idle(now)
     }
 }
 
@@ -222,15 +255,22 @@ impl<T, R: RateLimiter<T>> RateLimiter<T> for WithJitterRateLimiter<R> {
     fn num_requeues(&self, item: &T) -> u32 {
         self.limiter.num_requeues(item)
     }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        self.limiter.is_idle(now)
+    }
 }
 
 /// A limiter for each lane: without it one lane's failures would take the tokens that another's retries wait for.
 ///
-/// A lane's limiter is made when a key of it first fails, and stays.
+/// A lane's limiter is made when a key of it fails, and dropped some time after it has become
+/// [idle](RateLimiter::is_idle): there are at most twice as many as are not, or a few.
 pub struct PerLaneRateLimiter<T, L, F> {
     lane: F,
     make: Box<dyn Fn() -> Box<dyn RateLimiter<T>> + Send>,
     limiters: HashMap<L, Box<dyn RateLimiter<T>>>,
+    /// At how many limiters the idle ones are looked for, so that it costs little for each that is made.
+    sweep_at: usize,
 }
 
 impl<T, L, F> PerLaneRateLimiter<T, L, F>
@@ -239,7 +279,15 @@ where
 {
     /// Lanes as `lane` tells them, each with a limiter from `make`.
     pub fn new<R: RateLimiter<T> + 'static>(lane: F, make: impl Fn() -> R + Send + 'static) -> Self {
-        Self { lane, make: Box::new(move || Box::new(make())), limiters: HashMap::new() }
+        Self { lane, make: Box::new(move || Box::new(make())), limiters: HashMap::new(), sweep_at: FEW_LANES }
+    }
+}
+
+impl<T, L, F> PerLaneRateLimiter<T, L, F> {
+    /// How many lanes have a limiter.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.limiters.len()
     }
 }
 
@@ -249,7 +297,12 @@ where
     F: Fn(&T) -> L + Send,
 {
     fn when(&mut self, item: &T, now: Instant) -> Duration {
-        self.limiters.entry((self.lane)(item)).or_insert_with(&self.make).when(item, now)
+        let lane = (self.lane)(item);
+        if self.limiters.len() >= self.sweep_at && !self.limiters.contains_key(&lane) {
+            self.limiters.retain(|_, limiter| !limiter.is_idle(now));
+            self.sweep_at = (2 * self.limiters.len()).max(FEW_LANES);
+        }
+        self.limiters.entry(lane).or_insert_with(&self.make).when(item, now)
     }
 
     fn forget(&mut self, item: &T) {
@@ -260,6 +313,10 @@ where
 
     fn num_requeues(&self, item: &T) -> u32 {
         self.limiters.get(&(self.lane)(item)).map_or(0, |limiter| limiter.num_requeues(item))
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        self.limiters.values().all(|limiter| limiter.is_idle(now))
     }
 }
 

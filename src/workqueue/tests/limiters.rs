@@ -156,6 +156,34 @@ fn the_failures_of_one_lane_do_not_take_another_s_tokens() {
 }
 
 #[test]
+fn a_lane_is_forgotten_when_it_would_begin_anew_and_not_before() {
+    let mut limiter = PerLaneRateLimiter::new(|key: &(u32, u32)| key.0, default_controller_rate_limiter);
+    let start = clock::now();
+    for lane in 0..1000 {
+        let now = start + lane * SECOND;
+        limiter.when(&(lane, 0), now);
+        // Every hundredth goes on failing.
+        if lane % 100 != 0 {
+            limiter.forget(&(lane, 0));
+        }
+        let lanes = limiter.lanes();
+        assert!(lanes <= 36, "{lanes} at {lane}");
+    }
+    let counted = (0..1000).filter(|lane| limiter.num_requeues(&(*lane, 0)) == 1).count();
+    assert_eq!(counted, 10);
+    // Nothing is counted here either, but tokens are missing.
+    let now = start + 1000 * SECOND;
+    (0..200).for_each(|key| {
+        limiter.when(&(5000, key), now);
+        limiter.forget(&(5000, key));
+    });
+    (6000..6100).for_each(|lane| {
+        limiter.when(&(lane, 0), now);
+    });
+    assert!(limiter.when(&(5000, 0), now) > SECOND);
+}
+
+#[test]
 fn jitter_only_lengthens_by_no_more_than_its_share_and_differs() {
     let base = || ItemFastSlowRateLimiter::new(SECOND, SECOND, 0);
     let mut limiter = WithJitterRateLimiter::with_random(base(), 0.5, StdRng::seed_from_u64(1));
