@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,8 +98,19 @@ impl<T: Key> WorkQueue<T> {
         L: Clone + Eq + Hash + Send + 'static,
         F: Fn(&T) -> L + Clone + Send + 'static,
     {
+        Self::fair_at_most(NonZeroUsize::MAX, lane)
+    }
+
+    /// [`WorkQueue::fair`] with at most `limit` keys of a lane worked on at a time. One fewer than there are workers
+    /// leaves one to the others while the work of one lane hangs; a third of them, two while two lanes hang.
+    #[must_use]
+    pub fn fair_at_most<L, F>(limit: NonZeroUsize, lane: F) -> Self
+    where
+        L: Clone + Eq + Hash + Send + 'static,
+        F: Fn(&T) -> L + Clone + Send + 'static,
+    {
         let limiter = PerLaneRateLimiter::new(lane.clone(), default_controller_rate_limiter);
-        Self::with(Lanes::new(lane), limiter)
+        Self::with(Lanes::new(lane).at_most(limit), limiter)
     }
 
     /// A queue with an order and a limiter of one's own.
@@ -127,7 +139,7 @@ impl<T: Key> WorkQueue<T> {
 
     /// Puts `item` in line after the limiter's delay.
     pub fn add_rate_limited(&self, item: T) {
-        // Asked without the queue's lock: the limiter may be the caller's.
+        // Under a lock of its own: the limiter may be the caller's, and slow.
         let delay = self.shared.limiter.lock().when(&item, clock::now());
         self.add_after(item, delay);
     }
@@ -280,11 +292,19 @@ impl<T: Key> WorkQueue<T> {
 }
 
 impl WorkQueue<Request> {
-    /// Clusters that take turns, each with a default limiter of its own: none can starve another, neither by the number
-    /// of its keys nor by that of its failures.
+    /// Clusters that take turns, each with a default limiter of its own: none can starve another by the number of its
+    /// keys or by that of its failures. It can by their length: the keys of a cluster that hangs come to occupy every
+    /// worker. [`WorkQueue::per_cluster_at_most`] bounds that, and is what workers that ask clusters should have.
     #[must_use]
     pub fn per_cluster() -> Self {
         Self::fair(|request: &Request| request.cluster.clone())
+    }
+
+    /// [`WorkQueue::per_cluster`] with at most `limit` keys of a cluster worked on at a time; see
+    /// [`WorkQueue::fair_at_most`] for what to give.
+    #[must_use]
+    pub fn per_cluster_at_most(limit: NonZeroUsize) -> Self {
+        Self::fair_at_most(limit, |request: &Request| request.cluster.clone())
     }
 }
 

@@ -10,9 +10,11 @@
 //!   done, and is then worked on again: no change is missed.
 //! - *The earlier time counts.* A key that is to be added later is in line once, for the earliest of its times.
 //! - *In order.* Keys are taken in the order in which they were added ([`Fifo`]), or so that lanes take turns
-//!   ([`Lanes`], [`WorkQueue::per_cluster`]): a cluster with a thousand keys in line delays another's one key by one.
-//! - *A worker that panics holds nothing.* [`Work`] gives its key back when it is dropped; during a panic it also has
-//!   the key tried again, after the backoff.
+//!   ([`Lanes`], [`WorkQueue::per_cluster_at_most`]): a cluster with a thousand keys in line delays another's one key
+//!   by one, and one that hangs leaves a worker to the others.
+//! - *A worker that panics, is aborted or runs out of time holds nothing and loses nothing.* [`Work`] that is dropped
+//!   without a word gives its key back and has it tried again, after the backoff. [`WorkQueue::run_workers`] also keeps
+//!   the worker.
 //! - *Shut down means drained.* Nothing is added any more, delayed keys are forgotten, what waits is handed out, then
 //!   [`WorkQueue::get`] says `None`.
 //!
@@ -24,7 +26,7 @@
 //! There is no timer task: a worker that waits keeps the time for all, so nothing outlives the queue, and a queue can be
 //! made and fed outside a runtime. Keys that are due at the same time come in the order in which they were asked for.
 //! [`WorkQueue::done`] of a key that nobody works on is ignored. [`WorkQueue::shut_down_with_drain`] also waits for the
-//! keys that are still in line. Metrics are a value to be read, [`WorkQueue::metrics`].
+//! keys that are still in line, and lets no worker go before those that will be in line again are done. Metrics are a value to be read, [`WorkQueue::metrics`].
 //!
 //! # Jitter
 //!
@@ -58,6 +60,7 @@ mod parallel;
 mod queue;
 mod request;
 mod work;
+mod workers;
 
 #[cfg(test)]
 mod tests;

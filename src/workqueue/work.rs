@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::{Key, WorkQueue};
 
-/// A key that its holder alone works on, until this is dropped or given back by one of its methods.
+/// A key that its holder alone works on, until it is given back by one of the methods, which say what has become of the
+/// work, or dropped.
 ///
-/// Dropping it means that the work is done: the key gets in line again only if it was added meanwhile. What the limiter
-/// remembers of the key stays. If the holder panics, the key is also tried again after the limiter's delay, since the
-/// change that it stands for has not been dealt with.
-#[must_use = "dropping it means that the work is done"]
+/// To drop it without a word is to [`retry`](Work::retry): the holder has panicked, was aborted, ran out of time or
+/// forgot, and the change that the key stands for has not been dealt with. client-go's `Done` is [`Work::done`].
+#[must_use = "dropping it means that the work has failed"]
 pub struct Work<T: Key> {
     item: T,
     /// `None` once the key has been given back or detached.
@@ -29,24 +29,27 @@ impl<T: Key> Work<T> {
         &self.item
     }
 
-    /// The work is done; the limiter goes on counting tries of this key.
-    pub fn done(self) {
-        drop(self);
+    /// The work is done: the key gets in line again only if it was added meanwhile. The limiter goes on counting tries
+    /// of it.
+    pub fn done(mut self) {
+        self.give_back();
     }
 
     /// The work has succeeded, or there is no sense in trying again: the limiter forgets the key.
-    pub fn succeed(self) {
+    pub fn succeed(mut self) {
         self.queue.forget(&self.item);
+        self.give_back();
     }
 
     /// The work has failed: the key is tried again after the limiter's delay.
     pub fn retry(self) {
-        self.queue.add_rate_limited(self.item.clone());
+        drop(self);
     }
 
     /// The key is worked on again after `delay`, whatever the limiter thinks.
-    pub fn retry_after(self, delay: Duration) {
+    pub fn retry_after(mut self, delay: Duration) {
         self.queue.add_after(self.item.clone(), delay);
+        self.give_back();
     }
 
     /// The bare key. Nobody else gets it until [`WorkQueue::done`] is called for it, and the queue cannot be drained.
@@ -54,15 +57,20 @@ impl<T: Key> Work<T> {
         self.ticket = None;
         self.item.clone()
     }
+
+    fn give_back(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.queue.finish(&self.item, ticket);
+        }
+    }
 }
 
 impl<T: Key> Drop for Work<T> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        if std::thread::panicking() {
+        if self.ticket.is_some() {
             self.queue.add_rate_limited(self.item.clone());
         }
-        self.queue.finish(&self.item, ticket);
+        self.give_back();
     }
 }
 

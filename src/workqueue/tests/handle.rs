@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::ms;
 use crate::types::clock;
 use crate::types::{ClusterName, ObjectKey};
-use crate::workqueue::{Fifo, ItemExponentialFailureRateLimiter, Key, Lanes, Request, Work, WorkQueue};
+use crate::workqueue::{Fifo, ItemExponentialFailureRateLimiter, Key, Request, Work, WorkQueue};
 
 /// Longer than anything that a test waits for.
 const DEADLINE: Duration = Duration::from_secs(3600);
@@ -24,6 +24,13 @@ fn plain<T: Key + Sync>() -> WorkQueue<T> {
 
 async fn get<T: Key>(queue: &WorkQueue<T>) -> Work<T> {
     timeout(DEADLINE, queue.get()).await.expect("a key comes").expect("the queue is open")
+}
+
+/// The key of work that is done.
+fn finished<T: Key>(work: Work<T>) -> T {
+    let key = work.item().clone();
+    work.done();
+    key
 }
 
 /// Nothing comes in the next millisecond.
@@ -135,7 +142,7 @@ async fn a_waiting_worker_gets_a_key_as_soon_as_it_is_added_or_given_back() {
     queue.add("foo");
     let second = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|work| *work) }
+        async move { queue.get().await.map(finished) }
     });
     sleep(ms(100)).await;
     assert!(!second.is_finished(), "it is still worked on");
@@ -200,7 +207,7 @@ async fn a_drain_waits_for_what_is_in_line_and_for_what_comes_back() {
     settle().await;
     for key in ["bar", "foo"] {
         assert!(!drain.is_finished(), "client-go would be done while nobody works on {key}");
-        assert_eq!(get(&queue).await.item(), &key);
+        assert_eq!(finished(get(&queue).await), key);
         settle().await;
     }
     assert!(end(drain).await);
@@ -273,7 +280,7 @@ async fn a_worker_sleeps_until_a_delayed_key_is_due_and_no_longer() {
     queue.add_after("early", ms(200));
     queue.add_after("late", ms(800));
     for (key, at) in [("early", 200), ("late", 500)] {
-        assert_eq!(get(&queue).await.item(), &key);
+        assert_eq!(finished(get(&queue).await), key);
         assert!((ms(at)..ms(at + 2)).contains(&start.elapsed()), "{key}: {:?}", start.elapsed());
     }
     assert!(nothing(&queue).await);
@@ -286,7 +293,7 @@ async fn a_sleeping_worker_is_told_of_an_earlier_key() {
     queue.add_after("late", ms(5000));
     let worker = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|work| *work) }
+        async move { queue.get().await.map(finished) }
     });
     settle().await;
     queue.add_after("early", ms(10));
@@ -300,7 +307,7 @@ async fn if_the_worker_that_keeps_the_time_gives_up_another_one_does() {
     queue.add_after("foo", ms(100));
     let spawn = || {
         let queue = queue.clone();
-        tokio::spawn(async move { queue.get().await.map(|work| *work) })
+        tokio::spawn(async move { queue.get().await.map(finished) })
     };
     let keeper = spawn();
     settle().await;
@@ -333,7 +340,7 @@ async fn a_key_that_is_cancelled_on_its_way_to_a_worker_goes_to_another() {
     let queue = plain();
     let spawn = || {
         let queue = queue.clone();
-        tokio::spawn(async move { queue.get().await.map(|work| *work) })
+        tokio::spawn(async move { queue.get().await.map(finished) })
     };
     let (first, second) = (spawn(), spawn());
     settle().await;
@@ -404,32 +411,35 @@ async fn the_key_of_a_worker_that_panics_is_tried_again_after_a_delay() {
     });
     assert!(timeout(DEADLINE, task).await.unwrap().unwrap_err().is_panic());
     assert_eq!((queue.len(), queue.metrics().processing, queue.metrics().delayed), (0, 0, 1));
-    assert_eq!(get(&queue).await.item(), &"foo");
+    assert_eq!(finished(get(&queue).await), "foo");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_worker_is_aborted_is_free_again() {
+async fn a_key_whose_worker_is_aborted_or_runs_out_of_time_is_tried_again_after_a_delay() {
     let queue = plain();
     queue.add("foo");
-    let task = tokio::spawn({
+    let hang = || {
         let queue = queue.clone();
         async move {
             let _work = queue.get().await;
             std::future::pending::<()>().await;
         }
-    });
+    };
+    let task = tokio::spawn(hang());
     settle().await;
     task.abort();
     settle().await;
-    assert_eq!(queue.metrics().processing, 0);
-    queue.add("foo");
-    assert_eq!(get(&queue).await.item(), &"foo");
+    assert_eq!((queue.len(), queue.metrics().processing, queue.metrics().delayed), (0, 0, 1));
+    sleep(ms(2)).await;
+    assert!(timeout(ms(1), hang()).await.is_err());
+    assert_eq!((queue.num_requeues(&"foo"), queue.metrics().processing), (2, 0));
+    assert_eq!(finished(get(&queue).await), "foo");
+    assert!(nothing(&queue).await, "done is done");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_lane_leaves_a_worker_to_the_others_and_goes_on_when_it_is_done() {
-    let lanes = Lanes::new(|request: &Request| request.cluster.clone()).at_most(NonZeroUsize::new(2).unwrap());
-    let queue = WorkQueue::with(lanes, ItemExponentialFailureRateLimiter::new(ms(1), ms(1)));
+    let queue = WorkQueue::per_cluster_at_most(NonZeroUsize::new(2).unwrap());
     let request = |cluster: &str, n: u32| {
         Request::new(ClusterName::new(cluster).unwrap(), ObjectKey::new("ns", &format!("n{n}")))
     };
@@ -439,20 +449,20 @@ async fn a_slow_lane_leaves_a_worker_to_the_others_and_goes_on_when_it_is_done()
     assert_eq!(queue.len(), 8);
     let waiting = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|work| work.to_string()) }
+        async move { queue.get().await.map(|work| finished(work).to_string()) }
     });
     settle().await;
     queue.add(request("quick", 1));
     assert_eq!(end(waiting).await.as_deref(), Some("quick ns/n1"));
     let waiting = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|work| work.to_string()) }
+        async move { queue.get().await.map(|work| finished(work).to_string()) }
     });
     settle().await;
     queue.shut_down();
     settle().await;
     assert!(!waiting.is_finished(), "keys are still in line");
-    drop(held);
+    held.into_iter().for_each(Work::done);
     assert_eq!(end(waiting).await.as_deref(), Some("slow ns/n2"));
 }
 

@@ -10,7 +10,7 @@ use shuttle::future::{block_on, spawn, yield_now};
 
 use super::ms;
 use crate::cache::testing::cases;
-use crate::workqueue::{Fifo, ItemFastSlowRateLimiter, WorkQueue};
+use crate::workqueue::{Fifo, ItemFastSlowRateLimiter, Work, WorkQueue};
 
 thread_local! {
     static HOOK: Cell<Option<fn()>> = const { Cell::new(None) };
@@ -43,6 +43,12 @@ fn explore(test: impl Fn() + Send + Sync + 'static) {
 
 fn queue() -> WorkQueue<u8> {
     WorkQueue::with(Fifo::default(), ItemFastSlowRateLimiter::new(ms(0), ms(0), 0))
+}
+
+fn finished(work: Work<u8>) -> u8 {
+    let key = *work;
+    work.done();
+    key
 }
 
 /// What the workers have seen: for each key the number of changes to it, and of those that somebody has read.
@@ -112,7 +118,7 @@ fn each_key_finds_a_waiting_worker() {
             let workers: Vec<_> = (0..3)
                 .map(|_| {
                     let queue = queue.clone();
-                    spawn(async move { queue.get().await.map(crate::workqueue::Work::detach) })
+                    spawn(async move { queue.get().await.map(Work::detach) })
                 })
                 .collect();
             let adder = spawn({
@@ -139,7 +145,7 @@ fn a_worker_that_gives_up_waiting_takes_no_key_and_no_wake_with_it() {
             let queue = queue();
             let spawn_worker = || {
                 let queue = queue.clone();
-                spawn(async move { queue.get().await.map(|work| *work) })
+                spawn(async move { queue.get().await.map(finished) })
             };
             let (fickle, steady) = (spawn_worker(), spawn_worker());
             yield_now().await;
@@ -176,7 +182,7 @@ fn a_plain_shutdown_ends_a_drain_and_the_workers_whatever_they_are_doing() {
             // It may be that the drain begins after this; then the second call ends it.
             queue.shut_down();
             assert!(idle.await.unwrap());
-            drop(held);
+            held.map(finished);
             assert!(drain.await.is_ok());
         });
     });

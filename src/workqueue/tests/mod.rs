@@ -10,6 +10,7 @@ mod metrics;
 mod model;
 mod parallel;
 mod queue;
+mod workers;
 
 use std::time::Duration;
 
