@@ -1,8 +1,9 @@
-//! What the examples share: the command line, a client per cluster, and who owns what.
+//! What the examples share: the command line, a client per cluster, when to wait and when to end, and who owns what.
 
 #![allow(dead_code, reason = "each example takes what it needs")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,22 @@ use clap::Parser;
 use informer_hub::app;
 use informer_hub::config::{ClusterAccess, ClusterConfig, Config};
 use informer_hub::telemetry::{self, LogFormat};
+use informer_hub::types::clock::{self, Instant};
 use informer_hub::types::{ClusterLabels, ClusterName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 /// How long a request may take. The clients have no deadline of their own.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How many workers a controller has. Each waits for one request at a time.
+pub(crate) const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("four is not zero");
+
+/// How long a key waits at least, and at most, whose cluster has not been read yet.
+const UNSYNCED: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
 /// A client for each cluster.
 pub(crate) type Clients = Arc<BTreeMap<ClusterName, Client>>;
@@ -69,6 +79,48 @@ pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) ->
 /// Whether the server has refused for good. After any other error nobody knows whether it did what it was asked for.
 pub(crate) fn is_refused(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code < 500)
+}
+
+/// Is cancelled at the first Ctrl-C. The second one ends the process at once, whatever is being done.
+pub(crate) fn stop_at_ctrl_c() -> CancellationToken {
+    let stop = CancellationToken::new();
+    let signal = stop.clone();
+    tokio::spawn(async move {
+        // An error means that there are no signals here; then it runs until it is killed.
+        if tokio::signal::ctrl_c().await.is_ok() {
+            signal.cancel();
+            if tokio::signal::ctrl_c().await.is_ok() {
+                // What a shell says of a process that was interrupted.
+                std::process::exit(130);
+            }
+        }
+    });
+    stop
+}
+
+/// How many keys of one cluster may be worked on at a time: a worker is left to the others while one cluster hangs.
+pub(crate) fn share(workers: NonZeroUsize) -> NonZeroUsize {
+    NonZeroUsize::new(workers.get() - 1).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Since when keys of which clusters have waited for the first reading.
+#[derive(Default)]
+pub(crate) struct Unsynced(Mutex<HashMap<ClusterName, Instant>>);
+
+impl Unsynced {
+    /// How long a key is to wait: as long as its cluster has made keys wait so far, within bounds, so that a cluster that
+    /// is down for long costs little. Not the queue's limiter, whose bucket would set ten thousand keys apart by a
+    /// quarter of an hour.
+    pub(crate) fn delay(&self, cluster: &ClusterName) -> Duration {
+        let now = clock::now();
+        let since = *self.0.lock().entry(cluster.clone()).or_insert(now);
+        now.saturating_duration_since(since).clamp(UNSYNCED.0, UNSYNCED.1)
+    }
+
+    /// The cluster has been read, or is none of ours.
+    pub(crate) fn forget(&self, cluster: &ClusterName) {
+        self.0.lock().remove(cluster);
+    }
 }
 
 /// The owner who is in charge of an object, if there is one.

@@ -1,7 +1,7 @@
 //! The controller: watches three resources, and keeps two kinds of keys in one queue.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use informer_hub::cache::Lister;
 use informer_hub::informers::{InformerError, ResourceEventHandlerFuncs};
@@ -12,14 +12,13 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::common::{Clients, controller_of};
-use super::expectations::{Expectations, OVERDUE};
+use super::common::{Clients, Unsynced, controller_of, share};
+use super::expectations::{Expectations, OVERDUE, Owner};
 
-/// How long a key waits whose cluster has not been read yet.
-const UNSYNCED: Duration = Duration::from_millis(500);
+/// Deployments with this annotation, set to `"true"`, and ReplicaSets with it are ours; others we leave alone.
+pub(crate) const OURS: &str = "informer-hub.io/example";
 
 /// What a worker brings into order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,38 +44,40 @@ pub(super) struct Controller {
     pub(super) pods: Lister<Pod>,
     pub(super) expectations: Expectations,
     pub(super) clients: Clients,
+    /// Is cancelled at the end: what consists of many requests stops between two of them.
+    pub(super) stop: CancellationToken,
+    unsynced: Unsynced,
 }
 
 /// Runs the controller until `stop`, and until what was begun is done.
-pub(crate) async fn run(hub: &Hub, clients: Clients, workers: usize, stop: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    hub: &Hub,
+    clients: Clients,
+    workers: NonZeroUsize,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let factory = SharedInformerFactory::new(hub.system());
     let informers = (factory.informer()?, factory.informer()?, factory.informer()?);
     let controller = Arc::new(Controller {
-        queue: WorkQueue::fair(|task: &Task| task.cluster().clone()),
+        queue: WorkQueue::fair_at_most(share(workers), |task: &Task| task.cluster().clone()),
         deployments: informers.0.lister(),
         sets: informers.1.lister(),
         pods: informers.2.lister(),
         informers,
         expectations: Expectations::default(),
         clients,
+        stop: stop.clone(),
+        unsynced: Unsynced::default(),
     });
     controller.watch().await?;
     factory.start().await?;
 
-    let mut tasks = JoinSet::new();
-    for _ in 0..workers {
+    let queue = controller.queue.clone();
+    let work = move |work| {
         let controller = Arc::clone(&controller);
-        tasks.spawn(async move {
-            while let Some(work) = controller.queue.get().await {
-                controller.work(work).await;
-            }
-        });
-    }
-    stop.cancelled().await;
-    controller.queue.shut_down();
-    while let Some(ended) = tasks.join_next().await {
-        ended?;
-    }
+        async move { controller.work(work).await }
+    };
+    queue.run_workers(workers, &stop, work).await;
     factory.shutdown().await;
     Ok(())
 }
@@ -92,7 +93,7 @@ impl Controller {
             this.queue.add(Task::ReplicaSet(set.into()));
             let Ok(decoded) = set.decode() else { return };
             if let Some(deployment) = owner(set.cluster(), &decoded.metadata, &this.deployments) {
-                this.queue.add(Task::Deployment(deployment));
+                this.queue.add(Task::Deployment(deployment.request));
             }
         });
         sets.add_event_handler(of_sets).await?;
@@ -103,7 +104,7 @@ impl Controller {
             if seen != Seen::Changed || decoded.metadata.deletion_timestamp.is_some() {
                 this.expectations.settle(&set, pod.name());
             }
-            this.queue.add(Task::ReplicaSet(set));
+            this.queue.add(Task::ReplicaSet(set.request));
         });
         pods.add_event_handler(of_pods).await?;
         Ok(())
@@ -124,11 +125,18 @@ impl Controller {
     }
 
     async fn work(&self, work: Work<Task>) {
+        if !self.clients.contains_key(work.cluster()) {
+            // No cluster of ours, or not any more.
+            self.unsynced.forget(work.cluster());
+            return work.succeed();
+        }
         // Before its caches are complete, the absence of something means nothing. Each cluster is waited for on its own:
         // one that is out of reach holds up nobody else.
         if !self.has_synced(work.cluster()) {
-            return work.retry_after(UNSYNCED);
+            let delay = self.unsynced.delay(work.cluster());
+            return work.retry_after(delay);
         }
+        self.unsynced.forget(work.cluster());
         let done = match &*work {
             Task::Deployment(request) => Box::pin(self.sync_deployment(request)).await,
             Task::ReplicaSet(request) => Box::pin(self.sync_set(request)).await,
@@ -161,13 +169,18 @@ enum Seen {
     Gone,
 }
 
+/// Whether we are asked to look after an object.
+pub(super) fn is_ours(meta: &ObjectMeta) -> bool {
+    meta.annotations.as_ref().and_then(|all| all.get(OURS)).is_some_and(|value| value == "true")
+}
+
 /// The object in charge of another one, if the cache has it. A name is not enough: the owner may have been replaced by
 /// another of its name, which is no owner.
-fn owner<O>(cluster: &ClusterName, meta: &ObjectMeta, owners: &Lister<O>) -> Option<Request>
+fn owner<O>(cluster: &ClusterName, meta: &ObjectMeta, owners: &Lister<O>) -> Option<Owner>
 where
     O: Resource<DynamicType = ()>,
 {
     let wanted = controller_of(meta).filter(|owner| owner.kind == O::kind(&()))?;
     let found = owners.get(cluster, meta.namespace.as_deref().unwrap_or_default(), &wanted.name).ok()?;
-    (found.uid().to_string() == wanted.uid).then(|| Request::from(&found))
+    (found.uid().to_string() == wanted.uid).then(|| Owner { request: Request::from(&found), uid: wanted.uid.clone() })
 }

@@ -1,7 +1,8 @@
 //! A Deployment's ReplicaSets: one for its present template, the others on their way out.
 //!
 //! Simplified: the new ReplicaSet gets all replicas at once, and the old ones lose theirs when its pods exist. The real
-//! controller goes by availability, `maxSurge` and `maxUnavailable`, and keeps a history for roll-backs.
+//! controller goes by availability, `maxSurge` and `maxUnavailable`, keeps a history for roll-backs, and scales also what
+//! is paused.
 
 use anyhow::{Context, bail};
 use informer_hub::Request;
@@ -13,7 +14,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::common::{is_controlled_by, within};
-use super::controller::Controller;
+use super::controller::{Controller, OURS, is_ours};
 
 /// Tells pods of one template from those of another.
 const HASH_LABEL: &str = "pod-template-hash";
@@ -24,10 +25,12 @@ impl Controller {
         let namespace = key.namespace().unwrap_or_default();
         let Ok(deployment) = self.deployments.get(cluster, namespace, key.name()) else { return Ok(()) };
         let deployment = deployment.decode()?;
-        if deployment.metadata.deletion_timestamp.is_some() {
+        let spec = &deployment.spec;
+        // Paused by somebody who wants to change more before it shows.
+        let is_paused = spec.paused == Some(true);
+        if !is_ours(&deployment.metadata) || is_paused || deployment.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        let spec = &deployment.spec;
         let client = self.clients.get(cluster).context("a cluster without a client")?;
         let api: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
 
@@ -105,6 +108,7 @@ fn new_set(deployment: &Deployment, spec: &DeploymentSpec, name: &str) -> anyhow
             "name": name,
             "namespace": deployment.namespace(),
             "labels": meta.labels,
+            "annotations": { OURS: "true" },
             "ownerReferences": [owner],
         },
         "spec": { "replicas": spec.replicas.unwrap_or(1), "selector": selector, "template": template },

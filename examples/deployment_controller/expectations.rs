@@ -6,7 +6,7 @@
 //! nobody knows whether it was, or will be, carried out, it is repeated under the same name: there is one such pod in the
 //! end, whichever of the two got through.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use informer_hub::Request;
@@ -25,53 +25,102 @@ pub(crate) enum Change {
     Delete,
 }
 
-/// The pods of one ReplicaSet that will come or go, and when to ask for it again.
-type Expected = HashMap<String, (Change, Instant)>;
+/// A ReplicaSet of which something is expected. Its UID tells it from one that had its name before.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    pub(crate) request: Request,
+    pub(crate) uid: String,
+}
 
-/// What is expected of each ReplicaSet.
+/// The pods of one ReplicaSet that will come or go, and when to ask for it again.
+struct Expected {
+    uid: String,
+    pods: HashMap<String, (Change, Instant)>,
+}
+
+/// What is expected of each ReplicaSet; never nothing.
 #[derive(Default)]
 pub(crate) struct Expectations(Mutex<HashMap<Request, Expected>>);
 
 impl Expectations {
     /// A pod is about to be made or deleted. To be said before that: it may show before the server has answered.
-    pub(crate) fn expect(&self, set: &Request, pod: &str, change: Change) {
+    pub(crate) fn expect(&self, set: &Owner, pod: &str, change: Change) {
         self.put(set, pod, change, clock::now() + OVERDUE);
     }
 
     /// It is not known whether the pod was made or deleted: ask for it again soon.
-    pub(crate) fn doubt(&self, set: &Request, pod: &str, change: Change) {
+    pub(crate) fn doubt(&self, set: &Owner, pod: &str, change: Change) {
         self.put(set, pod, change, clock::now());
     }
 
-    fn put(&self, set: &Request, pod: &str, change: Change, ask_at: Instant) {
-        self.0.lock().entry(set.clone()).or_default().insert(pod.to_owned(), (change, ask_at));
+    fn put(&self, set: &Owner, pod: &str, change: Change, ask_at: Instant) {
+        let mut all = self.0.lock();
+        let new = || Expected { uid: set.uid.clone(), pods: HashMap::new() };
+        let expected = all.entry(set.request.clone()).or_insert_with(new);
+        if expected.uid != set.uid {
+            *expected = new();
+        }
+        expected.pods.insert(pod.to_owned(), (change, ask_at));
     }
 
     /// The pod has come or gone, or will do neither.
-    pub(crate) fn settle(&self, set: &Request, pod: &str) {
-        let mut all = self.0.lock();
-        let Some(pods) = all.get_mut(set) else { return };
-        pods.remove(pod);
-        if pods.is_empty() {
-            all.remove(set);
-        }
+    pub(crate) fn settle(&self, set: &Owner, pod: &str) {
+        self.change(set, |pods| pods.remove(pod));
     }
 
-    /// What should be asked for again by now.
-    pub(crate) fn overdue(&self, set: &Request) -> Vec<(String, Change)> {
+    /// What should be asked for again by now and is still wanted, if `shown` are the pods that there are and `wanted` is
+    /// their number as it should be. What is overdue and not wanted any more is not expected any more either.
+    pub(crate) fn again(&self, set: &Owner, wanted: usize, shown: &BTreeSet<String>) -> Vec<(String, Change)> {
         let now = clock::now();
-        let all = self.0.lock();
-        let pods = all.get(set).into_iter().flatten();
-        pods.filter(|(_, (_, ask_at))| *ask_at <= now).map(|(pod, (change, _))| (pod.clone(), *change)).collect()
+        let mut again = Vec::new();
+        self.change(set, |pods| {
+            let under_way = |change: Change| {
+                let is_there = change == Change::Delete;
+                let is_it = |(pod, (what, ask_at)): &(&String, &(Change, Instant))| {
+                    *what == change && *ask_at > now && shown.contains(*pod) == is_there
+                };
+                pods.iter().filter(is_it).count()
+            };
+            // How many there will be if what is under way comes about.
+            let pods_then = shown.len() + under_way(Change::Create) - under_way(Change::Delete);
+            let (mut missing, mut surplus) = (wanted.saturating_sub(pods_then), pods_then.saturating_sub(wanted));
+            pods.retain(|pod, (change, ask_at)| {
+                if *ask_at > now {
+                    return true;
+                }
+                let left = match change {
+                    Change::Create if !shown.contains(pod) => &mut missing,
+                    Change::Delete if shown.contains(pod) => &mut surplus,
+                    // It has shown.
+                    _ => return false,
+                };
+                let is_wanted = *left > 0;
+                if is_wanted {
+                    *left -= 1;
+                    again.push((pod.clone(), *change));
+                }
+                is_wanted
+            });
+        });
+        again
     }
 
     /// Whether nothing is expected: the cache shows what was done.
-    pub(crate) fn are_met(&self, set: &Request) -> bool {
-        !self.0.lock().contains_key(set)
+    pub(crate) fn are_met(&self, set: &Owner) -> bool {
+        self.0.lock().get(&set.request).is_none_or(|expected| expected.uid != set.uid)
     }
 
-    /// The ReplicaSet is gone.
+    /// The ReplicaSet is gone, or going.
     pub(crate) fn forget(&self, set: &Request) {
         self.0.lock().remove(set);
+    }
+
+    fn change<R>(&self, set: &Owner, change: impl FnOnce(&mut HashMap<String, (Change, Instant)>) -> R) {
+        let mut all = self.0.lock();
+        let Some(expected) = all.get_mut(&set.request).filter(|expected| expected.uid == set.uid) else { return };
+        change(&mut expected.pods);
+        if expected.pods.is_empty() {
+            all.remove(&set.request);
+        }
     }
 }

@@ -13,14 +13,16 @@ use kube::{Api, Resource, ResourceExt};
 use parking_lot::Mutex;
 use rand::Rng;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::common::{is_controlled_by, is_refused, within};
-use super::controller::Controller;
-use super::expectations::Change;
+use super::controller::{Controller, is_ours};
+use super::expectations::{Change, Owner};
 
 /// How many requests of one ReplicaSet run at a time.
 const AT_ONCE: NonZeroUsize = NonZeroUsize::new(8).expect("eight is not zero");
+
+/// How many pods of one ReplicaSet are made or deleted before its next turn.
+const AT_MOST: usize = 500;
 
 impl Controller {
     pub(super) async fn sync_set(&self, request: &Request) -> anyhow::Result<()> {
@@ -31,24 +33,33 @@ impl Controller {
             return Ok(());
         };
         let set = set.decode()?;
+        if !is_ours(&set.metadata) {
+            return Ok(());
+        }
+        if set.metadata.deletion_timestamp.is_some() {
+            // Its pods go with it. What was asked for and did not show is not asked for again.
+            self.expectations.forget(request);
+            return Ok(());
+        }
+        let owner = &Owner { request: request.clone(), uid: set.uid().context("a ReplicaSet of the cache has a UID")? };
         let client = self.clients.get(cluster).context("a cluster without a client")?;
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        // What failed, or does not show: asked for again, under the same name.
-        self.apply(request, &api, &set, &self.expectations.overdue(request)).await?;
+        let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
+        // What failed, or does not show, and is still wanted: asked for again, under the same name.
+        let shown = self.pods_of(request, &set)?.iter().map(ResourceExt::name_any).collect();
+        self.apply(owner, &api, &set, &self.expectations.again(owner, wanted, &shown)).await?;
         // In this order: what is seen between the two is counted, and waited for. The other way round, it would be neither.
-        let are_met = self.expectations.are_met(request);
+        let are_met = self.expectations.are_met(owner);
         let mut pods = self.pods_of(request, &set)?;
-        if are_met && set.metadata.deletion_timestamp.is_none() {
-            let wanted = set.spec.replicas.unwrap_or(1);
-            let wanted = usize::try_from(wanted).unwrap_or(0);
+        if are_met {
             let new = (pods.len()..wanted).map(|_| (new_name(&set), Change::Create));
             // The youngest go first.
             pods.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
             let surplus = pods.iter().skip(wanted).map(|pod| (pod.name_any(), Change::Delete));
-            let changes = new.chain(surplus).collect::<Vec<_>>();
-            self.apply(request, &api, &set, &changes).await?;
+            let changes = new.chain(surplus).take(AT_MOST).collect::<Vec<_>>();
+            self.apply(owner, &api, &set, &changes).await?;
         }
-        if !self.expectations.are_met(request) {
+        if !self.expectations.are_met(owner) {
             // Its pods will bring it back as they come and go. If they do not, somebody has to ask.
             self.look_again(request);
         }
@@ -71,43 +82,58 @@ impl Controller {
         Ok(pods.into_iter().filter(|pod| is_mine(pod) && pod.metadata.deletion_timestamp.is_none()).collect())
     }
 
-    /// Makes and deletes pods, and remembers what is to be expected of it.
+    /// Makes and deletes pods: one at first, then twice as many each time, until one fails. So what the server refuses
+    /// (a quota, a template that is not valid) is refused once, and not for every pod.
     async fn apply(
         &self,
-        request: &Request,
+        owner: &Owner,
         api: &Api<Pod>,
         set: &ReplicaSet,
         changes: &[(String, Change)],
     ) -> anyhow::Result<()> {
         let failed = Mutex::new(None);
-        let apply = |at: usize| {
-            let failed = &failed;
-            async move {
-                let (name, change) = &changes[at];
-                self.expectations.expect(request, name, *change);
-                let done = match change {
-                    Change::Create => create(api, set, name).await,
-                    Change::Delete => delete(api, name).await,
-                };
-                match done {
-                    // It may have shown already, and nobody will tell of it a second time.
-                    Ok(()) if self.shows(request, name) == (*change == Change::Create) => {
-                        self.expectations.settle(request, name);
-                    }
-                    Ok(()) => {}
-                    Err(error) => {
-                        if is_refused(&error) {
-                            self.expectations.settle(request, name);
-                        } else {
-                            self.expectations.doubt(request, name, *change);
-                        }
+        let stop = self.stop.child_token();
+        let (mut rest, mut size) = (changes, 1);
+        while !rest.is_empty() && !stop.is_cancelled() {
+            let (batch, after) = rest.split_at(size.min(rest.len()));
+            let apply = |at: usize| {
+                let (failed, stop) = (&failed, &stop);
+                async move {
+                    if let Err(error) = self.apply_one(owner, api, set, &batch[at]).await {
                         failed.lock().get_or_insert(error);
+                        stop.cancel();
                     }
                 }
-            }
-        };
-        parallelize_until(&CancellationToken::new(), AT_ONCE, changes.len(), apply).await;
+            };
+            parallelize_until(&stop, AT_ONCE, batch.len(), apply).await;
+            (rest, size) = (after, 2 * size);
+        }
         Ok(failed.into_inner().map_or(Ok(()), Err)?)
+    }
+
+    /// Makes or deletes a pod, and remembers what is to be expected of it.
+    async fn apply_one(
+        &self,
+        owner: &Owner,
+        api: &Api<Pod>,
+        set: &ReplicaSet,
+        (name, change): &(String, Change),
+    ) -> kube::Result<()> {
+        self.expectations.expect(owner, name, *change);
+        let done = match change {
+            Change::Create => create(api, set, name).await,
+            Change::Delete => delete(api, name).await,
+        };
+        match &done {
+            // It may have shown already, and nobody will tell of it a second time.
+            Ok(()) if self.shows(&owner.request, name) == (*change == Change::Create) => {
+                self.expectations.settle(owner, name);
+            }
+            Ok(()) => {}
+            Err(error) if is_refused(error) => self.expectations.settle(owner, name),
+            Err(_) => self.expectations.doubt(owner, name, *change),
+        }
+        done
     }
 
     fn shows(&self, request: &Request, pod: &str) -> bool {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_names, reason = "a Foo is called foo, as in Kubernetes' own sample")]
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -16,57 +17,53 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::common::{Clients, controller_of, is_controlled_by, within};
+use super::common::{Clients, Unsynced, controller_of, is_controlled_by, share, within};
 use super::foo::{Foo, FooStatus};
 
 /// The name under which Events are written.
 const COMPONENT: &str = "sample-controller";
 
-/// How long a key waits whose cluster has not been read yet.
-const UNSYNCED: std::time::Duration = std::time::Duration::from_millis(500);
-
 struct Controller {
-    /// Keys of Foos. Clusters take turns, so that none waits for the flood of another.
+    /// Keys of Foos. Clusters take turns and have a worker left each, so that none waits for another that is flooded or
+    /// hangs.
     queue: WorkQueue<Request>,
     foos: SharedInformer<Foo>,
     deployments: SharedInformer<Deployment>,
     foo_lister: Lister<Foo>,
     deployment_lister: Lister<Deployment>,
     clients: Clients,
+    unsynced: Unsynced,
 }
 
 /// Runs the controller until `stop`, and until what was begun is done.
-pub(crate) async fn run(hub: &Hub, clients: Clients, workers: usize, stop: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    hub: &Hub,
+    clients: Clients,
+    workers: NonZeroUsize,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let factory = SharedInformerFactory::new(hub.system());
     let (foos, deployments) = (factory.informer::<Foo>()?, factory.informer::<Deployment>()?);
     let controller = Arc::new(Controller {
-        queue: WorkQueue::per_cluster(),
+        queue: WorkQueue::per_cluster_at_most(share(workers)),
         foo_lister: foos.lister(),
         deployment_lister: deployments.lister(),
         foos,
         deployments,
         clients,
+        unsynced: Unsynced::default(),
     });
     controller.watch().await?;
     factory.start().await?;
 
-    let mut tasks = JoinSet::new();
-    for _ in 0..workers {
+    let queue = controller.queue.clone();
+    let work = move |work| {
         let controller = Arc::clone(&controller);
-        tasks.spawn(async move {
-            while let Some(work) = controller.queue.get().await {
-                controller.work(work).await;
-            }
-        });
-    }
-    stop.cancelled().await;
-    controller.queue.shut_down();
-    while let Some(ended) = tasks.join_next().await {
-        ended?;
-    }
+        async move { controller.work(work).await }
+    };
+    queue.run_workers(workers, &stop, work).await;
     factory.shutdown().await;
     Ok(())
 }
@@ -108,11 +105,18 @@ impl Controller {
     }
 
     async fn work(&self, work: Work<Request>) {
+        if !self.clients.contains_key(&work.cluster) {
+            // No cluster of ours, or not any more.
+            self.unsynced.forget(&work.cluster);
+            return work.succeed();
+        }
         // Before its caches are complete, the absence of something means nothing. Each cluster is waited for on its own:
         // one that is out of reach holds up nobody else.
         if !self.foos.has_synced_in(&work.cluster) || !self.deployments.has_synced_in(&work.cluster) {
-            return work.retry_after(UNSYNCED);
+            let delay = self.unsynced.delay(&work.cluster);
+            return work.retry_after(delay);
         }
+        self.unsynced.forget(&work.cluster);
         match self.sync(&work).await {
             Ok(()) => work.succeed(),
             Err(error) => {
@@ -129,6 +133,10 @@ impl Controller {
         // A Foo that is gone needs nothing: Kubernetes' garbage collector takes what it owned.
         let Ok(foo) = self.foo_lister.get(cluster, namespace, key.name()) else { return Ok(()) };
         let foo = foo.decode()?;
+        if foo.metadata.deletion_timestamp.is_some() {
+            // On its way out: what would be made for it now would go with it.
+            return Ok(());
+        }
         let name = &foo.spec.deployment_name;
         if name.is_empty() {
             // Trying again would not help; the next change of the Foo brings it back.

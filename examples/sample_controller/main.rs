@@ -5,7 +5,9 @@
 //! cargo run --example sample_controller -- east.kubeconfig west.kubeconfig
 //! ```
 //!
-//! Ctrl-C ends it, after what was begun is done.
+//! There is no leader election: run one.
+//!
+//! Ctrl-C ends it, after what was begun is done; a second one ends it at once.
 
 #[path = "../common/mod.rs"]
 pub(crate) mod common;
@@ -15,22 +17,13 @@ pub(crate) mod foo;
 use std::time::Duration;
 
 use informer_hub::Hub;
-use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let config = common::config()?;
     let clients = common::clients(&config).await?;
     let hub = Hub::start(config).await?;
-    let stop = CancellationToken::new();
-    let signal = stop.clone();
-    tokio::spawn(async move {
-        // An error means that there are no signals here; then it runs until it is killed.
-        if tokio::signal::ctrl_c().await.is_ok() {
-            signal.cancel();
-        }
-    });
-    controller::run(&hub, clients, 4, stop).await?;
+    controller::run(&hub, clients, common::WORKERS, common::stop_at_ctrl_c()).await?;
     hub.shutdown(Duration::from_secs(10)).await;
     Ok(())
 }

@@ -3,16 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use informer_hub::config::Config;
 use informer_hub::informers::ResourceEventHandlerFuncs;
+use informer_hub::types::ObjectKey;
 use informer_hub::{Hub, SharedInformerFactory};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -22,13 +24,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::bed::{RealCluster, comes_true, delete_now, eventually, merge};
+use crate::deployment_controller::expectations::{Change, Expectations, OVERDUE, Owner};
 use crate::fleet::PATIENCE;
-use crate::sample_controller::common::{Clients, clients, cluster, is_controlled_by};
+use crate::sample_controller::common::{Clients, Unsynced, clients, cluster, is_controlled_by};
 use crate::sample_controller::foo::Foo;
 use crate::{deployment_controller, sample_controller};
 
 /// Workers of a controller: fewer than there are keys, so that clusters have to share.
-const WORKERS: usize = 4;
+const WORKERS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 fn in_default<K>(client: &Client) -> Api<K>
 where
@@ -121,6 +124,9 @@ async fn wrongs(client: &Client, foreign: &str) -> Vec<String> {
     let mut wrongs = Vec::new();
     let mut expected = BTreeSet::from([foreign.to_owned()]);
     for (name, sample) in all::<Foo>(client).await {
+        if sample.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
         let wanted = &sample.spec.deployment_name;
         expected.insert(wanted.clone());
         if wanted == foreign {
@@ -171,6 +177,11 @@ async fn the_sample_controller_does_its_job_in_two_clusters_of_which_one_dies() 
     for client in &api {
         install_foos(client).await;
         create::<Deployment>(client, deployment("foreign", 1, "theirs")).await;
+        // On its way out, and held up: nothing is made for it any more.
+        let mut going = foo("going", "web-going", 1);
+        going["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        create::<Foo>(client, going).await;
+        in_default::<Foo>(client).delete("going", &DeleteParams::default()).await.unwrap();
     }
     let (hub, clients) = start(&clusters).await;
     let stop = CancellationToken::new();
@@ -242,6 +253,12 @@ fn told(event: Event) -> (String, String, String) {
 
 // === deployment controller ===
 
+/// A Deployment that the controller is to look after.
+fn ours(mut deployment: Value) -> Value {
+    deployment["metadata"]["annotations"] = json!({ deployment_controller::controller::OURS: "true" });
+    deployment
+}
+
 /// Pods of each Deployment that are to be, by name of the Deployment.
 type Wanted = BTreeMap<&'static str, usize>;
 
@@ -253,7 +270,7 @@ async fn discrepancies(client: &Client, wanted: &Wanted) -> Vec<String> {
         let of_app = |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
             meta.labels.as_ref().is_some_and(|labels| labels["app"] == name)
         };
-        let wanted = wanted[name.as_str()];
+        let Some(&wanted) = wanted.get(name.as_str()) else { continue };
         let (mut alive, mut said) = (0, 0);
         for set in sets.values().filter(|set| is_controlled_by(&set.metadata, &deployment.metadata)) {
             alive += usize::from(set.spec.replicas != Some(0));
@@ -304,8 +321,12 @@ async fn the_deployment_controller_makes_no_pod_twice_though_its_cluster_dies_un
     });
     for client in &api {
         for name in NAMES {
-            create::<Deployment>(client, deployment(name, REPLICAS, "one")).await;
+            create::<Deployment>(client, ours(deployment(name, REPLICAS, "one"))).await;
         }
+        create::<Deployment>(client, deployment("theirs", 1, "one")).await;
+        let mut paused = ours(deployment("paused", 2, "one"));
+        paused["spec"]["paused"] = json!(true);
+        create::<Deployment>(client, paused).await;
     }
     eventually("it has begun", PATIENCE, async || made("mortal") >= REPLICAS / 4).await;
     clusters[0].kill();
@@ -330,18 +351,84 @@ async fn the_deployment_controller_makes_no_pod_twice_though_its_cluster_dies_un
         let pods = all::<Pod>(client).await;
         let lost = pods.values().find(|pod| pod.labels()["app"] == "d").unwrap();
         delete_now(&in_default::<Pod>(client), &lost.name_any()).await;
+        assert_eq!(all::<ReplicaSet>(client).await.keys().filter(|name| name.starts_with("paused")).count(), 0);
+        merge(&deployments, "paused", json!({ "spec": { "paused": false } })).await;
     }
-    wanted.extend([("a", REPLICAS + 3), ("b", 1)]);
+    wanted.extend([("a", REPLICAS + 3), ("b", 1), ("paused", 2)]);
+    let in_all = 5 * REPLICAS + 6;
     for client in &api {
         // The pod that was lost is missed before all adds up again.
-        eventually("all have been made", PATIENCE, async || {
-            made("mortal") >= 5 * REPLICAS + 4 && made("steady") >= 5 * REPLICAS + 4
-        })
-        .await;
+        eventually("all have been made", PATIENCE, async || made("mortal") >= in_all && made("steady") >= in_all).await;
         all_add_up(client, &wanted).await;
-        assert_eq!(all::<ReplicaSet>(client).await.len(), 5, "one for each template");
+        assert_eq!(all::<ReplicaSet>(client).await.len(), 6, "one for each template, and none for what is not ours");
     }
-    assert_eq!((made("mortal"), made("steady")), (5 * REPLICAS + 4, 5 * REPLICAS + 4));
+    assert_eq!((made("mortal"), made("steady")), (in_all, in_all));
     factory.shutdown().await;
     end(hub, &stop, controller).await;
+}
+
+#[test]
+fn only_what_is_still_wanted_is_asked_for_again() {
+    let request = |name: &str| informer_hub::Request::new("a".parse().unwrap(), ObjectKey::new("ns", name));
+    let set = Owner { request: request("set"), uid: "1".to_owned() };
+    let shown = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let expectations = Expectations::default();
+    let names = |again: Vec<(String, Change)>| again.into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
+
+    // Three are wanted, one shows, one is under way: one of the two in doubt is asked for, the other is given up.
+    expectations.expect(&set, "under-way", Change::Create);
+    expectations.doubt(&set, "doubt-1", Change::Create);
+    expectations.doubt(&set, "doubt-2", Change::Create);
+    let again = expectations.again(&set, 3, &shown(&["there"]));
+    assert_eq!(again.len(), 1);
+    assert_eq!(expectations.again(&set, 3, &shown(&["there"])), again, "the same one");
+    assert_eq!(expectations.again(&set, 2, &shown(&["there"])), [], "it is not wanted any more");
+    assert!(!expectations.are_met(&set), "one is under way");
+    expectations.settle(&set, "under-way");
+    assert!(expectations.are_met(&set));
+
+    // Deletions likewise; one that has happened is not repeated.
+    for pod in ["x", "y", "gone"] {
+        expectations.doubt(&set, pod, Change::Delete);
+    }
+    assert_eq!(names(expectations.again(&set, 1, &shown(&["x", "y", "z"]))), shown(&["x", "y"]));
+    assert_eq!(expectations.again(&set, 3, &shown(&["x", "y", "z"])), []);
+    assert!(expectations.are_met(&set));
+
+    // Another ReplicaSet of that name has nothing to do with it.
+    expectations.doubt(&set, "old", Change::Create);
+    let successor = Owner { uid: "2".to_owned(), ..set.clone() };
+    assert!(expectations.are_met(&successor));
+    assert_eq!(expectations.again(&successor, 5, &shown(&[])), []);
+    expectations.expect(&successor, "new", Change::Create);
+    expectations.settle(&set, "new");
+    assert!(!expectations.are_met(&successor));
+    assert!(expectations.are_met(&set));
+    expectations.forget(&set.request);
+    assert!(expectations.are_met(&successor));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_show_is_overdue_and_keys_of_a_cluster_that_is_not_read_wait_longer_and_longer() {
+    let set = Owner {
+        request: informer_hub::Request::new("a".parse().unwrap(), ObjectKey::new("ns", "set")),
+        uid: String::new(),
+    };
+    let expectations = Expectations::default();
+    expectations.expect(&set, "pod", Change::Create);
+    assert_eq!(expectations.again(&set, 1, &BTreeSet::new()), []);
+    tokio::time::advance(OVERDUE).await;
+    assert_eq!(expectations.again(&set, 1, &BTreeSet::new()), [("pod".to_owned(), Change::Create)]);
+
+    let (unsynced, a, b) = (Unsynced::default(), "a".parse().unwrap(), "b".parse().unwrap());
+    let mut delays = Vec::new();
+    for _ in 0..7 {
+        let delay = unsynced.delay(&a);
+        delays.push(delay.as_millis());
+        tokio::time::advance(delay).await;
+    }
+    assert_eq!(delays, [500, 500, 1000, 2000, 4000, 8000, 10_000]);
+    assert_eq!(unsynced.delay(&b), Duration::from_millis(500), "another cluster waits for itself");
+    unsynced.forget(&a);
+    assert_eq!(unsynced.delay(&a), Duration::from_millis(500));
 }
