@@ -90,7 +90,7 @@ async fn workers_that_are_dropped_give_back_what_they_have_in_hand() {
     let (queue, stop) = (queue(2), CancellationToken::new());
     let workers = queue.run_workers(TWO, &stop, |work: Work<u32>| async move {
         let _work = work;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
     assert!(timeout(ms(1), workers).await.is_err());
     for _ in 0..2 {
