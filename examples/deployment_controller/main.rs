@@ -16,7 +16,7 @@ pub(crate) mod common;
 pub(crate) mod controller;
 mod deployments;
 pub(crate) mod expectations;
-mod replica_sets;
+pub(crate) mod replica_sets;
 
 use std::time::Duration;
 

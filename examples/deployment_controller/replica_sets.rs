@@ -13,6 +13,7 @@ use kube::{Api, Resource, ResourceExt};
 use parking_lot::Mutex;
 use rand::Rng;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::common::{is_controlled_by, is_refused, within};
 use super::controller::{Controller, is_ours};
@@ -82,8 +83,7 @@ impl Controller {
         Ok(pods.into_iter().filter(|pod| is_mine(pod) && pod.metadata.deletion_timestamp.is_none()).collect())
     }
 
-    /// Makes and deletes pods: one at first, then twice as many each time, until one fails. So what the server refuses
-    /// (a quota, a template that is not valid) is refused once, and not for every pod.
+    /// Makes and deletes pods.
     async fn apply(
         &self,
         owner: &Owner,
@@ -91,24 +91,8 @@ impl Controller {
         set: &ReplicaSet,
         changes: &[(String, Change)],
     ) -> anyhow::Result<()> {
-        let failed = Mutex::new(None);
-        let stop = self.stop.child_token();
-        let (mut rest, mut size) = (changes, 1);
-        while !rest.is_empty() && !stop.is_cancelled() {
-            let (batch, after) = rest.split_at(size.min(rest.len()));
-            let apply = |at: usize| {
-                let (failed, stop) = (&failed, &stop);
-                async move {
-                    if let Err(error) = self.apply_one(owner, api, set, &batch[at]).await {
-                        failed.lock().get_or_insert(error);
-                        stop.cancel();
-                    }
-                }
-            };
-            parallelize_until(&stop, AT_ONCE, batch.len(), apply).await;
-            (rest, size) = (after, 2 * size);
-        }
-        Ok(failed.into_inner().map_or(Ok(()), Err)?)
+        let apply = |at: usize| self.apply_one(owner, api, set, &changes[at]);
+        Ok(slow_start(&self.stop, changes.len(), apply).await?)
     }
 
     /// Makes or deletes a pod, and remembers what is to be expected of it.
@@ -139,6 +123,35 @@ impl Controller {
     fn shows(&self, request: &Request, pod: &str) -> bool {
         self.pods.get(&request.cluster, request.key.namespace().unwrap_or_default(), pod).is_ok()
     }
+}
+
+/// Does pieces of work: one at first, then twice as many each time, until one fails or `stop` is cancelled. So what the
+/// server refuses (a quota, a template that is not valid) is refused once, and not for every pod.
+pub(crate) async fn slow_start<W, E>(
+    stop: &CancellationToken,
+    pieces: usize,
+    work: impl Fn(usize) -> W,
+) -> Result<(), E>
+where
+    W: Future<Output = Result<(), E>>,
+{
+    let (failed, stop) = (Mutex::new(None), stop.child_token());
+    let (mut from, mut size) = (0, 1);
+    while from < pieces && !stop.is_cancelled() {
+        let batch = size.min(pieces - from);
+        let work = |at: usize| {
+            let (piece, failed, stop) = (work(from + at), &failed, &stop);
+            async move {
+                if let Err(error) = piece.await {
+                    failed.lock().get_or_insert(error);
+                    stop.cancel();
+                }
+            }
+        };
+        parallelize_until(&stop, AT_ONCE, batch, work).await;
+        (from, size) = (from + batch, 2 * size);
+    }
+    failed.into_inner().map_or(Ok(()), Err)
 }
 
 /// Makes a pod. That it is there already is as good: its name is the ReplicaSet's own.

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bed::{RealCluster, comes_true, delete_now, eventually, merge};
 use crate::deployment_controller::expectations::{Change, Expectations, OVERDUE, Owner};
+use crate::deployment_controller::replica_sets::slow_start;
 use crate::fleet::PATIENCE;
 use crate::sample_controller::common::{Clients, Unsynced, clients, cluster, is_controlled_by};
 use crate::sample_controller::foo::Foo;
@@ -431,4 +432,28 @@ async fn what_does_not_show_is_overdue_and_keys_of_a_cluster_that_is_not_read_wa
     assert_eq!(unsynced.delay(&b), Duration::from_millis(500), "another cluster waits for itself");
     unsynced.forget(&a);
     assert_eq!(unsynced.delay(&a), Duration::from_millis(500));
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_is_not_asked_of_it_for_every_pod() {
+    let begun = Mutex::new(Vec::new());
+    let refused_from = |from: usize| {
+        let begun = &begun;
+        move |piece: usize| async move {
+            begun.lock().push(piece);
+            tokio::task::yield_now().await;
+            if piece < from { Ok(()) } else { Err(piece) }
+        }
+    };
+    let stop = CancellationToken::new();
+    assert_eq!(slow_start(&stop, 500, refused_from(0)).await, Err(0));
+    assert_eq!(std::mem::take(&mut *begun.lock()), [0]);
+    // One, two, four; and of the last four all have begun.
+    assert!(matches!(slow_start(&stop, 500, refused_from(5)).await, Err(5 | 6)));
+    assert_eq!(std::mem::take(&mut *begun.lock()), (0..7).collect::<Vec<_>>());
+    assert_eq!(slow_start(&stop, 500, refused_from(500)).await, Ok(()));
+    assert_eq!(std::mem::take(&mut *begun.lock()), (0..500).collect::<Vec<_>>());
+    stop.cancel();
+    assert_eq!(slow_start(&stop, 500, refused_from(500)).await, Ok(()));
+    assert_eq!(*begun.lock(), [0; 0], "the controller ends");
 }
