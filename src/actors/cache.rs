@@ -367,6 +367,13 @@ impl CacheDirectory {
         self.caches.lock().keys().cloned().collect()
     }
 
+    /// Ends the cache of a view that had one user, who is gone. Whoever still reads finds nothing there.
+    pub(super) fn forget_private(&self, gvr: &Gvr, view: &View) {
+        if matches!(view, View::Private(_)) {
+            self.caches.lock().remove(&(gvr.clone(), view.clone()));
+        }
+    }
+
     /// Has every cache forget what it holds of a cluster whose actor could not see to it.
     pub(super) fn abandon(&self, cluster: &ClusterName) -> Vec<actix::prelude::Request<CacheActor, CloseAbandoned>> {
         let abandoned = CloseAbandoned::Cluster(cluster.clone());
