@@ -211,9 +211,15 @@ impl Indices {
         self.values_of(name).into_iter().flat_map(|values| values.iter().map(|(value, at)| (value, at.len())))
     }
 
-    /// Where the objects are that carry a value, by partition and key.
-    pub(super) fn locations(&self, name: &str, value: &str) -> impl Iterator<Item = &Location> {
-        self.values_of(name).and_then(|values| values.get(value)).into_iter().flat_map(Posting::iter)
+    /// The values of an index, in no order, that any object in these partitions carries; they are sorted.
+    pub(super) fn values_in(&self, name: &str, partitions: &[PartitionId]) -> impl Iterator<Item = &SharedStr> {
+        let values = self.values_of(name).into_iter().flat_map(imbl::HashMap::iter);
+        values.filter(|(_, at)| at.is_in_any(partitions)).map(|(value, _)| value)
+    }
+
+    /// Where the objects are that carry a value, if any does.
+    pub(super) fn posting(&self, name: &str, value: &str) -> Option<&Posting> {
+        self.values_of(name).and_then(|values| values.get(value))
     }
 }
 

@@ -4,11 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use super::filter::ObjectFilter;
 use super::indexers::IndexError;
-use super::posting::PartitionId;
+use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use crate::types::{
     ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, Origin, StoredObject,
@@ -205,10 +203,7 @@ impl Snapshot {
         let selected = |origin: &Origin| query.clusters.matches(&origin.cluster, &origin.cluster_labels);
         let mut asked: Vec<_> = self.partitions().filter(|(_, partition)| selected(partition.origin())).collect();
         asked.sort_by(|(_, a), (_, b)| a.origin().cluster.cmp(&b.origin().cluster));
-        let mut indexed: HashMap<PartitionId, Vec<&ObjectKey>> = HashMap::new();
-        for at in query.index.iter().flat_map(|(index, value)| self.by_index(index, value)) {
-            indexed.entry(at.partition).or_default().push(&at.key);
-        }
+        let posting = query.index.as_ref().and_then(|(index, value)| self.indices.posting(index, value));
         let mut items = Vec::new();
         let mut coverage: Vec<Coverage> = Vec::new();
         for cluster in asked.chunk_by(|(_, a), (_, b)| a.origin().cluster == b.origin().cluster) {
@@ -216,8 +211,7 @@ impl Snapshot {
             let cluster: Vec<_> = cluster.iter().filter(|(_, partition)| in_reach(query, partition)).collect();
             let begin = items.len();
             for (at, (id, partition)) in cluster.iter().enumerate() {
-                let keys = indexed.get(id).map(Vec::as_slice).unwrap_or_default();
-                let found = found(query, partition, keys).filter(|stored| query.filter.matches(stored));
+                let found = found(query, *id, partition, posting).filter(|stored| query.filter.matches(stored));
                 let newest = found.filter(|stored| !is_superseded(&cluster, at, stored, speaks));
                 items.extend(newest.map(|stored| Object::new(Arc::clone(partition.origin()), Arc::clone(stored))));
             }
@@ -239,14 +233,17 @@ impl Snapshot {
     }
 }
 
-/// Candidates of one partition, by key, on the cheapest way; `keys` are those that the index names.
+/// Candidates of one partition, by key, on the cheapest way; `posting` is what the index has of the value, if one is
+/// asked.
 fn found<'s>(
     query: &'s Query,
+    id: PartitionId,
     partition: &'s Partition,
-    keys: &'s [&'s ObjectKey],
+    posting: Option<&'s Posting>,
 ) -> Box<dyn Iterator<Item = &'s Arc<StoredObject>> + 's> {
     if query.index.is_some() {
-        Box::new(keys.iter().filter_map(|key| partition.get(key)).filter(|stored| named(query, stored)))
+        let keys = posting.into_iter().flat_map(move |posting| posting.keys_in(id));
+        Box::new(keys.filter_map(|key| partition.get(key)).filter(|stored| named(query, stored)))
     } else if let Some(name) = &query.name {
         let key = ObjectKey::new(query.filter.namespace.as_deref().unwrap_or(""), name);
         Box::new(partition.get(&key).into_iter())

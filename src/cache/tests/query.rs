@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::cache::posting::SHOWN;
 use crate::cache::testing::{delta, object_with, pods};
-use crate::cache::{Answer, DeltaFifo, Query, QueryError, Store};
+use crate::cache::{Answer, DeltaFifo, IndexReader, Query, QueryError, Store};
 use crate::types::{
-    Change, ClusterName, ClusterSelector, DeltaKind, Freshness, InformerHealth, Origin, Phase, Scope, StoredObject,
+    Change, ClusterName, ClusterSelector, DeltaKind, Dynamic, Freshness, InformerHealth, Origin, Phase, Scope,
+    StoredObject,
 };
 
 pub(super) fn origin(cluster: &str, labels: &[(&str, &str)], namespace: Option<&str>) -> Arc<Origin> {
@@ -116,6 +118,34 @@ fn clusters_are_selected_by_label_or_name() {
     let named = ClusterSelector::Names(vec![ClusterName::new("eu").unwrap()]);
     let answer = ask(&fleet(), &Query::by_index("by-node", "n2").in_clusters(named));
     assert_eq!((found(&answer), covered(&answer)), (vec!["eu/shop/api@2".to_owned()], vec!["eu ok".to_owned()]));
+}
+
+/// What `ask` gives, and how many locations were looked at for it.
+fn shown<T>(ask: impl FnOnce() -> T) -> (T, usize) {
+    let before = SHOWN.get();
+    let answer = ask();
+    (answer, SHOWN.get() - before)
+}
+
+#[test]
+fn what_an_index_answers_of_one_cluster_costs_nothing_of_the_others() {
+    let mut store = Store::new(pods());
+    for cluster in 0..10 {
+        let pods = (0..30).map(|pod_number| pod("shop", &format!("p{pod_number}"), 1, "web", "n1"));
+        fill(&mut store, origin(&format!("c{cluster}"), &[], None), &["by-node"], pods.collect());
+    }
+    let named = ClusterSelector::Names(vec![ClusterName::new("c4").unwrap()]);
+    let query = Query::by_index("by-node", "n1").in_clusters(named.clone());
+    let (answer, looked) = shown(|| ask(&store, &query));
+    assert_eq!(answer.items.len(), 30);
+    assert!(looked <= 31, "{looked} of 300");
+    let reader = IndexReader::<Dynamic>::new(Arc::clone(store.published()), named);
+    let (values, looked) = shown(|| reader.list_index_func_values("by-node").unwrap());
+    assert_eq!(values, ["n1"]);
+    assert!(looked <= 1, "{looked} of 300");
+    let nowhere = IndexReader::<Dynamic>::new(Arc::clone(store.published()), ClusterSelector::Names(Vec::new()));
+    let (values, looked) = shown(|| nowhere.list_index_func_values("by-node").unwrap());
+    assert_eq!((values.len(), looked), (0, 0));
 }
 
 #[test]
