@@ -83,7 +83,7 @@ impl Query {
         self
     }
 
-    /// Whether the answer may take a walk over every object, so that it belongs on a thread of its own.
+    /// Whether the answer may take a walk over every object. See [`Snapshot::is_long`] for what an index adds to that.
     #[must_use]
     pub fn is_scan(&self) -> bool {
         self.index.is_none() && self.name.is_none()
@@ -162,7 +162,18 @@ impl<K> fmt::Debug for Answer<K> {
     }
 }
 
+/// How many locations of an index value are looked at where the question is asked: well under a millisecond's worth.
+const SHORT: usize = 1_000;
+
 impl Snapshot {
+    /// Whether an answer takes so long that it belongs on a thread of its own: it may be a walk over every object, or
+    /// the index value is one that very many have. Itself it costs two look-ups.
+    #[must_use]
+    pub fn is_long(&self, query: &Query) -> bool {
+        let posting = query.index.as_ref().and_then(|(index, value)| self.indices.posting(index, value));
+        query.is_scan() || posting.is_some_and(|posting| posting.len() > SHORT)
+    }
+
     /// Whether there is an index of this name.
     pub(super) fn check_index(&self, index: &str) -> Result<(), QueryError> {
         if self.partitions().any(|(_, partition)| partition.declares(index)) || self.index_fn(index).is_some() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cache::posting::SHOWN;
+use crate::cache::posting::tests::SHOWN;
 use crate::cache::testing::{delta, object_with, pods};
 use crate::cache::{Answer, DeltaFifo, IndexReader, Query, QueryError, Store};
 use crate::types::{
@@ -235,6 +235,24 @@ fn an_answer_is_of_one_snapshot() {
 fn a_question_with_a_key_or_an_index_is_no_scan() {
     assert!(!Query::get("ns", "a").is_scan() && !Query::by_index("by-node", "n1").is_scan());
     assert!(Query::list().is_scan() && Query::by_namespace("ns").is_scan());
+}
+
+#[test]
+fn a_question_of_an_index_is_long_where_more_than_a_thousand_objects_have_the_value() {
+    let mut store = Store::new(pods());
+    for (cluster, count) in [("a", 400), ("b", 600)] {
+        let pods = (0..count).map(|number| pod("shop", &number.to_string(), 1, "web", "n1"));
+        fill(&mut store, origin(cluster, &[], None), &["by-node"], pods.collect());
+    }
+    let is_long = |store: &Store, query: &Query| store.published().load().is_long(query);
+    let (crowd, nobody, unknown) = (("by-node", "n1"), ("by-node", "n2"), ("by-app", "n1"));
+    assert!(!is_long(&store, &Query::by_index(crowd.0, crowd.1)), "a thousand");
+    fill(&mut store, origin("c", &[], None), &["by-node"], vec![pod("shop", "one", 1, "web", "n1")]);
+    assert!(is_long(&store, &Query::by_index(crowd.0, crowd.1)));
+    for (index, value) in [nobody, unknown] {
+        assert!(!is_long(&store, &Query::by_index(index, value)), "{index} {value}");
+    }
+    assert!(is_long(&store, &Query::list()) && !is_long(&store, &Query::get("shop", "one")));
 }
 
 #[test]
