@@ -260,7 +260,9 @@ fn of_a_clusters_informers_the_one_that_is_trusted_least_counts() {
     let mut store = Store::new(pods());
     let health = |phases: &[Phase], synced: bool| {
         let health = InformerHealth::new();
-        phases.iter().for_each(|phase| health.set_phase(*phase));
+        for phase in phases {
+            health.set_phase(*phase);
+        }
         if synced {
             health.set_synced();
         }
