@@ -4,11 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use super::filter::ObjectFilter;
 use super::indexers::IndexError;
-use super::posting::PartitionId;
+use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use crate::types::{
     ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, Origin, StoredObject,
@@ -85,7 +83,7 @@ impl Query {
         self
     }
 
-    /// Whether the answer may take a walk over every object, so that it belongs on a thread of its own.
+    /// Whether the answer may take a walk over every object. See [`Snapshot::is_long`] for what an index adds to that.
     #[must_use]
     pub fn is_scan(&self) -> bool {
         self.index.is_none() && self.name.is_none()
@@ -164,7 +162,18 @@ impl<K> fmt::Debug for Answer<K> {
     }
 }
 
+/// How many locations of an index value are looked at where the question is asked: well under a millisecond's worth.
+const SHORT: usize = 1_000;
+
 impl Snapshot {
+    /// Whether an answer takes so long that it belongs on a thread of its own: it may be a walk over every object, or
+    /// the index value is one that very many have. Itself it costs two look-ups.
+    #[must_use]
+    pub fn is_long(&self, query: &Query) -> bool {
+        let posting = query.index.as_ref().and_then(|(index, value)| self.indices.posting(index, value));
+        query.is_scan() || posting.is_some_and(|posting| posting.len() > SHORT)
+    }
+
     /// Whether there is an index of this name.
     pub(super) fn check_index(&self, index: &str) -> Result<(), QueryError> {
         if self.partitions().any(|(_, partition)| partition.declares(index)) || self.index_fn(index).is_some() {
@@ -205,10 +214,7 @@ impl Snapshot {
         let selected = |origin: &Origin| query.clusters.matches(&origin.cluster, &origin.cluster_labels);
         let mut asked: Vec<_> = self.partitions().filter(|(_, partition)| selected(partition.origin())).collect();
         asked.sort_by(|(_, a), (_, b)| a.origin().cluster.cmp(&b.origin().cluster));
-        let mut indexed: HashMap<PartitionId, Vec<&ObjectKey>> = HashMap::new();
-        for at in query.index.iter().flat_map(|(index, value)| self.by_index(index, value)) {
-            indexed.entry(at.partition).or_default().push(&at.key);
-        }
+        let posting = query.index.as_ref().and_then(|(index, value)| self.indices.posting(index, value));
         let mut items = Vec::new();
         let mut coverage: Vec<Coverage> = Vec::new();
         for cluster in asked.chunk_by(|(_, a), (_, b)| a.origin().cluster == b.origin().cluster) {
@@ -216,8 +222,7 @@ impl Snapshot {
             let cluster: Vec<_> = cluster.iter().filter(|(_, partition)| in_reach(query, partition)).collect();
             let begin = items.len();
             for (at, (id, partition)) in cluster.iter().enumerate() {
-                let keys = indexed.get(id).map(Vec::as_slice).unwrap_or_default();
-                let found = found(query, partition, keys).filter(|stored| query.filter.matches(stored));
+                let found = found(query, *id, partition, posting).filter(|stored| query.filter.matches(stored));
                 let newest = found.filter(|stored| !is_superseded(&cluster, at, stored, speaks));
                 items.extend(newest.map(|stored| Object::new(Arc::clone(partition.origin()), Arc::clone(stored))));
             }
@@ -239,14 +244,17 @@ impl Snapshot {
     }
 }
 
-/// Candidates of one partition, by key, on the cheapest way; `keys` are those that the index names.
+/// Candidates of one partition, by key, on the cheapest way; `posting` is what the index has of the value, if one is
+/// asked.
 fn found<'s>(
     query: &'s Query,
+    id: PartitionId,
     partition: &'s Partition,
-    keys: &'s [&'s ObjectKey],
+    posting: Option<&'s Posting>,
 ) -> Box<dyn Iterator<Item = &'s Arc<StoredObject>> + 's> {
     if query.index.is_some() {
-        Box::new(keys.iter().filter_map(|key| partition.get(key)).filter(|stored| named(query, stored)))
+        let keys = posting.into_iter().flat_map(move |posting| posting.keys_in(id));
+        Box::new(keys.filter_map(|key| partition.get(key)).filter(|stored| named(query, stored)))
     } else if let Some(name) = &query.name {
         let key = ObjectKey::new(query.filter.namespace.as_deref().unwrap_or(""), name);
         Box::new(partition.get(&key).into_iter())

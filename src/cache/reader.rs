@@ -110,15 +110,14 @@ impl<K> IndexReader<K> {
         let snapshot = self.snapshot();
         snapshot.check_index(index)?;
         let everywhere = self.only.is_none() && self.clusters == ClusterSelector::All;
-        let is_here = |value: &SharedStr| {
-            let mut partitions = snapshot.by_index(index, value).filter_map(|at| snapshot.partition(at.partition));
-            partitions.any(|partition| {
-                let origin = partition.origin();
-                self.selects(&origin.cluster, &origin.cluster_labels)
-            })
+        let mut values: Vec<_> = if everywhere {
+            snapshot.index_values(index).map(|(value, _)| value.clone()).collect()
+        } else {
+            let origins = snapshot.partitions().map(|(id, partition)| (id, partition.origin()));
+            let selected = origins.filter(|(_, origin)| self.selects(&origin.cluster, &origin.cluster_labels));
+            let selected: Vec<_> = selected.map(|(id, _)| id).collect();
+            snapshot.indices.values_in(index, &selected).cloned().collect()
         };
-        let values = snapshot.index_values(index).map(|(value, _)| value).filter(|value| everywhere || is_here(value));
-        let mut values: Vec<_> = values.cloned().collect();
         values.sort_unstable();
         Ok(values)
     }
