@@ -78,8 +78,8 @@ impl HubSystem {
             .spawn(move || {
                 let system = System::new();
                 let arbiters: Vec<_> = (0..cores).map(|_| Arbiter::new()).collect();
-                let handles = arbiters.iter().map(Arbiter::handle).collect::<Vec<_>>();
-                if started.send((System::current(), handles)).is_ok() {
+                let threads = arbiters.iter().map(Arbiter::handle).collect::<Vec<_>>();
+                if started.send((System::current(), threads)).is_ok() {
                     // An error is a stop code other than zero, which nobody sends.
                     let _ = system.run();
                 }

@@ -9,7 +9,8 @@ use super::indexers::IndexError;
 use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use crate::types::{
-    ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, Origin, StoredObject,
+    ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, Origin, Scope,
+    StoredObject,
 };
 
 /// A question about one resource: which clusters, and which objects there.
@@ -19,6 +20,7 @@ use crate::types::{
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     clusters: ClusterSelector,
+    scope: Option<Scope>,
     name: Option<String>,
     index: Option<(String, String)>,
     filter: ObjectFilter,
@@ -67,6 +69,13 @@ impl Query {
     #[must_use]
     pub fn with_labels(mut self, labels: LabelSelector) -> Self {
         self.filter.labels = Some(labels);
+        self
+    }
+
+    /// Only what the informers of exactly this scope have, whatever others watch of the resource.
+    #[must_use]
+    pub fn of_informers(mut self, scope: Scope) -> Self {
+        self.scope = Some(scope);
         self
     }
 
@@ -190,7 +199,12 @@ impl Snapshot {
     /// per informer of the resource, and a look-up in those of the cluster.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object> {
-        let theirs = self.partitions().map(|(_, partition)| partition).filter(|it| it.origin().cluster == *cluster);
+        self.get_of(key, |origin| origin.cluster == *cluster)
+    }
+
+    /// The object at a key, in the newest state that any of the selected informers has.
+    pub(super) fn get_of(&self, key: &ObjectKey, is_selected: impl Fn(&Origin) -> bool) -> Option<Object> {
+        let theirs = self.partitions().map(|(_, partition)| partition).filter(|it| is_selected(it.origin()));
         let mut newest: Option<(&Partition, &Arc<StoredObject>)> = None;
         for partition in theirs {
             let Some(stored) = partition.get(key) else { continue };
@@ -211,7 +225,10 @@ impl Snapshot {
         }
         let speaks =
             |partition: &Partition| query.index.as_ref().is_none_or(|(index, _)| self.has_index(partition, index));
-        let selected = |origin: &Origin| query.clusters.matches(&origin.cluster, &origin.cluster_labels);
+        let selected = |origin: &Origin| {
+            query.clusters.matches(&origin.cluster, &origin.cluster_labels)
+                && query.scope.as_ref().is_none_or(|scope| *scope == origin.scope)
+        };
         let mut asked: Vec<_> = self.partitions().filter(|(_, partition)| selected(partition.origin())).collect();
         asked.sort_by(|(_, a), (_, b)| a.origin().cluster.cmp(&b.origin().cluster));
         let posting = query.index.as_ref().and_then(|(index, value)| self.indices.posting(index, value));

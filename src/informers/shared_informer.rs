@@ -464,13 +464,14 @@ impl<K: 'static> SharedInformer<K> {
     /// The readable half of its store.
     #[must_use]
     pub fn indexer(&self) -> IndexReader<K> {
-        IndexReader::new(self.snapshots(), self.inner.parts.clusters.clone())
+        let reader = IndexReader::new(self.snapshots(), self.inner.parts.clusters.clone());
+        reader.of_informers(self.inner.scope())
     }
 
     /// Lists and gets from its store.
     #[must_use]
     pub fn lister(&self) -> Lister<K> {
-        Lister::new(self.snapshots(), self.inner.parts.clusters.clone())
+        Lister::over(self.indexer())
     }
 
     fn snapshots(&self) -> Arc<arc_swap::ArcSwap<crate::cache::Snapshot>> {

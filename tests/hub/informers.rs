@@ -153,6 +153,21 @@ async fn namespace_list_options_and_clusters_narrow_what_is_asked_for() {
     factory.start().await.unwrap();
     synced(&factory).await;
     assert_eq!(listed(&informer), [format!("c1/{key}")]);
+    // Others who watch more do not widen what it sees.
+    let all = SharedInformerFactory::new(fleet.hub.system());
+    let everything = all.informer::<Pod>().unwrap();
+    all.start().await.unwrap();
+    synced(&all).await;
+    assert_eq!(listed(&everything).len(), 120);
+    assert_eq!(listed(&informer), [format!("c1/{key}")]);
+    let other =
+        listed(&everything).into_iter().find(|pod| pod.starts_with("c1/") && !pod.ends_with(key.as_str())).unwrap();
+    let other: ObjectKey = other["c1/".len()..].parse().unwrap();
+    assert!(
+        informer.indexer().get(&name("c1"), &other).is_none()
+            && everything.indexer().get(&name("c1"), &other).is_some()
+    );
+    all.shutdown().await;
     assert!(fleet.cluster("c0").await.informers.is_empty());
     let scope = &fleet.cluster("c1").await.informers[0].scope;
     assert!(scope.contains("chosen=yes") && scope.contains("metadata.name!=nothing"), "{scope}");
@@ -299,7 +314,7 @@ async fn factories_that_come_and_go_by_the_hundred_leave_nothing_behind() {
     let one = |number: usize| {
         let factory = SharedInformerFactory::new(fleet.hub.system());
         let transform = Transform::json(|_| Ok::<_, String>(()));
-        let factory = if number % 2 == 0 { factory } else { factory.with_transform(transform) };
+        let factory = if number.is_multiple_of(2) { factory } else { factory.with_transform(transform) };
         async move {
             let informer = factory.informer::<Pod>().unwrap();
             informer.add_event_handler(Log::default().handler()).await.unwrap();

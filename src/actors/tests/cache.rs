@@ -14,7 +14,7 @@ fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cac
     let handle = io.handle().clone();
     io.shutdown_background();
     System::new().block_on(async move {
-        let env = Env::new(handle, vec![Arbiter::current()], Tuning::default());
+        let env = Env::new(handle.clone(), handle, vec![Arbiter::current()], Tuning::default());
         let cache = env.caches.of(&pods(), &View::default());
         let open = OpenPartition {
             origin: origin("c"),
