@@ -535,7 +535,7 @@ fn debug_output_names_the_resource_and_no_object() {
         format!("{:?}", lister.clone()),
         format!("{:?}", lister.namespace("shop").clone()),
     ];
-    let inner = r#"IndexReader { resource: "pods", clusters: All, only: None }"#;
+    let inner = r#"IndexReader { resource: "pods", clusters: All, scope: None, only: None }"#;
     let expected = [
         format!("Indexer({inner})"),
         inner.to_owned(),
