@@ -1,7 +1,7 @@
 //! The cache actor: one per resource over all clusters. Owns the write half of a store and answers questions.
 //!
-//! Questions that may walk over every object run on a thread of their own, on a snapshot, so a write never waits for
-//! one. Compression runs there too; a processor is asked to wait only when compression lags by a whole generation.
+//! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
+//! snapshot, so a write never waits for one. Compression runs there too; a processor is asked to wait only when compression lags by a whole generation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -273,7 +273,7 @@ impl Handler<Ask> for CacheActor {
 
     fn handle(&mut self, Ask(query): Ask, _ctx: &mut Self::Context) -> Self::Result {
         let snapshot = self.store.published().load_full();
-        if !query.is_scan() {
+        if !snapshot.is_long(&query) {
             return Box::pin(std::future::ready(snapshot.answer(&query)));
         }
         let scan = self.io.spawn_blocking(move || snapshot.answer(&query));
@@ -365,6 +365,13 @@ impl CacheDirectory {
     #[must_use]
     pub fn resources(&self) -> Vec<(Gvr, View)> {
         self.caches.lock().keys().cloned().collect()
+    }
+
+    /// Ends the cache of a view that had one user, who is gone. Whoever still reads finds nothing there.
+    pub(super) fn forget_private(&self, gvr: &Gvr, view: &View) {
+        if matches!(view, View::Private(_)) {
+            self.caches.lock().remove(&(gvr.clone(), view.clone()));
+        }
     }
 
     /// Has every cache forget what it holds of a cluster whose actor could not see to it.

@@ -5,9 +5,13 @@ use std::time::Duration;
 use crate::cache::{DeltaFifo, ListenerQueue, Young};
 use crate::reflector::ReflectorOptions;
 
-/// Mailbox bound of every actor. On the data path each edge has one message in flight, so this is never reached
-/// there; it bounds control messages.
+/// Mailbox bound of the actors on the data path. Each edge there has one message in flight, so it is never reached.
 pub const MAILBOX: usize = 64;
+
+/// No bound, for actors that are told what to do and what to stop doing. A full mailbox would let a later message
+/// overtake an earlier one, which actix sends again when there is room: a handler that was removed would be added. What
+/// waits is one message for each call that is under way.
+pub const CONTROL_MAILBOX: usize = 0;
 
 /// Changes that a reflector hands over in one message, at most.
 pub const ENQUEUE_BATCH: usize = 512;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::future::join_all;
 
-use super::capacity::MAILBOX;
+use super::capacity::CONTROL_MAILBOX;
 use super::env::Env;
 use super::informer::{InformerActor, InformerParts};
 use super::messages::{
@@ -20,7 +20,7 @@ use super::messages::{
 use super::status::{ClusterState, ClusterView, InformerView, SharedView};
 use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
-    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
+    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
 use super::watch_errors::WatchErrors;
 use crate::reflector::{Connection, Connector, InformerOptions};
@@ -155,7 +155,7 @@ impl ClusterActor {
             InformerActor::new(env, parts, subscriptions, guard)
         };
         informer.number = number;
-        informer.address = Some(InformerActor::start_in_arbiter(self.env.arbiter(), actor));
+        informer.address = Some(start_control(self.env.arbiter(), actor));
     }
 
     /// Adds a subscription to the informers that it is about and that run already. Adding one twice changes nothing.
@@ -356,7 +356,7 @@ impl Actor for ClusterActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(MAILBOX);
+        ctx.set_mailbox_capacity(CONTROL_MAILBOX);
         self.show();
         self.connect(ctx);
     }

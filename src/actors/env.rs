@@ -5,18 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use actix::ArbiterHandle;
+use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::cache::CacheDirectory;
 use super::capacity::Tuning;
+use super::messages::{KnownResource, Wanted};
 use super::supervision::Census;
+use crate::types::{ApiResource, View};
 
 /// Shared by all actors of one hub; cheap to clone.
 #[derive(Clone)]
 pub struct Env {
-    /// The multi-thread runtime that sockets, decoding, compression and closures run on.
+    /// The multi-thread runtime that sockets, decoding, compression and scans run on.
     pub io: Handle,
+    /// Whose blocking threads a program's closures run on, so that closures that are stuck hold up nothing of the hub.
+    pub handlers: Handle,
     /// The caches, by resource.
     pub caches: CacheDirectory,
     /// Bounds and delays.
@@ -26,23 +31,48 @@ pub struct Env {
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     synced: Arc<watch::Sender<u64>>,
+    /// What the configuration keeps only parts of.
+    partial: Arc<RwLock<Vec<Wanted>>>,
 }
 
 impl Env {
     /// Surroundings on the given threads.
     #[must_use]
-    pub fn new(io: Handle, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
+    pub fn new(io: Handle, handlers: Handle, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
         let arbiters: Arc<[ArbiterHandle]> = arbiters.into();
         let next = Arc::new(AtomicUsize::new(0));
         let census = Census::default();
         let caches = CacheDirectory::new(io.clone(), Arc::clone(&arbiters), tuning.young_bytes, census.clone());
-        Self { io, caches, tuning, census, arbiters, next, synced: Arc::new(watch::Sender::new(0)) }
+        Self {
+            io,
+            handlers,
+            caches,
+            tuning,
+            census,
+            arbiters,
+            next,
+            synced: Arc::new(watch::Sender::new(0)),
+            partial: Arc::default(),
+        }
     }
 
     /// The thread for the next actor, or group of actors that talk much to each other: round robin.
     #[must_use]
     pub fn arbiter(&self) -> &ArbiterHandle {
         &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()]
+    }
+
+    /// Notes a resource of which the configuration keeps only parts.
+    pub(super) fn note_partial(&self, wanted: Wanted) {
+        self.partial.write().push(wanted);
+    }
+
+    /// The view in which whole objects of a resource are, shared with as many as possible.
+    #[must_use]
+    pub fn whole_view(&self, resource: &ApiResource) -> View {
+        let wanted = Wanted::Known(KnownResource(resource.clone()));
+        let is_partial = self.partial.read().iter().any(|partial| partial.may_be(&wanted));
+        if is_partial { View::Whole } else { View::Shared }
     }
 
     /// Wakes whoever waits for informers to sync.

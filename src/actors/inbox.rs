@@ -33,6 +33,8 @@ struct State {
     partition: Option<PartitionId>,
     /// The batch that the subscriber has been given and has not answered for.
     handed: Vec<Notification>,
+    /// Whether the subscriber has answered for the mark that follows the initial objects.
+    synced: bool,
     turn: Turn,
 }
 
@@ -50,6 +52,7 @@ impl Inbox {
         if state.queue.is_none() || state.partition != Some(partition) {
             state.queue = Some(queue);
             state.partition = Some(partition);
+            state.synced = false;
         }
     }
 
@@ -87,8 +90,14 @@ impl Inbox {
     pub(super) fn done(&self, turn: Turn) {
         let mut state = self.state.lock();
         if state.turn == turn {
-            state.handed = Vec::new();
+            let handed = std::mem::take(&mut state.handed);
+            state.synced |= handed.iter().any(|notification| matches!(notification, Notification::Synced(_)));
         }
+    }
+
+    /// Whether the subscriber has answered for every initial object.
+    pub(super) fn has_synced(&self) -> bool {
+        self.state.lock().synced
     }
 
     /// Publishes how far behind the subscriber is.

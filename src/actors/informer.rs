@@ -14,7 +14,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 
 use super::cache::CacheActor;
-use super::capacity::{MAILBOX, STOP_GRACE};
+use super::capacity::{CONTROL_MAILBOX, STOP_GRACE};
 use super::env::Env;
 use super::fifo::FifoActor;
 use super::inbox::Inbox;
@@ -161,7 +161,7 @@ impl InformerActor {
             fifo: fifo.clone().recipient::<Enqueue>(),
             options: self.env.tuning.reflector.clone(),
             watch_errors: Arc::clone(&self.parts.watch_errors),
-            io: self.env.io.clone(),
+            handlers: self.env.handlers.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));
@@ -171,6 +171,8 @@ impl InformerActor {
     fn start_child<A: Actor<Context = Context<A>>>(&self, child: A) -> Addr<A> {
         let token = self.children.token();
         A::create(move |ctx| {
+            // Until the child says otherwise.
+            ctx.set_mailbox_capacity(CONTROL_MAILBOX);
             stop_with(&token, ctx);
             child
         })
@@ -292,7 +294,7 @@ impl Actor for InformerActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(MAILBOX);
+        ctx.set_mailbox_capacity(CONTROL_MAILBOX);
         for subscription in std::mem::take(&mut self.subscriptions) {
             let child = self.start_listener(subscription, ctx);
             self.listeners.insert(child.subscription.id, child);

@@ -213,8 +213,15 @@ pub enum Wanted {
 }
 
 /// An [`ApiResource`] in an order, for use as a key.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Eq, Debug)]
 pub struct KnownResource(pub ApiResource);
+
+impl PartialEq for KnownResource {
+    /// By what it is watched as; what somebody takes its kind for makes no other resource of it.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.gvr == other.0.gvr
+    }
+}
 
 impl PartialOrd for KnownResource {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
@@ -387,6 +394,11 @@ pub struct WaitForCacheSync {
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "SyncView")]
 pub struct ViewSync;
+
+/// Asks for a subscription, to see how far its subscriber is; `None` once it has ended.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "Option<Arc<Subscription>>")]
+pub struct FindSubscription(pub SubscriptionId);
 
 /// Ends a subscription. Idempotent; answered when nothing of it is in flight any more.
 #[derive(Clone, Copy, Debug, Message)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::AtomicResponse;
 use actix::prelude::*;
 
-use super::capacity::MAILBOX;
+use super::capacity::CONTROL_MAILBOX;
 use super::env::Env;
 use super::inbox::Inbox;
 use super::messages::{AppliedBatch, Apply, Enqueue, Join, Lease, Leave, Process, Stop, TakeSnapshot, Wake};
@@ -148,7 +148,7 @@ impl Actor for ProcessorActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(MAILBOX);
+        ctx.set_mailbox_capacity(CONTROL_MAILBOX);
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct ReflectorParts {
     pub(super) fifo: Recipient<Enqueue>,
     pub(super) options: ReflectorOptions,
     pub(super) watch_errors: Arc<WatchErrors>,
-    pub(super) io: Handle,
+    pub(super) handlers: Handle,
 }
 
 /// See the module.
@@ -401,7 +401,7 @@ impl Driver {
         let health = &self.parts.health;
         let silent = matches!(error.class, ErrorClass::Refused | ErrorClass::Stalled | ErrorClass::Transient);
         health.set_answers(!silent);
-        self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.io);
+        self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.handlers);
         let phase = match error.class {
             ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
             ErrorClass::NotFound => Phase::Absent,

@@ -14,17 +14,17 @@ use futures::FutureExt;
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-use super::capacity::MAILBOX;
+use super::capacity::CONTROL_MAILBOX;
 use super::cluster::{ClusterActor, ClusterParts};
 use super::env::Env;
 use super::messages::{
-    AddCluster, Attach, Detach, Expect, GetStatus, InformerFor, Release, RemoveCluster, Resolved, Shutdown, Start,
-    StopCluster, Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
+    AddCluster, Attach, Detach, Expect, FindSubscription, GetStatus, InformerFor, Release, RemoveCluster, Resolved,
+    Shutdown, Start, StopCluster, Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
 };
 use super::status::{ClusterStatus, HubStatus, SharedView};
 use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
 use super::supervision::{
-    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
+    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
 use super::sync::{Awaited, NotSynced, SyncView, Views};
 use crate::reflector::Connector;
@@ -136,7 +136,7 @@ impl RegistryActor {
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let env = self.env.clone();
         let token = self.children.token();
-        let address = ClusterActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
+        let address = start_control(self.env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
             ClusterActor::new(env, parts, guard)
         });
@@ -210,6 +210,32 @@ impl RegistryActor {
         }
     }
 
+    /// Clusters that could not be asked yet are not expected to have what was demanded alone by who is gone.
+    fn unexpect_what_nobody_demands(&self, gone: &[InformerFor]) {
+        for demand in gone {
+            let Wanted::Known(known) = &demand.wanted else { continue };
+            for view in demand.views() {
+                let Some(snapshot) = self.env.caches.published(&known.0.gvr, view) else { continue };
+                for (cluster, labels) in snapshot.expected() {
+                    let is_demanded = self.demands.iter().any(|other| {
+                        other.wanted.may_be(&demand.wanted)
+                            && other.clusters.matches(cluster, labels)
+                            && other.views().any(|theirs| theirs == view)
+                    });
+                    let is_subscribed = self.subscriptions.values().any(|subscription| {
+                        matches!(&subscription.target, Target::Resource(wanted, scope)
+                            if wanted.may_be(&demand.wanted) && scope.view == *view)
+                            && subscription.clusters.matches(cluster, labels)
+                    });
+                    if !is_demanded && !is_subscribed {
+                        let expect = Expect { cluster: cluster.clone(), labels: labels.clone(), expected: false };
+                        detach(self.env.caches.of(&known.0, view).send(expect));
+                    }
+                }
+            }
+        }
+    }
+
     fn unexpect(&self, name: &ClusterName) {
         for (gvr, view) in self.env.caches.resources() {
             let Some(snapshot) = self.env.caches.published(&gvr, &view) else { continue };
@@ -231,7 +257,7 @@ impl Actor for RegistryActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(MAILBOX);
+        ctx.set_mailbox_capacity(CONTROL_MAILBOX);
     }
 }
 
@@ -310,7 +336,15 @@ impl Handler<InformerFor> for RegistryActor {
                 self.demand_of(name, cluster, &demand);
             }
         }
-        self.demands.push(demand);
+        if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
+            self.env.note_partial(demand.wanted.clone());
+        }
+        let same = |known: &InformerFor| {
+            (&known.user, &known.wanted, &known.scopes) == (&demand.user, &demand.wanted, &demand.scopes)
+        };
+        if !self.demands.iter().any(same) {
+            self.demands.push(demand);
+        }
     }
 }
 
@@ -318,9 +352,19 @@ impl Handler<Release> for RegistryActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, Release(user): Release, _ctx: &mut Self::Context) -> Self::Result {
-        self.demands.retain(|demand| demand.user != user);
+        let (gone, kept): (Vec<_>, _) =
+            std::mem::take(&mut self.demands).into_iter().partition(|demand| demand.user == user);
+        self.demands = kept;
+        self.unexpect_what_nobody_demands(&gone);
         let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Unwant(user.clone()))).collect();
-        Box::pin(join_all(all).map(|_| ()))
+        let caches = self.env.caches.clone();
+        Box::pin(join_all(all).map(move |_| {
+            for demand in &gone {
+                if let Wanted::Known(known) = &demand.wanted {
+                    demand.views().for_each(|view| caches.forget_private(&known.0.gvr, view));
+                }
+            }
+        }))
     }
 }
 
@@ -371,6 +415,14 @@ impl Handler<Subscribe> for RegistryActor {
         }
         self.subscriptions.insert(id, subscription);
         MessageResult(id)
+    }
+}
+
+impl Handler<FindSubscription> for RegistryActor {
+    type Result = Option<Arc<Subscription>>;
+
+    fn handle(&mut self, FindSubscription(id): FindSubscription, _ctx: &mut Self::Context) -> Self::Result {
+        self.subscriptions.get(&id).map(Arc::clone)
     }
 }
 

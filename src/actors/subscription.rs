@@ -123,10 +123,10 @@ impl Subscribe {
         self
     }
 
-    /// Repeats every object each `period` (client-go's resync; at least a second).
+    /// Repeats every object each `period` (client-go's resync; at least a second); zero for never.
     #[must_use]
     pub fn with_resync(mut self, period: Duration) -> Self {
-        self.resync = Some(period.max(Duration::from_secs(1)));
+        self.resync = Some(period).filter(|period| !period.is_zero());
         self
     }
 }
@@ -169,6 +169,13 @@ impl Subscription {
         let inbox = Arc::<Inbox>::default();
         all.push((Arc::clone(origin), Arc::clone(&inbox)));
         inbox
+    }
+
+    /// Whether its subscriber has answered for every initial object of a cluster's informers.
+    pub(crate) fn has_synced_in(&self, cluster: &ClusterName) -> bool {
+        let inboxes = self.inboxes.lock();
+        let mut theirs = inboxes.iter().filter(|(at, _)| at.cluster == *cluster).peekable();
+        theirs.peek().is_some() && theirs.all(|(_, inbox)| inbox.has_synced())
     }
 
     /// Forgets what waits for it at an informer whose objects are forgotten too: were that informer wanted again, it

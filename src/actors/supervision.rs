@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Message, Recipient};
+use actix::dev::channel::channel;
+use actix::{Actor, ActorContext, ActorFutureExt, Addr, ArbiterHandle, AsyncContext, Context, Message, Recipient};
 use futures::FutureExt;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::capacity::CONTROL_MAILBOX;
 use crate::types::clock::Instant;
 
 /// How an actor ended.
@@ -160,6 +162,24 @@ impl Children {
     pub(super) fn token(&self) -> CancellationToken {
         self.token.clone()
     }
+}
+
+/// Starts an actor in an arbiter, its mailbox without a bound from the first message on
+/// ([`CONTROL_MAILBOX`](super::capacity::CONTROL_MAILBOX)).
+pub(super) fn start_control<A>(
+    arbiter: &ArbiterHandle,
+    make: impl FnOnce(&mut Context<A>) -> A + Send + 'static,
+) -> Addr<A>
+where
+    A: Actor<Context = Context<A>>,
+{
+    let (sender, receiver) = channel(CONTROL_MAILBOX);
+    arbiter.spawn_fn(move || {
+        let mut ctx = Context::with_receiver(receiver);
+        let actor = make(&mut ctx);
+        actix::spawn(ctx.into_future(actor));
+    });
+    Addr::new(sender)
 }
 
 /// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.

@@ -16,6 +16,9 @@ use crate::types::{ClusterLabels, ClusterName, ClusterSelector, Phase, ResourceV
 /// How often a wait for sync looks at informers that will not signal (forbidden, absent).
 const SYNC_POLL: Duration = Duration::from_millis(100);
 
+/// As good as for ever, for a wait that is longer than the clock can count.
+const AGES: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// What the clusters show, by name.
 pub(super) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
 
@@ -102,6 +105,8 @@ impl SyncView {
 
     /// A line for each that has not synced.
     fn waiting(&self, of: &Awaited) -> Vec<String> {
+        // First of all: what is told after this shows afterwards.
+        let is_starting = self.is_starting();
         let not_yet = |informer: InformerSync| {
             let why = informer.error.map(|error| format!(" ({error})")).unwrap_or_default();
             format!("{}/{} is {}{why}", informer.cluster, informer.text, informer.phase.as_str())
@@ -121,7 +126,7 @@ impl SyncView {
                 waiting.push(format!("{name}: {error}"));
             }
         }
-        if self.is_starting() {
+        if is_starting {
             waiting.push("informers are being started".to_owned());
         }
         waiting
@@ -132,7 +137,8 @@ impl SyncView {
     /// # Errors
     /// [`NotSynced`] names what had not when the time was up, and why.
     pub async fn wait(mut self, of: Awaited, timeout: Duration) -> Result<(), NotSynced> {
-        let until = clock::now() + timeout;
+        let now = clock::now();
+        let until = now.checked_add(timeout).unwrap_or(now + AGES);
         loop {
             let waiting = self.waiting(&of);
             if waiting.is_empty() {

@@ -8,16 +8,20 @@ use std::num::NonZeroUsize;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use actix::{Actor, Addr, Arbiter, System};
+use actix::{Addr, Arbiter, System};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use super::capacity::Tuning;
 use super::env::Env;
 use super::registry::RegistryActor;
+use super::supervision::start_control;
 
 /// Threads of the shared runtime that may block: closures, scans, compression.
 const BLOCKING_THREADS: usize = 32;
+
+/// Threads that a program's closures may block at the same time, each made when it is needed.
+const HANDLER_THREADS: usize = 512;
 
 /// The operating system refused what a hub needs.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +47,8 @@ pub struct HubSystem {
     env: Env,
     system: System,
     thread: Option<JoinHandle<()>>,
-    io: Option<Runtime>,
+    /// What runs I/O, and what lends its blocking threads to closures.
+    runtimes: Vec<Runtime>,
 }
 
 impl HubSystem {
@@ -61,14 +66,20 @@ impl HubSystem {
             .enable_all()
             .build()
             .map_err(|source| SystemError::Threads { what: "runtime", source })?;
+        // It runs nothing by itself, so it needs no thread of its own.
+        let handlers = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(HANDLER_THREADS)
+            .thread_name("hub-handler")
+            .build()
+            .map_err(|source| SystemError::Threads { what: "runtime for handlers", source })?;
         let (started, starting) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("hub-system".to_owned())
             .spawn(move || {
                 let system = System::new();
                 let arbiters: Vec<_> = (0..cores).map(|_| Arbiter::new()).collect();
-                let handles = arbiters.iter().map(Arbiter::handle).collect::<Vec<_>>();
-                if started.send((System::current(), handles)).is_ok() {
+                let threads = arbiters.iter().map(Arbiter::handle).collect::<Vec<_>>();
+                if started.send((System::current(), threads)).is_ok() {
                     // An error is a stop code other than zero, which nobody sends.
                     let _ = system.run();
                 }
@@ -79,11 +90,11 @@ impl HubSystem {
             })
             .map_err(|source| SystemError::Threads { what: "system thread", source })?;
         let (system, arbiters) = starting.recv().map_err(|_| SystemError::Died)?;
-        let env = Env::new(io.handle().clone(), arbiters, tuning);
+        let env = Env::new(io.handle().clone(), handlers.handle().clone(), arbiters, tuning);
         let registry = RegistryActor::new(env.clone());
         let end = registry.end();
-        let registry = RegistryActor::start_in_arbiter(env.arbiter(), move |_| registry);
-        Ok(Self { registry, end, env, system, thread: Some(thread), io: Some(io) })
+        let registry = start_control(env.arbiter(), move |_| registry);
+        Ok(Self { registry, end, env, system, thread: Some(thread), runtimes: vec![io, handlers] })
     }
 
     /// The registry's address.
@@ -114,9 +125,7 @@ impl Drop for HubSystem {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        if let Some(io) = self.io.take() {
-            io.shutdown_background();
-        }
+        self.runtimes.drain(..).for_each(Runtime::shutdown_background);
     }
 }
 

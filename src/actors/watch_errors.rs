@@ -18,14 +18,18 @@ use crate::types::Origin;
 /// It runs on a thread where it may block, one call at a time; failures that happen while it is busy are not told. A
 /// panic costs that one call.
 #[derive(Clone)]
-pub struct WatchErrorHandler(Arc<OnError>);
+pub struct WatchErrorHandler {
+    call: Arc<OnError>,
+    /// Of all informers that it hears of.
+    busy: Arc<AtomicBool>,
+}
 
 type OnError = dyn Fn(&Origin, &SourceError) + Send + Sync;
 
 impl WatchErrorHandler {
     /// A handler from a closure.
     pub fn new(handler: impl Fn(&Origin, &SourceError) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(handler))
+        Self { call: Arc::new(handler), busy: Arc::default() }
     }
 }
 
@@ -43,12 +47,11 @@ pub(super) struct WatchErrors(Mutex<Vec<Tap>>);
 struct Tap {
     user: User,
     handler: WatchErrorHandler,
-    busy: Arc<AtomicBool>,
 }
 
 impl WatchErrors {
     pub(super) fn add(&self, user: User, handler: WatchErrorHandler) {
-        self.0.lock().push(Tap { user, handler, busy: Arc::default() });
+        self.0.lock().push(Tap { user, handler });
     }
 
     pub(super) fn remove(&self, user: &User) {
@@ -62,14 +65,14 @@ impl WatchErrors {
     }
 
     /// Tells every handler that is not busy; waits for none.
-    pub(super) fn tell(&self, origin: &Arc<Origin>, error: &SourceError, io: &Handle) {
-        for Tap { handler, busy, .. } in self.0.lock().iter().cloned() {
+    pub(super) fn tell(&self, origin: &Arc<Origin>, error: &SourceError, handlers: &Handle) {
+        for Tap { handler: WatchErrorHandler { call, busy }, .. } in self.0.lock().iter().cloned() {
             if busy.swap(true, AcqRel) {
                 continue;
             }
             let (origin, error) = (Arc::clone(origin), error.clone());
-            io.spawn_blocking(move || {
-                if catch_unwind(AssertUnwindSafe(|| (handler.0)(&origin, &error))).is_err() {
+            handlers.spawn_blocking(move || {
+                if catch_unwind(AssertUnwindSafe(|| call(&origin, &error))).is_err() {
                     tracing::warn!(cluster = %origin.cluster, resource = %origin.resource.gvr, "a watch error handler panicked");
                 }
                 busy.store(false, std::sync::atomic::Ordering::Release);

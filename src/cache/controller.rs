@@ -8,7 +8,8 @@
 //! - *Batches.* client-go processes key by key or, since 1.35, up to 1,000; here it is up to the caller.
 //! - *What cannot be processed* is lost, and counted, as in client-go; the store has it. [`ProcessError::Requeue`]
 //!   brings it once more before anything later, which client-go gave up in 1.33. It is not applied again, since the
-//!   store would then say that nothing changed: what is kept is what the batch did.
+//!   store would then say that nothing changed: what is kept is what the batch did. After a panic of the processing,
+//!   for whoever catches it, the same: how much of the batch was told is not known, so it is told in full once more.
 
 use std::error::Error;
 
@@ -92,17 +93,16 @@ impl Controller {
                 outbox
             }
         };
-        let progress = match process(&outbox) {
+        // It is untold until `process` has returned: a panic leaves it there.
+        let progress = match process(self.untold.insert(outbox)) {
             Ok(()) => Progress::Processed,
-            Err(ProcessError::Requeue) => {
-                self.untold = Some(outbox);
-                return Progress::Requeued;
-            }
+            Err(ProcessError::Requeue) => return Progress::Requeued,
             Err(ProcessError::Failed(error)) => {
                 self.dropped += 1;
                 Progress::Dropped(error)
             }
         };
+        self.untold = None;
         self.synced = self.fifo.has_synced();
         progress
     }

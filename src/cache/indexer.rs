@@ -99,7 +99,7 @@ impl<K> Indexer<K> {
     /// the first. client-go's `LastStoreSyncResourceVersion`.
     #[must_use]
     pub fn resource_version(&self) -> Option<ResourceVersion> {
-        self.store.lock().version(self.partition)
+        self.reader.snapshot().partition(self.partition).and_then(|partition| partition.version.clone())
     }
 
     /// All objects, by key.

@@ -25,6 +25,23 @@ fn remove(values: &mut Values, value: &SharedStr, at: &Location) {
     }
 }
 
+/// Up to how many entries are searched as they stand; more are sorted first.
+const FEW: usize = 16;
+
+/// Those of `entries` that `other` has not, in their order. An apiserver does not bound how many values an object
+/// gives, so this must not take the product of the two.
+fn missing_from<'e, T: Ord>(other: &'e [T], entries: &'e [T]) -> impl Iterator<Item = &'e T> {
+    let sorted = (other.len() > FEW).then(|| {
+        let mut sorted: Vec<_> = other.iter().collect();
+        sorted.sort_unstable();
+        sorted
+    });
+    entries.iter().filter(move |entry| match &sorted {
+        None => !other.contains(entry),
+        Some(sorted) => sorted.binary_search(entry).is_err(),
+    })
+}
+
 /// All indices of a resource. Cloning it costs a few reference counts.
 #[derive(Clone, Default)]
 pub(super) struct Indices {
@@ -111,12 +128,12 @@ impl Indices {
     pub(super) fn update(&mut self, partition: PartitionId, old: &StoredObject, new: &StoredObject) {
         let at = Location { partition, key: new.key().clone() };
         if old.index_values() != new.index_values() {
-            for entry in old.index_values().iter().filter(|entry| !new.index_values().contains(entry)) {
+            for entry in missing_from(new.index_values(), old.index_values()) {
                 if let Some(values) = self.declared.get_mut(&entry.index) {
                     remove(values, &entry.value, &at);
                 }
             }
-            for entry in new.index_values().iter().filter(|entry| !old.index_values().contains(entry)) {
+            for entry in missing_from(old.index_values(), new.index_values()) {
                 insert(self.declared.entry(entry.index.clone()).or_default(), &entry.value, at.clone());
             }
         }
@@ -194,8 +211,84 @@ impl Indices {
         self.values_of(name).into_iter().flat_map(|values| values.iter().map(|(value, at)| (value, at.len())))
     }
 
-    /// Where the objects are that carry a value, by partition and key.
-    pub(super) fn locations(&self, name: &str, value: &str) -> impl Iterator<Item = &Location> {
-        self.values_of(name).and_then(|values| values.get(value)).into_iter().flat_map(Posting::iter)
+    /// The values of an index, in no order, that any object in these partitions carries; they are sorted.
+    pub(super) fn values_in(&self, name: &str, partitions: &[PartitionId]) -> impl Iterator<Item = &SharedStr> {
+        let values = self.values_of(name).into_iter().flat_map(imbl::HashMap::iter);
+        values.filter(|(_, at)| at.is_in_any(partitions)).map(|(value, _)| value)
+    }
+
+    /// Where the objects are that carry a value, if any does.
+    pub(super) fn posting(&self, name: &str, value: &str) -> Option<&Posting> {
+        self.values_of(name).and_then(|values| values.get(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::cache::testing::object_with;
+
+    /// Counts how often it is compared.
+    #[derive(Clone, Debug)]
+    struct Counted(u32, Rc<Cell<usize>>);
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other).is_eq()
+        }
+    }
+
+    impl Eq for Counted {}
+
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> Ordering {
+            self.1.set(self.1.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    /// How many comparisons it takes to tell `len` values from as many others, half of which are the same.
+    fn comparisons(len: u32) -> usize {
+        let count = Rc::new(Cell::new(0));
+        let values = |from: u32| (from..from + len).rev().map(|value| Counted(value, Rc::clone(&count)));
+        let (old, new): (Vec<_>, Vec<_>) = (values(0).collect(), values(len / 2).collect());
+        let numbers = |entry: &Counted| entry.0;
+        assert!(missing_from(&new, &old).map(numbers).eq((0..len / 2).rev()), "{len}");
+        assert!(missing_from(&old, &new).map(numbers).eq((len..len + len / 2).rev()), "{len}");
+        count.get()
+    }
+
+    #[test]
+    fn entries_are_compared_in_little_more_than_their_number_however_many_there_are() {
+        for len in [2, 16, 18, 1_000, 16_000] {
+            let (took, bound) = (comparisons(len), 2 * 3 * len as usize * (len.ilog2() as usize + 2));
+            assert!(took <= bound, "{took} for {len} values, and not {bound}");
+        }
+    }
+
+    #[test]
+    fn an_update_of_many_declared_values_leaves_exactly_the_new_ones() {
+        let pod = |version: u64, from: u32| {
+            let values: Vec<_> = (from..from + 40).map(|value| value.to_string()).collect();
+            let index: Vec<_> = values.iter().map(|value| ("by-image", value.as_str())).collect();
+            object_with("ns", "a", "u", version, &[], &index)
+        };
+        let (old, new) = (pod(1, 0), pod(2, 25));
+        let mut indices = Indices::default();
+        indices.insert(PartitionId(0), &old);
+        indices.update(PartitionId(0), &old, &new);
+        let mut values: Vec<u32> = indices.values("by-image").map(|(value, _)| value.parse().unwrap()).collect();
+        values.sort_unstable();
+        assert!(values.iter().copied().eq(25..65), "{values:?}");
     }
 }

@@ -150,25 +150,39 @@ impl ListenerQueue {
         let key = notification.object().map(|object| object.key().clone());
         let last = key.as_ref().and_then(|key| by_key.get(key)?.last().copied());
         let (Some(key), Some(last)) = (key, last) else { return self.append(notification) };
-        let slot = usize::try_from(last - self.first).ok().and_then(|at| self.slots.get_mut(at));
-        let Some(slot) = slot else { return self.append(notification) };
-        let Some(waiting) = slot.take() else { return self.append(notification) };
+        let Some(waiting) = self.slot(last).and_then(Option::take) else { return self.append(notification) };
         match merge(waiting, notification) {
+            // Of an object that came after a deletion that waits too, and of whose coming this subscriber wanted no word.
+            Merged::One(Notification::Deleted { .. }) if self.follows_a_deletion(&key) => self.cancel(&key, last),
             Merged::One(one) => {
-                *slot = Some(one);
+                self.slot(last).map(|slot| slot.replace(one));
                 self.merged += 1;
             }
-            Merged::Cancelled => {
-                self.live -= 1;
-                self.merged += 2;
-                self.forget(&key, last);
-                self.close_gaps();
-            }
+            Merged::Cancelled => self.cancel(&key, last),
             Merged::Two(waiting, next) => {
-                *slot = Some(waiting);
+                self.slot(last).map(|slot| slot.replace(waiting));
                 self.append(next);
             }
         }
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut Option<Notification>> {
+        usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
+    }
+
+    /// Whether what waits of a key before its last slot is a deletion.
+    fn follows_a_deletion(&mut self, key: &ObjectKey) -> bool {
+        let numbers = self.by_key.as_ref().and_then(|by_key| by_key.get(key));
+        let Some(&[.., before, _]) = numbers.map(SmallVec::as_slice) else { return false };
+        matches!(self.slot(before), Some(Some(Notification::Deleted { .. })))
+    }
+
+    /// What waited in a slot, which is empty now, and what came to it are both told to nobody.
+    fn cancel(&mut self, key: &ObjectKey, number: u64) {
+        self.live -= 1;
+        self.merged += 2;
+        self.forget(key, number);
+        self.close_gaps();
     }
 
     fn append(&mut self, notification: Notification) {
@@ -327,7 +341,14 @@ mod tests {
             queue.offer(outbox.number, &outbox.applied, false);
             assert_eq!(queue.len(), 1);
         }
-        assert_eq!((told(&queue.take(9)), queue.merged()), (vec!["-a@2".to_owned()], 199));
+        for version in (401..800).step_by(4) {
+            let outbox = informer.apply(&format!("+a:u{version}@{version} ~a:u{version}@{}", version + 1));
+            queue.offer(outbox.number, &outbox.applied, false);
+            let outbox = informer.apply(&format!("-a:u{version}@{}", version + 2));
+            queue.offer(outbox.number, &outbox.applied, false);
+            assert_eq!(queue.len(), 1);
+        }
+        assert_eq!((told(&queue.take(9)), queue.merged()), (vec!["-a@2".to_owned()], 199 + 200));
     }
 
     #[test]

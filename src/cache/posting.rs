@@ -78,22 +78,63 @@ impl Posting {
         }
     }
 
-    /// The locations, by partition and key.
-    pub(super) fn iter(&self) -> Box<dyn Iterator<Item = &Location> + '_> {
+    /// The locations from the first one of a partition, or where it would be, by partition and key.
+    fn iter_from(&self, partition: PartitionId) -> Box<dyn Iterator<Item = &Location> + '_> {
         match self {
-            Self::Few(few) => Box::new(few.iter()),
-            Self::Many(set) => Box::new(set.iter()),
+            Self::Few(few) => {
+                let first = few.partition_point(|at| at.partition < partition);
+                Box::new(few[first..].iter().inspect(|_| count()))
+            }
+            Self::Many(set) => {
+                let first = Location { partition, key: ObjectKey::new("", "") };
+                Box::new(set.range(first..).inspect(|_| count()))
+            }
         }
+    }
+
+    /// The locations, by partition and key.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Location> {
+        self.iter_from(PartitionId(0))
+    }
+
+    /// The keys in one partition, sorted. Costs those, however many other partitions have.
+    pub(super) fn keys_in(&self, partition: PartitionId) -> impl Iterator<Item = &ObjectKey> {
+        self.iter_from(partition).take_while(move |at| at.partition == partition).map(|at| &at.key)
+    }
+
+    /// Whether there is a location in any of these partitions, which are sorted. Skips from one that has a location to
+    /// the next that is asked for, so it costs a look-up for each of those that are fewer.
+    pub(super) fn is_in_any(&self, mut partitions: &[PartitionId]) -> bool {
+        while let Some(wanted) = partitions.first() {
+            match self.iter_from(*wanted).next() {
+                None => return false,
+                Some(at) if at.partition == *wanted => return true,
+                Some(at) => partitions = &partitions[partitions.partition_point(|id| *id < at.partition)..],
+            }
+        }
+        false
     }
 }
 
+/// A location is looked at. Nothing but what tests measure a question by.
+fn count() {
+    #[cfg(test)]
+    tests::SHOWN.set(tests::SHOWN.get() + 1);
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
 
     use super::*;
+
+    thread_local! {
+        /// How many locations of postings have been looked at on this thread.
+        pub(in crate::cache) static SHOWN: Cell<usize> = const { Cell::new(0) };
+    }
 
     proptest! {
         #[test]
@@ -112,6 +153,15 @@ mod tests {
                 prop_assert_eq!(posting.len(), model.len());
             }
             prop_assert!(posting.iter().eq(model.iter()));
+            let there = |id: u32| model.iter().filter(move |at| at.partition == PartitionId(id));
+            for id in 0..4 {
+                prop_assert!(posting.keys_in(PartitionId(id)).eq(there(id).map(|at| &at.key)));
+            }
+            for asked in 0..16_u32 {
+                let ids: Vec<_> = (0..4).filter(|id| asked >> id & 1 == 1).collect();
+                let partitions: Vec<_> = ids.iter().copied().map(PartitionId).collect();
+                prop_assert_eq!(posting.is_in_any(&partitions), ids.iter().any(|id| there(*id).next().is_some()));
+            }
         }
     }
 }

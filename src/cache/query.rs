@@ -4,14 +4,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use super::filter::ObjectFilter;
 use super::indexers::IndexError;
-use super::posting::PartitionId;
+use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use crate::types::{
-    ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, Origin, StoredObject,
+    ClusterName, ClusterSelector, Freshness, LabelSelector, Notification, Object, ObjectKey, Origin, Scope,
+    StoredObject,
 };
 
 /// A question about one resource: which clusters, and which objects there.
@@ -21,6 +20,7 @@ use crate::types::{
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     clusters: ClusterSelector,
+    scope: Option<Scope>,
     name: Option<String>,
     index: Option<(String, String)>,
     filter: ObjectFilter,
@@ -72,6 +72,13 @@ impl Query {
         self
     }
 
+    /// Only what the informers of exactly this scope have, whatever others watch of the resource.
+    #[must_use]
+    pub fn of_informers(mut self, scope: Scope) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
     /// In all clusters, which is also the default.
     #[must_use]
     pub fn across_clusters(self) -> Self {
@@ -85,7 +92,7 @@ impl Query {
         self
     }
 
-    /// Whether the answer may take a walk over every object, so that it belongs on a thread of its own.
+    /// Whether the answer may take a walk over every object. See [`Snapshot::is_long`] for what an index adds to that.
     #[must_use]
     pub fn is_scan(&self) -> bool {
         self.index.is_none() && self.name.is_none()
@@ -164,7 +171,18 @@ impl<K> fmt::Debug for Answer<K> {
     }
 }
 
+/// How many locations of an index value are looked at where the question is asked: well under a millisecond's worth.
+const SHORT: usize = 1_000;
+
 impl Snapshot {
+    /// Whether an answer takes so long that it belongs on a thread of its own: it may be a walk over every object, or
+    /// the index value is one that very many have. Itself it costs two look-ups.
+    #[must_use]
+    pub fn is_long(&self, query: &Query) -> bool {
+        let posting = query.index.as_ref().and_then(|(index, value)| self.indices.posting(index, value));
+        query.is_scan() || posting.is_some_and(|posting| posting.len() > SHORT)
+    }
+
     /// Whether there is an index of this name.
     pub(super) fn check_index(&self, index: &str) -> Result<(), QueryError> {
         if self.partitions().any(|(_, partition)| partition.declares(index)) || self.index_fn(index).is_some() {
@@ -181,7 +199,12 @@ impl Snapshot {
     /// per informer of the resource, and a look-up in those of the cluster.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object> {
-        let theirs = self.partitions().map(|(_, partition)| partition).filter(|it| it.origin().cluster == *cluster);
+        self.get_of(key, |origin| origin.cluster == *cluster)
+    }
+
+    /// The object at a key, in the newest state that any of the selected informers has.
+    pub(super) fn get_of(&self, key: &ObjectKey, is_selected: impl Fn(&Origin) -> bool) -> Option<Object> {
+        let theirs = self.partitions().map(|(_, partition)| partition).filter(|it| is_selected(it.origin()));
         let mut newest: Option<(&Partition, &Arc<StoredObject>)> = None;
         for partition in theirs {
             let Some(stored) = partition.get(key) else { continue };
@@ -202,13 +225,13 @@ impl Snapshot {
         }
         let speaks =
             |partition: &Partition| query.index.as_ref().is_none_or(|(index, _)| self.has_index(partition, index));
-        let selected = |origin: &Origin| query.clusters.matches(&origin.cluster, &origin.cluster_labels);
+        let selected = |origin: &Origin| {
+            query.clusters.matches(&origin.cluster, &origin.cluster_labels)
+                && query.scope.as_ref().is_none_or(|scope| *scope == origin.scope)
+        };
         let mut asked: Vec<_> = self.partitions().filter(|(_, partition)| selected(partition.origin())).collect();
         asked.sort_by(|(_, a), (_, b)| a.origin().cluster.cmp(&b.origin().cluster));
-        let mut indexed: HashMap<PartitionId, Vec<&ObjectKey>> = HashMap::new();
-        for at in query.index.iter().flat_map(|(index, value)| self.by_index(index, value)) {
-            indexed.entry(at.partition).or_default().push(&at.key);
-        }
+        let posting = query.index.as_ref().and_then(|(index, value)| self.indices.posting(index, value));
         let mut items = Vec::new();
         let mut coverage: Vec<Coverage> = Vec::new();
         for cluster in asked.chunk_by(|(_, a), (_, b)| a.origin().cluster == b.origin().cluster) {
@@ -216,8 +239,7 @@ impl Snapshot {
             let cluster: Vec<_> = cluster.iter().filter(|(_, partition)| in_reach(query, partition)).collect();
             let begin = items.len();
             for (at, (id, partition)) in cluster.iter().enumerate() {
-                let keys = indexed.get(id).map(Vec::as_slice).unwrap_or_default();
-                let found = found(query, partition, keys).filter(|stored| query.filter.matches(stored));
+                let found = found(query, *id, partition, posting).filter(|stored| query.filter.matches(stored));
                 let newest = found.filter(|stored| !is_superseded(&cluster, at, stored, speaks));
                 items.extend(newest.map(|stored| Object::new(Arc::clone(partition.origin()), Arc::clone(stored))));
             }
@@ -239,14 +261,17 @@ impl Snapshot {
     }
 }
 
-/// Candidates of one partition, by key, on the cheapest way; `keys` are those that the index names.
+/// Candidates of one partition, by key, on the cheapest way; `posting` is what the index has of the value, if one is
+/// asked.
 fn found<'s>(
     query: &'s Query,
+    id: PartitionId,
     partition: &'s Partition,
-    keys: &'s [&'s ObjectKey],
+    posting: Option<&'s Posting>,
 ) -> Box<dyn Iterator<Item = &'s Arc<StoredObject>> + 's> {
     if query.index.is_some() {
-        Box::new(keys.iter().filter_map(|key| partition.get(key)).filter(|stored| named(query, stored)))
+        let keys = posting.into_iter().flat_map(move |posting| posting.keys_in(id));
+        Box::new(keys.filter_map(|key| partition.get(key)).filter(|stored| named(query, stored)))
     } else if let Some(name) = &query.name {
         let key = ObjectKey::new(query.filter.namespace.as_deref().unwrap_or(""), name);
         Box::new(partition.get(&key).into_iter())

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use super::query::{Query, QueryError};
 use super::snapshot::Snapshot;
 use crate::types::{
-    ClusterLabels, ClusterName, ClusterSelector, Dynamic, InvalidKey, Object, ObjectKey, SharedStr, StoredObject,
+    ClusterName, ClusterSelector, Dynamic, InvalidKey, Object, ObjectKey, Origin, Scope, SharedStr, StoredObject,
 };
 
 /// Reads what a store last published, in all clusters or some.
@@ -23,6 +23,8 @@ pub struct IndexReader<K = Dynamic> {
     clusters: ClusterSelector,
     /// Of those, this one alone.
     only: Option<ClusterName>,
+    /// Only what the informers of this scope have.
+    scope: Option<Scope>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -30,7 +32,7 @@ impl<K> IndexReader<K> {
     /// A reader of what appears in `published`, in the selected clusters.
     #[must_use]
     pub fn new(published: Arc<ArcSwap<Snapshot>>, clusters: ClusterSelector) -> Self {
-        Self { published, clusters, only: None, kind: PhantomData }
+        Self { published, clusters, only: None, scope: None, kind: PhantomData }
     }
 
     /// The same, restricted to one cluster; it has nothing if that cluster was not selected before.
@@ -38,7 +40,15 @@ impl<K> IndexReader<K> {
     pub fn cluster(&self, cluster: &ClusterName) -> Self {
         let selected = self.only.as_ref().is_none_or(|only| only == cluster);
         let clusters = if selected { self.clusters.clone() } else { ClusterSelector::Names(Vec::new()) };
-        Self { only: Some(cluster.clone()), clusters, ..Self::new(Arc::clone(&self.published), ClusterSelector::All) }
+        let (published, scope) = (Arc::clone(&self.published), self.scope.clone());
+        Self { only: Some(cluster.clone()), scope, ..Self::new(published, clusters) }
+    }
+
+    /// The same, restricted to what the informers of exactly this scope have: who asked for one namespace does not find
+    /// what others watch elsewhere.
+    #[must_use]
+    pub fn of_informers(self, scope: Scope) -> Self {
+        Self { scope: Some(scope), ..self }
     }
 
     /// What the store published last, of all clusters.
@@ -62,8 +72,8 @@ impl<K> IndexReader<K> {
     /// The object of one cluster at a key.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object<K>> {
-        let found = self.published.load().get(cluster, key)?;
-        self.selects(cluster, &found.origin().cluster_labels).then(|| found.cast())
+        let is_there = |origin: &Origin| origin.cluster == *cluster && self.selects(origin);
+        self.published.load().get_of(key, is_there).map(Object::cast)
     }
 
     /// The object of one cluster at a key that is written `namespace/name`, or `name`.
@@ -109,16 +119,15 @@ impl<K> IndexReader<K> {
     pub fn list_index_func_values(&self, index: &str) -> Result<Vec<SharedStr>, QueryError> {
         let snapshot = self.snapshot();
         snapshot.check_index(index)?;
-        let everywhere = self.only.is_none() && self.clusters == ClusterSelector::All;
-        let is_here = |value: &SharedStr| {
-            let mut partitions = snapshot.by_index(index, value).filter_map(|at| snapshot.partition(at.partition));
-            partitions.any(|partition| {
-                let origin = partition.origin();
-                self.selects(&origin.cluster, &origin.cluster_labels)
-            })
+        let everywhere = self.only.is_none() && self.scope.is_none() && self.clusters == ClusterSelector::All;
+        let mut values: Vec<_> = if everywhere {
+            snapshot.index_values(index).map(|(value, _)| value.clone()).collect()
+        } else {
+            let origins = snapshot.partitions().map(|(id, partition)| (id, partition.origin()));
+            let selected = origins.filter(|(_, origin)| self.selects(origin));
+            let selected: Vec<_> = selected.map(|(id, _)| id).collect();
+            snapshot.indices.values_in(index, &selected).cloned().collect()
         };
-        let values = snapshot.index_values(index).map(|(value, _)| value).filter(|value| everywhere || is_here(value));
-        let mut values: Vec<_> = values.cloned().collect();
         values.sort_unstable();
         Ok(values)
     }
@@ -148,11 +157,15 @@ impl<K> IndexReader<K> {
                 ClusterSelector::Names(is_selected.then(|| only.clone()).into_iter().collect())
             }
         };
-        Ok(snapshot.answer(&query.in_clusters(clusters))?.cast().items)
+        let query = query.in_clusters(clusters);
+        let query = self.scope.iter().fold(query, |query, scope| query.of_informers(scope.clone()));
+        Ok(snapshot.answer(&query)?.cast().items)
     }
 
-    fn selects(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
-        self.only.as_ref().is_none_or(|only| only == cluster) && self.clusters.matches(cluster, labels)
+    fn selects(&self, origin: &Origin) -> bool {
+        self.only.as_ref().is_none_or(|only| *only == origin.cluster)
+            && self.scope.as_ref().is_none_or(|scope| *scope == origin.scope)
+            && self.clusters.matches(&origin.cluster, &origin.cluster_labels)
     }
 }
 
@@ -179,8 +192,9 @@ fn keys<K>(objects: &[Object<K>]) -> Vec<ObjectKey> {
 
 impl<K> Clone for IndexReader<K> {
     fn clone(&self) -> Self {
-        let (clusters, only) = (self.clusters.clone(), self.only.clone());
-        Self { only, ..Self::new(Arc::clone(&self.published), clusters) }
+        let Self { published, clusters, only, scope, kind } = self;
+        let published = Arc::clone(published);
+        Self { published, clusters: clusters.clone(), only: only.clone(), scope: scope.clone(), kind: *kind }
     }
 }
 
@@ -190,6 +204,7 @@ impl<K> fmt::Debug for IndexReader<K> {
         f.debug_struct("IndexReader")
             .field("resource", &resource)
             .field("clusters", &self.clusters)
+            .field("scope", &self.scope)
             .field("only", &self.only)
             .finish()
     }

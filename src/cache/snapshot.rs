@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
-use super::posting::{Location, PartitionId};
+use super::posting::{Location, PartitionId, Posting};
 use super::store::Applied;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Freshness, InformerHealth, Object, ObjectKey, Origin, ResourceVersion,
@@ -176,7 +176,7 @@ impl Snapshot {
 
     /// The locations of the objects that carry a value in an index, by partition and key.
     pub fn by_index(&self, index: &str, value: &str) -> impl Iterator<Item = &Location> {
-        self.indices.locations(index, value)
+        self.indices.posting(index, value).into_iter().flat_map(Posting::iter)
     }
 
     /// The values of an index, in no order, each with how many objects carry it. client-go's

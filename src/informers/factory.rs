@@ -34,8 +34,9 @@ type Tweak = Arc<dyn Fn(&mut ListOptions) + Send + Sync>;
 ///
 /// Settings come first, informers after: a setting counts for the informers that are made later.
 ///
-/// An informer without a transform is shared with everybody in the hub who watches the same (its configuration, other
-/// factories), and so are its objects; one with a transform is the factory's own.
+/// An informer without a transform is shared with everybody in the hub who watches the same (other factories, the
+/// configuration where it does not keep only parts of the objects), and so are its objects; one with a transform is the
+/// factory's own.
 ///
 /// Dropping a factory stops nothing; [`Self::shutdown`] does.
 ///
@@ -145,10 +146,10 @@ impl SharedInformerFactory {
         Self { transform: Some(transform), ..self }
     }
 
-    /// How often handlers that do not say are told of every object again (at least a second apart).
+    /// How often handlers that do not say are told of every object again (at least a second apart); zero for never.
     #[must_use]
     pub fn with_default_resync(self, period: Duration) -> Self {
-        Self { resync: Some(period), ..self }
+        Self { resync: Some(period).filter(|period| !period.is_zero()), ..self }
     }
 
     /// The same for one type; zero for never.
@@ -234,7 +235,7 @@ impl SharedInformerFactory {
             namespace: self.namespace.as_deref().filter(|_| resource.namespaced).map(Into::into),
             label_selector: options.label_selector.map(|selector| selector.to_string().into()),
             field_selector: options.field_selector.map(Into::into),
-            view: if metadata_only { View::Metadata } else { View::Shared },
+            view: if metadata_only { View::Metadata } else { self.core.env.whole_view(resource) },
         }
     }
 

@@ -1,28 +1,40 @@
 //! One handler of one informer: client-go's `ResourceEventHandlerRegistration`.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use actix::{Addr, MailboxError};
-use parking_lot::Mutex;
+use tokio::sync::Mutex;
 
-use crate::actors::messages::ViewSync;
+use crate::actors::messages::{FindSubscription, ViewSync};
 use crate::actors::{Awaited, RegistryActor, SubscriptionId};
-use crate::types::ClusterName;
 
-/// How far a handler has been told.
+/// The calls of one handler.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// Clusters of which it has handled every initial object.
-    synced: Mutex<BTreeSet<ClusterName>>,
-    removed: AtomicBool,
+pub(super) struct Calls {
+    /// Held during a call.
+    running: Mutex<()>,
+    over: AtomicBool,
 }
 
-impl Progress {
-    pub(super) fn note_synced(&self, cluster: &ClusterName) {
-        self.synced.lock().insert(cluster.clone());
+impl Calls {
+    /// Makes a call, on a thread where it may block, unless there are to be none any more.
+    pub(super) fn call(&self, call: impl FnOnce()) {
+        let _running = self.running.blocking_lock();
+        if !self.over.load(SeqCst) {
+            call();
+        }
+    }
+
+    /// No call begins after this.
+    pub(super) fn end(&self) {
+        self.over.store(true, SeqCst);
+    }
+
+    /// Waits for the call that is running.
+    pub(super) async fn ended(&self) {
+        drop(self.running.lock().await);
     }
 }
 
@@ -30,14 +42,14 @@ impl Progress {
 #[derive(Clone)]
 pub struct HandlerRegistration {
     id: SubscriptionId,
-    progress: Arc<Progress>,
+    calls: Arc<Calls>,
     of: Awaited,
     registry: Addr<RegistryActor>,
 }
 
 impl HandlerRegistration {
-    pub(super) fn new(id: SubscriptionId, progress: Arc<Progress>, of: Awaited, registry: Addr<RegistryActor>) -> Self {
-        Self { id, progress, of, registry }
+    pub(super) fn new(id: SubscriptionId, calls: Arc<Calls>, of: Awaited, registry: Addr<RegistryActor>) -> Self {
+        Self { id, calls, of, registry }
     }
 
     /// Its number, as the hub's status and logs know it.
@@ -46,27 +58,30 @@ impl HandlerRegistration {
         self.id
     }
 
+    pub(super) fn calls(&self) -> Arc<Calls> {
+        Arc::clone(&self.calls)
+    }
+
     /// Whether the informer has synced in every cluster, and the handler has returned from each of the initial objects.
     ///
     /// A handler that panicked on one of them has returned: that call is lost, and counted (client-go's never syncs
-    /// then).
+    /// then). One that was removed has not synced.
     ///
     /// # Errors
     /// The hub has ended.
     pub async fn has_synced(&self) -> Result<bool, MailboxError> {
-        if self.progress.removed.load(SeqCst) {
+        if self.calls.over.load(SeqCst) {
             return Ok(false);
         }
+        let Some(subscription) = self.registry.send(FindSubscription(self.id)).await? else { return Ok(false) };
         let sync = self.registry.send(ViewSync).await?;
+        // Before the informers are looked at: what is told after this shows there.
+        let is_starting = sync.is_starting();
         let informers = sync.informers(&self.of);
-        let told = self.progress.synced.lock();
-        let all = informers.iter().all(|informer| informer.synced && told.contains(&informer.cluster));
+        let told = |cluster| subscription.has_synced_in(cluster);
+        let all = informers.iter().all(|informer| informer.synced && told(&informer.cluster));
         // Without one it may not have been started.
-        Ok(all && !sync.is_starting() && !informers.is_empty())
-    }
-
-    pub(super) fn note_removed(&self) {
-        self.progress.removed.store(true, SeqCst);
+        Ok(all && !is_starting && !informers.is_empty())
     }
 }
 

@@ -6,21 +6,25 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use actix::Addr;
-use futures::future::join_all;
+use actix::{Addr, MailboxError};
+use futures::future::{join, join_all};
 use parking_lot::Mutex;
 
 use super::error::InformerError;
 use super::handler::{ResourceEventHandler, dispatch};
-use super::registration::{HandlerRegistration, Progress};
-use crate::actors::messages::{AddIndexers, InformerFor, KnownResource, Release, Unsubscribe, User, ViewSync, Wanted};
+use super::registration::{Calls, HandlerRegistration};
+use crate::actors::messages::{
+    AddIndexers, InformerFor, KnownResource, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted,
+};
 use crate::actors::{
     Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
     SubscriptionId, SyncView, WatchErrorHandler,
 };
 use crate::cache::{IndexReader, Indexers, Lister};
 use crate::reflector::{InformerOptions, Transform};
-use crate::types::{ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, View};
+use crate::types::{
+    ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, SharedStr, View,
+};
 
 /// What informers need of a hub.
 #[derive(Clone)]
@@ -65,6 +69,8 @@ struct Inner {
     core: Core,
     parts: Parts,
     state: Mutex<State>,
+    /// Held while it is being started or stopped: of two who ask for it, the second waits for the first.
+    lifecycle: tokio::sync::Mutex<()>,
     sync: OnceLock<SyncView>,
 }
 
@@ -74,12 +80,16 @@ struct State {
     watch_errors: Option<WatchErrorHandler>,
     /// Set once somebody may be reading the store.
     read: bool,
-    handlers: Vec<SubscriptionId>,
+    handlers: Vec<(SubscriptionId, Arc<Calls>)>,
+    /// Names of the indices that were added by it.
+    indexers: Vec<SharedStr>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Made,
+    /// Begun, and perhaps not to the end: to start it again goes on from there.
+    Starting,
     Started,
     Stopped,
 }
@@ -92,8 +102,15 @@ impl SharedInformer {
             watch_errors: None,
             read: false,
             handlers: Vec::new(),
+            indexers: Vec::new(),
         };
-        let inner = Inner { core, parts, state: Mutex::new(state), sync: OnceLock::new() };
+        let inner = Inner {
+            core,
+            parts,
+            state: Mutex::new(state),
+            lifecycle: tokio::sync::Mutex::default(),
+            sync: OnceLock::new(),
+        };
         Self { inner: Arc::new(inner), kind: PhantomData }
     }
 
@@ -102,30 +119,123 @@ impl SharedInformer {
     }
 }
 
-impl<K: 'static> SharedInformer<K> {
-    /// What it watches.
-    #[must_use]
-    pub fn resource(&self) -> &ApiResource {
-        &self.inner.parts.resource
-    }
-
+impl Inner {
     fn user(&self) -> User {
-        User::Caller(self.inner.parts.name.clone())
+        User::Caller(self.parts.name.clone())
     }
 
     fn awaited(&self) -> Awaited {
-        let Parts { resource, clusters, .. } = &self.inner.parts;
+        let Parts { resource, clusters, .. } = &self.parts;
         let wanted = Wanted::Known(KnownResource(resource.clone()));
         Awaited::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
     }
 
     /// With a transform, objects are not what others expect to find: they have a view of their own.
     fn scope(&self) -> Scope {
-        let Parts { scope, name, .. } = &self.inner.parts;
-        match &self.inner.state.lock().transform {
+        let Parts { scope, name, .. } = &self.parts;
+        match &self.state.lock().transform {
             Some(_) => scope.clone().with_view(View::Private(name.as_str().into())),
             None => scope.clone(),
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.lock().phase == Phase::Stopped
+    }
+
+    /// Does something to its end, whether or not the caller waits for that: half of a start, or of a stop, would leave
+    /// handlers or watches behind that nobody knows of.
+    async fn whole<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, MailboxError> {
+        self.core.env.io.spawn(work).await.map_err(|_| MailboxError::Closed)
+    }
+
+    async fn start(self: Arc<Self>) -> Result<bool, InformerError> {
+        let _alone = self.lifecycle.lock().await;
+        let (options, watch_errors) = {
+            let mut state = self.state.lock();
+            match state.phase {
+                Phase::Started => return Ok(false),
+                Phase::Stopped => return Err(InformerError::Stopped),
+                Phase::Made | Phase::Starting => state.phase = Phase::Starting,
+            }
+            let options = InformerOptions {
+                metadata_only: self.parts.metadata_only,
+                transform: state.transform.clone(),
+                ..InformerOptions::default()
+            };
+            (options, state.watch_errors.clone())
+        };
+        let registry = &self.core.registry;
+        let demand = InformerFor {
+            user: self.user(),
+            wanted: Wanted::Known(KnownResource(self.parts.resource.clone())),
+            clusters: self.parts.clusters.clone(),
+            scopes: vec![self.scope()],
+            options,
+            watch_errors,
+        };
+        let view = registry.send(ViewSync).await?;
+        registry.send(demand).await?;
+        let _ = self.sync.set(view);
+        let mut state = self.state.lock();
+        if state.phase == Phase::Starting {
+            state.phase = Phase::Started;
+        }
+        Ok(true)
+    }
+
+    async fn add(self: Arc<Self>, subscribe: Subscribe, calls: Arc<Calls>) -> Result<SubscriptionId, InformerError> {
+        let id = self.core.registry.send(subscribe).await?;
+        let stopped = {
+            let mut state = self.state.lock();
+            state.handlers.push((id, Arc::clone(&calls)));
+            state.phase == Phase::Stopped
+        };
+        if stopped {
+            // Meanwhile, and perhaps without knowing of this one.
+            calls.end();
+            self.core.registry.send(Unsubscribe(id)).await?;
+            return Err(InformerError::Stopped);
+        }
+        Ok(id)
+    }
+
+    async fn stop(self: Arc<Self>) {
+        {
+            let mut state = self.state.lock();
+            state.phase = Phase::Stopped;
+            state.handlers.iter().for_each(|(_, calls)| calls.end());
+        }
+        let _alone = self.lifecycle.lock().await;
+        let (handlers, indexers) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.handlers), std::mem::take(&mut state.indexers))
+        };
+        let Core { registry, env } = &self.core;
+        // An error means that the hub has ended, and all of this with it.
+        if !indexers.is_empty()
+            && let Some(cache) = env.caches.of_open(&self.parts.resource, &self.scope().view)
+        {
+            join_all(indexers.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
+        }
+        let leaving = join_all(handlers.iter().map(|(id, _)| registry.send(Unsubscribe(*id))));
+        // In line behind these: a handler that does not return must not keep the watch open.
+        let releasing = registry.send(Release(self.user()));
+        let _ = join(leaving, releasing).await;
+        for (_, calls) in handlers {
+            calls.ended().await;
+        }
+    }
+}
+
+impl<K: 'static> SharedInformer<K> {
+    /// What it watches.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.inner.parts.resource
     }
 
     // === before the start ===
@@ -156,7 +266,7 @@ impl<K: 'static> SharedInformer<K> {
         let state = self.inner.state.lock();
         match state.phase {
             Phase::Made => Ok(state),
-            Phase::Started => Err(InformerError::Started(what)),
+            Phase::Starting | Phase::Started => Err(InformerError::Started(what)),
             Phase::Stopped => Err(InformerError::Stopped),
         }
     }
@@ -192,37 +302,26 @@ impl<K: 'static> SharedInformer<K> {
         mut handler: impl ResourceEventHandler<K>,
         resync: Option<Duration>,
     ) -> Result<HandlerRegistration, InformerError> {
-        if self.is_stopped() {
+        let inner = &self.inner;
+        if inner.is_stopped() {
             return Err(InformerError::Stopped);
         }
-        let progress = Arc::<Progress>::default();
-        let told = Arc::clone(&progress);
-        let subscriber = Subscriber::from_fn(move |notification: &Notification<K>| match notification {
-            Notification::Synced(origin) => told.note_synced(&origin.cluster),
-            _ => dispatch(&mut handler, notification),
+        let calls = Arc::<Calls>::default();
+        let mine = Arc::clone(&calls);
+        let subscriber = Subscriber::from_fn(move |notification: &Notification<K>| {
+            mine.call(|| dispatch(&mut handler, notification));
         });
-        let name = &self.inner.parts.name;
-        let clusters = self.inner.parts.clusters.clone();
-        let mut subscribe = Subscribe::to_informers_of(self.user(), clusters, subscriber).named(name);
+        let Parts { name, clusters, .. } = &inner.parts;
+        let mut subscribe = Subscribe::to_informers_of(inner.user(), clusters.clone(), subscriber).named(name);
         if let Some(period) = resync {
             subscribe = subscribe.with_resync(period);
         }
-        let id = self.inner.core.registry.send(subscribe).await?;
-        let stopped = {
-            let mut state = self.inner.state.lock();
-            state.handlers.push(id);
-            state.phase == Phase::Stopped
-        };
-        if stopped {
-            // It was stopped meanwhile, perhaps without seeing this one.
-            self.inner.core.registry.send(Unsubscribe(id)).await?;
-            return Err(InformerError::Stopped);
-        }
-        Ok(HandlerRegistration::new(id, progress, self.awaited(), self.inner.core.registry.clone()))
+        let id = inner.whole(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
+        Ok(HandlerRegistration::new(id, calls, inner.awaited(), inner.core.registry.clone()))
     }
 
-    /// Removes a handler: what waits for it is dropped, and the call that is running may still end. It waits for nothing,
-    /// so a handler may remove itself. Idempotent; a registration of another informer is not touched.
+    /// Removes a handler: it is not called any more, but a call that is running may still end. It waits for nothing, so a
+    /// handler may remove itself. Idempotent; a registration of another informer is not touched.
     pub fn remove_event_handler(&self, registration: &HandlerRegistration) {
         if let Some(id) = self.forget(registration) {
             let removing = self.inner.core.registry.send(Unsubscribe(id));
@@ -238,64 +337,37 @@ impl<K: 'static> SharedInformer<K> {
     /// # Errors
     /// The hub has ended.
     pub async fn shut_down_event_handler(&self, registration: &HandlerRegistration) -> Result<(), InformerError> {
-        match self.forget(registration) {
-            Some(id) => Ok(self.inner.core.registry.send(Unsubscribe(id)).await?),
-            None => Ok(()),
-        }
+        let Some(id) = self.forget(registration) else { return Ok(()) };
+        let registry = self.inner.core.registry.clone();
+        let calls = registration.calls();
+        let ending = async move {
+            let ended = registry.send(Unsubscribe(id)).await;
+            calls.ended().await;
+            ended
+        };
+        Ok(self.inner.whole(ending).await??)
     }
 
     fn forget(&self, registration: &HandlerRegistration) -> Option<SubscriptionId> {
         let handlers = &mut self.inner.state.lock().handlers;
-        let at = handlers.iter().position(|id| *id == registration.id())?;
-        registration.note_removed();
-        Some(handlers.swap_remove(at))
+        let at = handlers.iter().position(|(id, _)| *id == registration.id())?;
+        let (id, calls) = handlers.swap_remove(at);
+        calls.end();
+        Some(id)
     }
 
     // === start and stop ===
 
     /// Starts it, unless it was started before: then `false`.
     pub(super) async fn start(&self) -> Result<bool, InformerError> {
-        let (options, watch_errors) = {
-            let mut state = self.inner.state.lock();
-            match state.phase {
-                Phase::Started => return Ok(false),
-                Phase::Stopped => return Err(InformerError::Stopped),
-                Phase::Made => state.phase = Phase::Started,
-            }
-            let options = InformerOptions {
-                metadata_only: self.inner.parts.metadata_only,
-                transform: state.transform.clone(),
-                ..InformerOptions::default()
-            };
-            (options, state.watch_errors.clone())
-        };
-        let registry = &self.inner.core.registry;
-        let demand = InformerFor {
-            user: self.user(),
-            wanted: Wanted::Known(KnownResource(self.inner.parts.resource.clone())),
-            clusters: self.inner.parts.clusters.clone(),
-            scopes: vec![self.scope()],
-            options,
-            watch_errors,
-        };
-        registry.send(demand).await?;
-        let view = registry.send(ViewSync).await?;
-        let _ = self.inner.sync.set(view);
-        Ok(true)
+        self.inner.whole(Arc::clone(&self.inner).start()).await?
     }
 
-    /// Removes all handlers and stops watching, unless others watch the same; ends when no handler is running any more.
-    /// Idempotent.
+    /// Removes all handlers and the indices that it added, and stops watching, unless others watch the same; ends when no
+    /// handler is running any more. The watch does not wait for that. Idempotent.
     pub async fn stop(&self) {
-        let handlers = {
-            let mut state = self.inner.state.lock();
-            state.phase = Phase::Stopped;
-            std::mem::take(&mut state.handlers)
-        };
-        let registry = &self.inner.core.registry;
-        // An error means that the hub has ended, and all of this with it.
-        join_all(handlers.into_iter().map(|id| registry.send(Unsubscribe(id)))).await;
-        let _ = registry.send(Release(self.user())).await;
+        // An error means that the hub has ended.
+        let _ = self.inner.whole(Arc::clone(&self.inner).stop()).await;
     }
 
     /// Whether it has been started, stopped or not.
@@ -307,13 +379,13 @@ impl<K: 'static> SharedInformer<K> {
     /// Whether it has been stopped, or the hub has ended.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.inner.state.lock().phase == Phase::Stopped || !self.inner.core.registry.connected()
+        self.inner.is_stopped() || !self.inner.core.registry.connected()
     }
 
     // === how far it is ===
 
     /// Whether the store has the first complete list of every cluster. Handlers may not have been told yet: a
-    /// registration says that.
+    /// registration says that. Once stopped it has nothing, and has not synced.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.is_through(|informer| informer.synced)
@@ -335,13 +407,13 @@ impl<K: 'static> SharedInformer<K> {
 
     fn is_through(&self, is: impl Fn(&InformerSync) -> bool) -> bool {
         let Some(sync) = self.inner.sync.get() else { return false };
-        !sync.is_starting() && sync.informers(&self.awaited()).iter().all(is)
+        !self.inner.is_stopped() && !sync.is_starting() && sync.informers(&self.inner.awaited()).iter().all(is)
     }
 
     /// Each cluster's part.
     #[must_use]
     pub fn sync_state(&self) -> Vec<InformerSync> {
-        self.inner.sync.get().map(|sync| sync.informers(&self.awaited())).unwrap_or_default()
+        self.inner.sync.get().map(|sync| sync.informers(&self.inner.awaited())).unwrap_or_default()
     }
 
     /// How far a cluster has been read; `None` before its first list.
@@ -356,7 +428,7 @@ impl<K: 'static> SharedInformer<K> {
     /// [`NotSynced`] names what had not when the time was up, and why; one that was not started has not.
     pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
         match self.inner.sync.get() {
-            Some(sync) => sync.clone().wait(self.awaited(), timeout).await,
+            Some(sync) => sync.clone().wait(self.inner.awaited(), timeout).await,
             None => Err(NotSynced {
                 waited: Duration::ZERO,
                 waiting: vec![format!("{} has not been started", self.inner.parts.name)],
@@ -367,34 +439,44 @@ impl<K: 'static> SharedInformer<K> {
     // === the store ===
 
     /// Adds computed indices, at any time before the stop: what the store has is indexed at once. The store is that of
-    /// everybody who watches the same, and so are its indices.
+    /// everybody who watches the same, and so are its indices, until this informer is stopped.
     ///
     /// # Errors
     /// An index of one of the names exists: none is added.
     pub async fn add_indexers(&self, indexers: Indexers) -> Result<(), InformerError> {
-        if self.is_stopped() {
+        if self.inner.is_stopped() {
             return Err(InformerError::Stopped);
         }
         self.inner.state.lock().read = true;
-        let cache = self.inner.core.env.caches.of(self.resource(), &self.scope().view);
-        Ok(cache.send(AddIndexers(indexers)).await??)
+        let names: Vec<_> = indexers.names().cloned().collect();
+        let cache = self.inner.core.env.caches.of(self.resource(), &self.inner.scope().view);
+        let inner = Arc::clone(&self.inner);
+        let adding = async move {
+            let added = cache.send(AddIndexers(indexers)).await?;
+            if added.is_ok() {
+                inner.state.lock().indexers.extend(names);
+            }
+            Ok::<_, MailboxError>(added)
+        };
+        Ok(self.inner.whole(adding).await???)
     }
 
     /// The readable half of its store.
     #[must_use]
     pub fn indexer(&self) -> IndexReader<K> {
-        IndexReader::new(self.snapshots(), self.inner.parts.clusters.clone())
+        let reader = IndexReader::new(self.snapshots(), self.inner.parts.clusters.clone());
+        reader.of_informers(self.inner.scope())
     }
 
     /// Lists and gets from its store.
     #[must_use]
     pub fn lister(&self) -> Lister<K> {
-        Lister::new(self.snapshots(), self.inner.parts.clusters.clone())
+        Lister::over(self.indexer())
     }
 
     fn snapshots(&self) -> Arc<arc_swap::ArcSwap<crate::cache::Snapshot>> {
         self.inner.state.lock().read = true;
-        self.inner.core.env.caches.snapshots(self.resource(), &self.scope().view)
+        self.inner.core.env.caches.snapshots(self.resource(), &self.inner.scope().view)
     }
 }
 

@@ -22,6 +22,14 @@ pub struct InformerOptions {
     pub transform: Option<Transform>,
 }
 
+impl InformerOptions {
+    /// Whether objects lack most of what they have, so that they cannot pass for objects of their type.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.metadata_only || matches!(self.projection, Projection::Keep(_))
+    }
+}
+
 /// Why a resource could not be looked up.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ResolveError {

@@ -1,7 +1,10 @@
 //! What an informer shows of itself: written by its actors as they go, read by anyone at any time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI64, AtomicU8, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -177,13 +180,13 @@ impl InformerHealth {
 
     /// Notes that the first list is in the store.
     pub fn set_synced(&self) {
-        self.synced.store(1, Relaxed);
+        self.synced.store(1, Release);
     }
 
     /// Whether the first list is in the store. client-go's `HasSynced`.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        self.synced.load(Relaxed) == 1
+        self.synced.load(Acquire) == 1
     }
 
     /// How far this informer's objects can be trusted now.

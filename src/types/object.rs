@@ -161,7 +161,7 @@ impl Labels {
 }
 
 /// One value of one declared index. An object has any number of them, several for one index too.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IndexEntry {
     /// The index, e.g. `by-node`.
     pub index: SharedStr,

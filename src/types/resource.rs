@@ -158,6 +158,8 @@ pub enum View {
     /// As configured for the resource, else whole: what everybody shares who asks for nothing else.
     #[default]
     Shared,
+    /// Whole, where the configuration keeps only a part of each object.
+    Whole,
     /// `metadata` alone: asked for as PartialObjectMetadata.
     Metadata,
     /// In a form that one user chose (a transform), under a name that is its own.
@@ -168,6 +170,7 @@ impl fmt::Display for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shared => f.write_str("shared"),
+            Self::Whole => f.write_str("whole"),
             Self::Metadata => f.write_str("metadata"),
             Self::Private(name) => f.write_str(name),
         }

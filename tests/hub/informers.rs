@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use informer_hub::actors::WatchErrorHandler;
+use informer_hub::actors::messages::{AddCluster, RemoveCluster};
 use informer_hub::cache::{IndexFn, Indexers};
 use informer_hub::informers::{
     FilteringResourceEventHandler, InformerError, ResourceEventHandlerDetailedFuncs, ResourceEventHandlerFuncs,
@@ -14,13 +15,14 @@ use informer_hub::informers::{
 };
 use informer_hub::reflector::Transform;
 use informer_hub::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
+use informer_hub::source::{Access, KubeConnector};
 use informer_hub::types::{ClusterName, ClusterSelector, LabelSelector, Object, ObjectKey};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, PATIENCE, pods, small};
+use crate::fleet::{Fleet, PATIENCE, config, pods, quick, small};
 
 /// What a handler was told: `+a` (`!a` initial), `~a`, `=a` (the same version again), `-a` (`†a` a tombstone).
 #[derive(Clone, Default)]
@@ -151,6 +153,21 @@ async fn namespace_list_options_and_clusters_narrow_what_is_asked_for() {
     factory.start().await.unwrap();
     synced(&factory).await;
     assert_eq!(listed(&informer), [format!("c1/{key}")]);
+    // Others who watch more do not widen what it sees.
+    let all = SharedInformerFactory::new(fleet.hub.system());
+    let everything = all.informer::<Pod>().unwrap();
+    all.start().await.unwrap();
+    synced(&all).await;
+    assert_eq!(listed(&everything).len(), 120);
+    assert_eq!(listed(&informer), [format!("c1/{key}")]);
+    let other =
+        listed(&everything).into_iter().find(|pod| pod.starts_with("c1/") && !pod.ends_with(key.as_str())).unwrap();
+    let other: ObjectKey = other["c1/".len()..].parse().unwrap();
+    assert!(
+        informer.indexer().get(&name("c1"), &other).is_none()
+            && everything.indexer().get(&name("c1"), &other).is_some()
+    );
+    all.shutdown().await;
     assert!(fleet.cluster("c0").await.informers.is_empty());
     let scope = &fleet.cluster("c1").await.informers[0].scope;
     assert!(scope.contains("chosen=yes") && scope.contains("metadata.name!=nothing"), "{scope}");
@@ -272,7 +289,185 @@ async fn an_informer_that_is_configured_too_is_as_it_is_configured_whoever_comes
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_starts_it_second_waits_for_the_first_and_nothing_passes_for_synced() {
+    let fleet = fleet([3]).await;
+    fleet.clusters["c0"].forbid(&World::pods(), true);
+    for _ in 0..10 {
+        let factory = SharedInformerFactory::new(fleet.hub.system());
+        let informer = factory.informer::<Pod>().unwrap();
+        let (first, second) = tokio::join!(factory.start(), factory.start());
+        assert_eq!(first.unwrap() + second.unwrap(), 1);
+        assert!(informer.has_started());
+        let waited = factory.wait_for_cache_sync(Duration::from_millis(5)).await;
+        assert!(waited.into_error().is_err());
+        factory.shutdown().await;
+        assert!(!informer.has_synced() && !informer.is_settled(), "there is nothing to be synced any more");
+    }
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn factories_that_come_and_go_by_the_hundred_leave_nothing_behind() {
+    let fleet = fleet([1, 1]).await;
+    let before = fleet.hub.system().env().caches.resources().len();
+    let one = |number: usize| {
+        let factory = SharedInformerFactory::new(fleet.hub.system());
+        let transform = Transform::json(|_| Ok::<_, String>(()));
+        let factory = if number.is_multiple_of(2) { factory } else { factory.with_transform(transform) };
+        async move {
+            let informer = factory.informer::<Pod>().unwrap();
+            informer.add_event_handler(Log::default().handler()).await.unwrap();
+            factory.start().await.unwrap();
+            informer
+                .add_indexers(Indexers::new().with(format!("index-{number}"), IndexFn::new(|_| Ok(vec![]))))
+                .await
+                .unwrap();
+            factory.shutdown().await;
+        }
+    };
+    futures::future::join_all((0..150).map(one)).await;
+    for cluster in ["c0", "c1"] {
+        eventually("the end of all", async || fleet.cluster(cluster).await.informers.is_empty()).await;
+    }
+    let after = fleet.hub.system().env().caches.resources().len();
+    assert!(after <= before + 1, "{before} caches before, {after} after");
+    let (factory, informer, _) = watching(&fleet).await;
+    assert!(informer.indexer().snapshot().indexers().is_empty(), "indices ended with who added them");
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_factory_has_whole_objects_where_the_configuration_keeps_only_parts() {
+    let clusters = BTreeMap::from([("c0".to_owned(), sim(1, 5))]);
+    let mut config = config(&clusters, &["pods"]);
+    config.resources[0].metadata_only = true;
+    config.resources[0].indexes.clear();
+    let fleet = Fleet::start_config(clusters, config, quick()).await;
+    fleet.synced().await;
+    let (factory, informer, log) = watching(&fleet).await;
+    eventually("all of it", async || log.len() == 5).await;
+    for pod in informer.lister().list(&LabelSelector::everything()) {
+        assert!(pod.decode().unwrap().spec.is_some());
+    }
+    let configured = fleet.hub.cache::<Pod>().send(informer_hub::Query::list()).await.unwrap().unwrap();
+    let is_part = |pod: &Object<Pod>| pod.typed::<Value>().unwrap().get("spec").is_none();
+    assert!(configured.items.iter().all(is_part), "it is as it is configured");
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_without_end_ends_with_the_sync() {
+    let fleet = fleet([1]).await;
+    let (factory, informer, _) = watching(&fleet).await;
+    informer.wait_for_sync(Duration::MAX).await.unwrap();
+    fleet.hub.wait_for_cache_sync(Duration::MAX).await.unwrap();
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
 // === handlers ===
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_that_come_and_go_by_the_hundred_at_once_are_not_called_afterwards() {
+    let fleet = fleet([3, 3]).await;
+    let (factory, informer, witness) = watching(&fleet).await;
+    let logs: Vec<_> = (0..150).map(|_| Log::default()).collect();
+    let come_and_go = |log: &Log| {
+        let (informer, handler) = (informer.clone(), log.handler());
+        async move {
+            let registration = informer.add_event_handler(handler).await.unwrap();
+            informer.shut_down_event_handler(&registration).await.unwrap();
+        }
+    };
+    futures::future::join_all(logs.iter().map(come_and_go)).await;
+    let told: Vec<_> = logs.iter().map(Log::len).collect();
+    for cluster in fleet.clusters.values() {
+        touch(cluster);
+    }
+    eventually("the witness", async || witness.count('~') == 2).await;
+    assert_eq!(logs.iter().map(Log::len).collect::<Vec<_>>(), told);
+    let listeners = fleet.cluster("c0").await.informers[0].listeners.len();
+    assert_eq!(listeners, 1, "only the witness is left");
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_is_removed_in_the_middle_of_a_backlog_is_not_called_again() {
+    let fleet = fleet([200, 200]).await;
+    let (factory, informer, _) = watching(&fleet).await;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let handler = ResourceEventHandlerFuncs::new().on_add(move |_| {
+        counted.fetch_add(1, SeqCst);
+        let _ = gate.recv();
+    });
+    let registration = informer.add_event_handler(handler).await.unwrap();
+    eventually("the first call", async || calls.load(SeqCst) == 1).await;
+    informer.remove_event_handler(&registration);
+    drop(open);
+    informer.stop().await;
+    assert_eq!(calls.load(SeqCst), 1);
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forty_handlers_that_never_return_hold_up_neither_another_one_nor_the_hub_nor_the_end_of_the_watch() {
+    let fleet = fleet([2]).await;
+    let (factory, informer, log) = watching(&fleet).await;
+    let mut gates = Vec::new();
+    for _ in 0..40 {
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        gates.push(open);
+        let handler = ResourceEventHandlerFuncs::new().on_add(move |_| {
+            let _ = gate.recv();
+        });
+        informer.add_event_handler(handler).await.unwrap();
+    }
+    touch(&fleet.clusters["c0"]);
+    eventually("the news", async || log.count('~') == 1).await;
+    assert!(fleet.hub.report().await.unwrap().hub.ready);
+    let stopping = tokio::spawn(async move { factory.shutdown().await });
+    eventually("the end of the watch", async || fleet.cluster("c0").await.informers.is_empty()).await;
+    assert!(!stopping.is_finished(), "handlers are running");
+    gates.clear();
+    stopping.await.unwrap();
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_comes_back_has_to_be_told_of_again() {
+    let fleet = fleet([3, 3]).await;
+    let (factory, informer, _) = watching(&fleet).await;
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let handler = ResourceEventHandlerFuncs::new().on_add(move |_| {
+        let _ = gate.recv();
+    });
+    let registration = informer.add_event_handler(handler).await.unwrap();
+    (0..6).for_each(|_| open.send(()).unwrap());
+    eventually("all initial objects", async || registration.has_synced().await.unwrap()).await;
+    let registry = fleet.hub.registry();
+    registry.send(RemoveCluster(name("c1"))).await.unwrap().unwrap();
+    eventually("what is left", async || registration.has_synced().await.unwrap()).await;
+    let access = Access::Server { server: fleet.clusters["c1"].url(), ca_file: None, token: None };
+    let (stall, io) = (quick().reflector.stall, fleet.hub.system().env().io.clone());
+    let connector = Arc::new(KubeConnector { access, compression: false, stall, io });
+    registry.send(AddCluster { name: name("c1"), labels: BTreeMap::new(), connector }).await.unwrap().unwrap();
+    synced(&factory).await;
+    for _ in 0..2 {
+        open.send(()).unwrap();
+        assert!(!registration.has_synced().await.unwrap());
+    }
+    drop(open);
+    eventually("all of them again", async || registration.has_synced().await.unwrap()).await;
+    factory.shutdown().await;
+    fleet.end().await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handlers_are_told_of_what_is_there_as_initial_and_then_of_news() {
@@ -524,8 +719,8 @@ async fn handlers_settings_and_the_start_may_race() {
 async fn a_resync_repeats_every_object_to_who_asked_for_it_and_to_nobody_else() {
     let fleet = fleet([4]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system())
-        .with_default_resync(Duration::from_secs(3600))
-        .with_custom_resync::<Pod>(Duration::ZERO);
+        .with_default_resync(Duration::ZERO)
+        .with_custom_resync::<Node>(Duration::from_secs(1));
     let informer = factory.informer::<Pod>().unwrap();
     let (quiet, repeated) = (Log::default(), Log::default());
     informer.add_event_handler(quiet.handler()).await.unwrap();
@@ -579,7 +774,11 @@ async fn failed_lists_and_watches_are_told_to_whoever_asked_and_a_bad_listener_t
     let fleet = fleet([3]).await;
     let errors = Arc::new(Mutex::new(Vec::<String>::new()));
     let told = Arc::clone(&errors);
+    let running = AtomicBool::new(false);
     let handler = WatchErrorHandler::new(move |origin, error| {
+        assert!(!running.swap(true, SeqCst), "two calls at once");
+        std::thread::yield_now();
+        running.store(false, SeqCst);
         told.lock().push(format!("{}: {error}", origin.cluster));
         assert!(told.lock().len() > 2, "the first two panic on purpose");
     });

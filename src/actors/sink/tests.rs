@@ -517,7 +517,12 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
 fn a_sink_whose_actor_dies_loses_nothing() {
     paused(async {
         let transport = ScriptedTransport::new(|_, _| Outcome::Accepted);
-        let env = Env::new(runtime::Handle::current(), vec![actix_rt::Arbiter::current()], Tuning::default());
+        let env = Env::new(
+            runtime::Handle::current(),
+            runtime::Handle::current(),
+            vec![actix_rt::Arbiter::current()],
+            Tuning::default(),
+        );
         let sink =
             Sink::start(SinkParams { bounds: Bounds { events: 100, ..Bounds::default() }, ..params(&transport) }, &env);
         for chunk in adds(20, 50).chunks(90) {

@@ -226,15 +226,24 @@ fn a_successors_own_list_is_what_it_waits_for() {
 }
 
 #[test]
-fn a_panic_of_the_process_leaves_the_call_and_the_store_has_the_batch() {
-    // TestPanicPropagated
+fn a_panic_of_the_process_leaves_the_call_and_the_batch_is_told_by_the_next_one() {
+    // TestPanicPropagated. client-go's process ends then; whoever catches it here must not miss what the store has.
     let mut informer = Informer::new();
-    push(&mut informer.controller, "+a@1");
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _ = informer.controller.process_next(9, &mut |_| panic!("a handler's"));
-    }));
-    assert!(outcome.is_err());
-    assert_eq!(informer.contents(), "a@1");
+    push(&mut informer.controller, "[ *a@1 ]1");
+    for time in ["first", "once more"] {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = informer.controller.process_next(9, &mut |_| panic!("a handler's"));
+        }));
+        assert!(outcome.is_err(), "{time}");
+        assert_eq!(informer.contents(), "a@1", "{time}");
+        assert!(!informer.controller.has_synced(), "{time}");
+    }
+    push(&mut informer.controller, "+b@2");
+    let controller = &mut informer.controller;
+    assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1", "synced"], "processed"));
+    assert!(controller.has_synced());
+    assert_eq!(next(controller, 9, Answer::Fine), told(&["+b@2"], "processed"));
+    assert_eq!((next(controller, 9, Answer::Fine), controller.dropped()), (told(&[], "idle"), 0));
 }
 
 #[test]

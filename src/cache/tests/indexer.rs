@@ -1,9 +1,12 @@
 //! An indexer and its computed indices, one by one. Names of client-go's tests say what a test stands for.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::cache::testing::{delta, object, object_with, origin, pods};
@@ -72,6 +75,32 @@ fn a_store_keeps_what_was_put_last_and_replace_leaves_nothing_else() {
     assert_eq!(values(&indexer), ["bar", "foo", "x"]);
     indexer.resync();
     assert_eq!(names(&indexer.list()), ["a", "bar", "foo"]);
+}
+
+#[test]
+fn readers_do_not_wait_for_a_write_that_takes_its_time() {
+    let indexer = Arc::new(Indexer::<Value>::new(pods()));
+    indexer.add(object("", "a", "u", 1));
+    let (reader, (asks, asked), (answers, answered)) = (Arc::downgrade(&indexer), channel(), channel());
+    let thread = std::thread::spawn(move || {
+        asked.recv().unwrap();
+        let indexer: Arc<Indexer<Value>> = Weak::upgrade(&reader).unwrap();
+        let version = indexer.resource_version().map(|version| version.to_string());
+        answers.send((version, indexer.list().len(), indexer.get_indexers().len())).unwrap();
+    });
+    let (seen, shared) = (Arc::new(OnceLock::new()), Mutex::new((asks, answered)));
+    let told = Arc::clone(&seen);
+    // It is called while the writer has the store, and holds it there until the reader has its answer.
+    let meanwhile = IndexFn::new(move |_| {
+        let (asks, answered) = &*shared.lock();
+        asks.send(()).unwrap();
+        let _ = told.set(answered.recv_timeout(Duration::from_secs(5)));
+        Ok(Vec::new())
+    });
+    indexer.add_indexers(Indexers::new().with("meanwhile", meanwhile)).unwrap();
+    thread.join().unwrap();
+    assert_eq!(seen.get(), Some(&Ok((Some("1".to_owned()), 1, 0))));
+    assert_eq!(indexer.get_indexers().len(), 1);
 }
 
 #[test]
@@ -506,7 +535,7 @@ fn debug_output_names_the_resource_and_no_object() {
         format!("{:?}", lister.clone()),
         format!("{:?}", lister.namespace("shop").clone()),
     ];
-    let inner = r#"IndexReader { resource: "pods", clusters: All, only: None }"#;
+    let inner = r#"IndexReader { resource: "pods", clusters: All, scope: None, only: None }"#;
     let expected = [
         format!("Indexer({inner})"),
         inner.to_owned(),

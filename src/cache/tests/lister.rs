@@ -8,7 +8,8 @@ use super::query::{fill, origin};
 use crate::cache::testing::{object, object_with, pods};
 use crate::cache::{IndexFn, IndexReader, Indexer, Indexers, Lister, Query, Store};
 use crate::types::{
-    ApiResource, ClusterName, ClusterSelector, Gvr, LabelSelector, Object, ObjectKey, ResourceVersion, StoredObject,
+    ApiResource, ClusterName, ClusterSelector, Gvr, LabelSelector, Object, ObjectKey, ResourceVersion, Scope,
+    StoredObject,
 };
 
 fn name(cluster: &str) -> ClusterName {
@@ -245,4 +246,39 @@ fn a_reader_gets_by_cluster_and_key_and_refuses_what_is_no_key() {
     assert!(all.get_by_key(&name("us"), "web").unwrap().is_none());
     assert!(all.get_by_key(&name("us"), "a/b/c").is_err());
     assert_eq!(all.snapshot().answer(&Query::list()).unwrap().items.len(), all.list().len());
+}
+
+#[test]
+fn a_reader_of_one_scope_finds_what_its_informers_have_and_nothing_of_others() {
+    let mut store = Store::new(pods());
+    let pod =
+        |namespace: &str, version| object_with(namespace, "a", "u", version, &[("app", "x")], &[("by-node", "n1")]);
+    fill(&mut store, origin("c", &[], None), &["by-node"], vec![pod("one", 7), pod("two", 7)]);
+    fill(&mut store, origin("c", &[], Some("one")), &["by-node"], vec![pod("one", 5)]);
+    let all: IndexReader = IndexReader::new(Arc::clone(store.published()), ClusterSelector::All);
+    let one = all.clone().of_informers(Scope::namespace("one"));
+    let cluster = ClusterName::new("c").unwrap();
+    let found = |objects: Vec<Object>| -> Vec<String> {
+        objects.iter().map(|object| format!("{}@{}", object.key(), object.resource_version())).collect()
+    };
+    assert_eq!(found(all.list()), ["one/a@7", "two/a@7"]);
+    let listers = [Lister::over(one.clone()), Lister::over(one.clone()).cluster(&cluster)];
+    for lister in &listers {
+        assert_eq!(found(lister.list(&everything())), ["one/a@5"]);
+        assert_eq!(found(lister.clone().list(&everything())), ["one/a@5"]);
+        assert!(lister.namespace("two").list(&everything()).is_empty() && lister.get(&cluster, "two", "a").is_err());
+        assert_eq!(found(lister.namespace("one").list(&everything())), ["one/a@5"]);
+    }
+    for reader in [&one, &one.cluster(&cluster)] {
+        assert_eq!(found(reader.list()), ["one/a@5"]);
+        assert_eq!(found(reader.by_index("by-node", "n1").unwrap()), ["one/a@5"]);
+        assert_eq!(reader.list_index_func_values("by-node").unwrap(), ["n1"]);
+    }
+    let at = |reader: &IndexReader, key: &str| {
+        reader.get(&cluster, &key.parse().unwrap()).map(|it| it.resource_version().to_string())
+    };
+    assert_eq!((at(&one, "one/a"), at(&one, "two/a")), (Some("5".to_owned()), None));
+    assert_eq!((at(&all, "one/a"), at(&all, "two/a")), (Some("7".to_owned()), Some("7".to_owned())));
+    let nowhere = all.of_informers(Scope::namespace("three"));
+    assert!(nowhere.list().is_empty() && nowhere.list_index_func_values("by-node").unwrap().is_empty());
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::cache::posting::tests::SHOWN;
 use crate::cache::testing::{delta, object_with, pods};
-use crate::cache::{Answer, DeltaFifo, Query, QueryError, Store};
+use crate::cache::{Answer, DeltaFifo, IndexReader, Query, QueryError, Store};
 use crate::types::{
-    Change, ClusterName, ClusterSelector, DeltaKind, Freshness, InformerHealth, Origin, Phase, Scope, StoredObject,
+    Change, ClusterName, ClusterSelector, DeltaKind, Dynamic, Freshness, InformerHealth, Origin, Phase, Scope,
+    StoredObject,
 };
 
 pub(super) fn origin(cluster: &str, labels: &[(&str, &str)], namespace: Option<&str>) -> Arc<Origin> {
@@ -118,6 +120,34 @@ fn clusters_are_selected_by_label_or_name() {
     assert_eq!((found(&answer), covered(&answer)), (vec!["eu/shop/api@2".to_owned()], vec!["eu ok".to_owned()]));
 }
 
+/// What `ask` gives, and how many locations were looked at for it.
+fn shown<T>(ask: impl FnOnce() -> T) -> (T, usize) {
+    let before = SHOWN.get();
+    let answer = ask();
+    (answer, SHOWN.get() - before)
+}
+
+#[test]
+fn what_an_index_answers_of_one_cluster_costs_nothing_of_the_others() {
+    let mut store = Store::new(pods());
+    for cluster in 0..10 {
+        let pods = (0..30).map(|pod_number| pod("shop", &format!("p{pod_number}"), 1, "web", "n1"));
+        fill(&mut store, origin(&format!("c{cluster}"), &[], None), &["by-node"], pods.collect());
+    }
+    let named = ClusterSelector::Names(vec![ClusterName::new("c4").unwrap()]);
+    let query = Query::by_index("by-node", "n1").in_clusters(named.clone());
+    let (answer, looked) = shown(|| ask(&store, &query));
+    assert_eq!(answer.items.len(), 30);
+    assert!(looked <= 31, "{looked} of 300");
+    let reader = IndexReader::<Dynamic>::new(Arc::clone(store.published()), named);
+    let (values, looked) = shown(|| reader.list_index_func_values("by-node").unwrap());
+    assert_eq!(values, ["n1"]);
+    assert!(looked <= 1, "{looked} of 300");
+    let nowhere = IndexReader::<Dynamic>::new(Arc::clone(store.published()), ClusterSelector::Names(Vec::new()));
+    let (values, looked) = shown(|| nowhere.list_index_func_values("by-node").unwrap());
+    assert_eq!((values.len(), looked), (0, 0));
+}
+
 #[test]
 fn an_index_that_nobody_declares_is_a_mistake_that_names_those_there_are() {
     let error = fleet().published().load().answer(&Query::by_index("by-image", "x")).unwrap_err();
@@ -208,11 +238,31 @@ fn a_question_with_a_key_or_an_index_is_no_scan() {
 }
 
 #[test]
+fn a_question_of_an_index_is_long_where_more_than_a_thousand_objects_have_the_value() {
+    let mut store = Store::new(pods());
+    for (cluster, count) in [("a", 400), ("b", 600)] {
+        let pods = (0..count).map(|number| pod("shop", &number.to_string(), 1, "web", "n1"));
+        fill(&mut store, origin(cluster, &[], None), &["by-node"], pods.collect());
+    }
+    let is_long = |store: &Store, query: &Query| store.published().load().is_long(query);
+    let (crowd, nobody, unknown) = (("by-node", "n1"), ("by-node", "n2"), ("by-app", "n1"));
+    assert!(!is_long(&store, &Query::by_index(crowd.0, crowd.1)), "a thousand");
+    fill(&mut store, origin("c", &[], None), &["by-node"], vec![pod("shop", "one", 1, "web", "n1")]);
+    assert!(is_long(&store, &Query::by_index(crowd.0, crowd.1)));
+    for (index, value) in [nobody, unknown] {
+        assert!(!is_long(&store, &Query::by_index(index, value)), "{index} {value}");
+    }
+    assert!(is_long(&store, &Query::list()) && !is_long(&store, &Query::get("shop", "one")));
+}
+
+#[test]
 fn of_a_clusters_informers_the_one_that_is_trusted_least_counts() {
     let mut store = Store::new(pods());
     let health = |phases: &[Phase], synced: bool| {
         let health = InformerHealth::new();
-        phases.iter().for_each(|phase| health.set_phase(*phase));
+        for phase in phases {
+            health.set_phase(*phase);
+        }
         if synced {
             health.set_synced();
         }
