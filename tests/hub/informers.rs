@@ -326,7 +326,7 @@ async fn factories_that_come_and_go_by_the_hundred_leave_nothing_behind() {
             factory.shutdown().await;
         }
     };
-    futures::future::join_all((0..150).map(one)).await;
+    futures::future::join_all((0..80).map(one)).await;
     for cluster in ["c0", "c1"] {
         eventually("the end of all", async || fleet.cluster(cluster).await.informers.is_empty()).await;
     }
