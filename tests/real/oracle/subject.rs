@@ -10,7 +10,7 @@ use informer_hub::app::{Hub, Reporter};
 use informer_hub::cache::Query;
 use informer_hub::config::{Config, HubConfig, ResourceConfig};
 use informer_hub::sim::oracle::Replica;
-use informer_hub::types::{ClusterSelector, Dynamic, Notification, Object};
+use informer_hub::types::{ClusterSelector, Dynamic, Notification, Object, Phase};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
@@ -126,8 +126,9 @@ struct Looked {
     before: Option<String>,
 }
 
-/// Notes when lists are made, until the hub ends. One is under way until the informer has read further than it had
-/// before: an attempt that fails is made again without being counted again.
+/// Notes when lists are made, until the hub ends. One is under way until the informer watches again and has read further
+/// than it had before: an attempt that fails is made again without being counted again, and what it had read before may
+/// be more than was seen at the last look.
 async fn look(reporter: Reporter, log: Log) {
     let mut pace = tokio::time::interval(LOOK);
     let mut looked: BTreeMap<Kind, Looked> = BTreeMap::new();
@@ -141,7 +142,7 @@ async fn look(reporter: Reporter, log: Log) {
             }
             // Once more when it is over: it ended at some moment since the last look.
             log.listed(kind, usize::try_from(informer.lists).unwrap(), looked.listing);
-            looked.listing &= looked.before == informer.resource_version;
+            looked.listing &= looked.before == informer.resource_version || informer.state != Phase::Watching;
             looked.version = informer.resource_version;
         }
         pace.tick().await;
