@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use informer_hub::actors::messages::{InformerFor, KnownResource, User, Wanted};
+use informer_hub::actors::messages::{InformerFor, User, Wanted};
 use informer_hub::actors::{Subscribe, Tuning};
 use informer_hub::app::{Hub, api_resource};
 use informer_hub::config::{ClusterAccess, ClusterConfig, Config};
@@ -167,7 +167,7 @@ async fn watch_pods(hub: &Hub, listener: Listener) -> Addr<Listener> {
     let indexes = [("by-node", "spec.nodeName"), ("by-image", "spec.containers[*].image")];
     let demand = InformerFor {
         user: User::Caller("bench".to_owned()),
-        wanted: Wanted::Known(KnownResource(api_resource::<Pod>())),
+        wanted: Wanted::known(&api_resource::<Pod>()),
         clusters: Clusters::all(),
         scopes: vec![Scope::all()],
         options: InformerOptions {

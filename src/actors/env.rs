@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::cache::CacheDirectory;
 use super::capacity::Tuning;
-use super::messages::{KnownResource, Wanted};
+use super::messages::Wanted;
 use super::supervision::Census;
 use crate::types::{ApiResource, View};
 
@@ -70,7 +70,7 @@ impl Env {
     /// The view in which whole objects of a resource are, shared with as many as possible.
     #[must_use]
     pub fn whole_view(&self, resource: &ApiResource) -> View {
-        let wanted = Wanted::Known(KnownResource(resource.clone()));
+        let wanted = Wanted::known(resource);
         let is_partial = self.partial.read().iter().any(|partial| partial.may_be(&wanted));
         if is_partial { View::Whole } else { View::Shared }
     }

@@ -236,6 +236,12 @@ impl Ord for KnownResource {
 }
 
 impl Wanted {
+    /// A resource that needs no look-up.
+    #[must_use]
+    pub fn known(resource: &ApiResource) -> Self {
+        Self::Known(KnownResource(resource.clone()))
+    }
+
     /// Whether the two can mean the same resource.
     #[must_use]
     pub fn may_be(&self, other: &Self) -> bool {

@@ -126,7 +126,7 @@ impl Subscribe {
     /// Repeats every object each `period` (client-go's resync; at least a second); zero for never.
     #[must_use]
     pub fn with_resync(mut self, period: Duration) -> Self {
-        self.resync = Some(period).filter(|period| !period.is_zero());
+        self.resync = Some(period);
         self
     }
 }

@@ -87,14 +87,14 @@ impl SyncView {
     /// The informers that are meant, by cluster. One that was asked for a moment ago may not be among them yet.
     #[must_use]
     pub fn informers(&self, of: &Awaited) -> Vec<InformerSync> {
-        let mut found = Vec::new();
-        for (name, (labels, view)) in &*self.views.read() {
-            let view = view.load();
-            let is_reached = !view.is_unreachable();
-            let mine = view.informers.iter().filter(|informer| is_of(of, name, labels, informer));
-            found.extend(mine.map(|informer| see(name, informer, is_reached)));
-        }
-        found
+        self.views.read().iter().flat_map(|(name, (labels, view))| seen(of, name, labels, view)).collect()
+    }
+
+    /// The same of one cluster, without a look at the others.
+    #[must_use]
+    pub fn informers_in(&self, cluster: &ClusterName, of: &Awaited) -> Vec<InformerSync> {
+        let views = self.views.read();
+        views.get(cluster).map(|(labels, view)| seen(of, cluster, labels, view)).unwrap_or_default()
     }
 
     /// Whether what was asked for has not reached every cluster yet.
@@ -163,6 +163,14 @@ fn is_of(of: &Awaited, name: &ClusterName, labels: &ClusterLabels, informer: &In
             these.clusters.matches(name, labels) && informer.wanted == these.wanted && informer.scope == these.scope
         }
     }
+}
+
+/// Those of one cluster.
+fn seen(of: &Awaited, cluster: &ClusterName, labels: &ClusterLabels, view: &SharedView) -> Vec<InformerSync> {
+    let view = view.load();
+    let is_reached = !view.is_unreachable();
+    let mine = view.informers.iter().filter(|informer| is_of(of, cluster, labels, informer));
+    mine.map(|informer| see(cluster, informer, is_reached)).collect()
 }
 
 fn see(cluster: &ClusterName, informer: &InformerView, is_reached: bool) -> InformerSync {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use actix::{Addr, MailboxError};
 use kube::Resource;
 
-use crate::actors::messages::{Ask, KnownResource, TakeSnapshot, Wanted};
+use crate::actors::messages::{Ask, TakeSnapshot, Wanted};
 use crate::actors::{CacheActor, CacheDirectory, Subscribe, Subscriber};
 use crate::cache::{Answer, Query, QueryError, Snapshot};
 pub use crate::informers::api_resource;
@@ -25,7 +25,7 @@ impl Subscribe {
         K: Resource<DynamicType = ()> + 'static,
         K::Scope: 'static,
     {
-        let wanted = Wanted::Known(KnownResource(api_resource::<K>()));
+        let wanted = Wanted::known(&api_resource::<K>());
         Self::to_wanted(wanted, clusters, subscriber)
     }
 

@@ -195,14 +195,8 @@ impl Snapshot {
         })
     }
 
-    /// The object of one cluster at a key, in the newest state that any informer there has. Costs a comparison of names
-    /// per informer of the resource, and a look-up in those of the cluster.
-    #[must_use]
-    pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object> {
-        self.get_of(key, |origin| origin.cluster == *cluster)
-    }
-
-    /// The object at a key, in the newest state that any of the selected informers has.
+    /// The object at a key, in the newest state that any of the selected informers has. Costs a look at each informer of
+    /// the resource, and a look-up in those that are selected.
     pub(super) fn get_of(&self, key: &ObjectKey, is_selected: impl Fn(&Origin) -> bool) -> Option<Object> {
         let theirs = self.partitions().map(|(_, partition)| partition).filter(|it| is_selected(it.origin()));
         let mut newest: Option<(&Partition, &Arc<StoredObject>)> = None;

@@ -72,8 +72,9 @@ pub struct SharedInformerFactory {
     namespace: Option<String>,
     tweak: Option<Tweak>,
     transform: Option<Transform>,
-    resync: Option<Duration>,
-    resyncs: BTreeMap<Gvr, Option<Duration>>,
+    /// Zero for never, as everywhere.
+    resync: Duration,
+    resyncs: BTreeMap<Gvr, Duration>,
     informers: Mutex<Made>,
 }
 
@@ -116,7 +117,7 @@ impl SharedInformerFactory {
             namespace: None,
             tweak: None,
             transform: None,
-            resync: None,
+            resync: Duration::ZERO,
             resyncs: BTreeMap::new(),
             informers: Mutex::default(),
         }
@@ -149,7 +150,7 @@ impl SharedInformerFactory {
     /// How often handlers that do not say are told of every object again (at least a second apart); zero for never.
     #[must_use]
     pub fn with_default_resync(self, period: Duration) -> Self {
-        Self { resync: Some(period).filter(|period| !period.is_zero()), ..self }
+        Self { resync: period, ..self }
     }
 
     /// The same for one type; zero for never.
@@ -159,7 +160,7 @@ impl SharedInformerFactory {
         K: Resource<DynamicType = ()>,
         K::Scope: 'static,
     {
-        self.resyncs.insert(api_resource::<K>().gvr, Some(period).filter(|period| !period.is_zero()));
+        self.resyncs.insert(api_resource::<K>().gvr, period);
         self
     }
 
@@ -217,7 +218,6 @@ impl SharedInformerFactory {
                 resource: resource.clone(),
                 scope: self.scope(resource, metadata_only),
                 clusters: self.clusters.clone(),
-                metadata_only,
                 resync: self.resyncs.get(&resource.gvr).copied().unwrap_or(self.resync),
                 transform: self.transform.clone(),
             };

@@ -58,10 +58,6 @@ impl HandlerRegistration {
         self.id
     }
 
-    pub(super) fn calls(&self) -> Arc<Calls> {
-        Arc::clone(&self.calls)
-    }
-
     /// Whether the informer has synced in every cluster, and the handler has returned from each of the initial objects.
     ///
     /// A handler that panicked on one of them has returned: that call is lost, and counted (client-go's never syncs

@@ -13,9 +13,7 @@ use parking_lot::Mutex;
 use super::error::InformerError;
 use super::handler::{ResourceEventHandler, dispatch};
 use super::registration::{Calls, HandlerRegistration};
-use crate::actors::messages::{
-    AddIndexers, InformerFor, KnownResource, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted,
-};
+use crate::actors::messages::{AddIndexers, InformerFor, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted};
 use crate::actors::{
     Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
     SubscriptionId, SyncView, WatchErrorHandler,
@@ -45,9 +43,8 @@ pub(super) struct Parts {
     pub(super) resource: ApiResource,
     pub(super) scope: Scope,
     pub(super) clusters: ClusterSelector,
-    pub(super) metadata_only: bool,
-    /// The period of handlers that name none.
-    pub(super) resync: Option<Duration>,
+    /// The period of handlers that name none; zero for never.
+    pub(super) resync: Duration,
     pub(super) transform: Option<Transform>,
 }
 
@@ -126,7 +123,7 @@ impl Inner {
 
     fn awaited(&self) -> Awaited {
         let Parts { resource, clusters, .. } = &self.parts;
-        let wanted = Wanted::Known(KnownResource(resource.clone()));
+        let wanted = Wanted::known(resource);
         Awaited::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
     }
 
@@ -162,7 +159,7 @@ impl Inner {
                 Phase::Made | Phase::Starting => state.phase = Phase::Starting,
             }
             let options = InformerOptions {
-                metadata_only: self.parts.metadata_only,
+                metadata_only: self.parts.scope.view == View::Metadata,
                 transform: state.transform.clone(),
                 ..InformerOptions::default()
             };
@@ -171,7 +168,7 @@ impl Inner {
         let registry = &self.core.registry;
         let demand = InformerFor {
             user: self.user(),
-            wanted: Wanted::Known(KnownResource(self.parts.resource.clone())),
+            wanted: Wanted::known(&self.parts.resource),
             clusters: self.parts.clusters.clone(),
             scopes: vec![self.scope()],
             options,
@@ -294,13 +291,13 @@ impl<K: 'static> SharedInformer<K> {
         handler: impl ResourceEventHandler<K>,
         period: Duration,
     ) -> Result<HandlerRegistration, InformerError> {
-        self.add(handler, Some(period).filter(|period| !period.is_zero())).await
+        self.add(handler, period).await
     }
 
     async fn add(
         &self,
         mut handler: impl ResourceEventHandler<K>,
-        resync: Option<Duration>,
+        resync: Duration,
     ) -> Result<HandlerRegistration, InformerError> {
         let inner = &self.inner;
         if inner.is_stopped() {
@@ -312,10 +309,8 @@ impl<K: 'static> SharedInformer<K> {
             mine.call(|| dispatch(&mut handler, notification));
         });
         let Parts { name, clusters, .. } = &inner.parts;
-        let mut subscribe = Subscribe::to_informers_of(inner.user(), clusters.clone(), subscriber).named(name);
-        if let Some(period) = resync {
-            subscribe = subscribe.with_resync(period);
-        }
+        let subscribe = Subscribe::to_informers_of(inner.user(), clusters.clone(), subscriber);
+        let subscribe = subscribe.named(name).with_resync(resync);
         let id = inner.whole(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
         Ok(HandlerRegistration::new(id, calls, inner.awaited(), inner.core.registry.clone()))
     }
@@ -323,7 +318,7 @@ impl<K: 'static> SharedInformer<K> {
     /// Removes a handler: it is not called any more, but a call that is running may still end. It waits for nothing, so a
     /// handler may remove itself. Idempotent; a registration of another informer is not touched.
     pub fn remove_event_handler(&self, registration: &HandlerRegistration) {
-        if let Some(id) = self.forget(registration) {
+        if let Some((id, _)) = self.forget(registration) {
             let removing = self.inner.core.registry.send(Unsubscribe(id));
             self.inner.core.env.io.spawn(async move {
                 // An error means that the hub has ended, and its handlers with it.
@@ -337,9 +332,8 @@ impl<K: 'static> SharedInformer<K> {
     /// # Errors
     /// The hub has ended.
     pub async fn shut_down_event_handler(&self, registration: &HandlerRegistration) -> Result<(), InformerError> {
-        let Some(id) = self.forget(registration) else { return Ok(()) };
+        let Some((id, calls)) = self.forget(registration) else { return Ok(()) };
         let registry = self.inner.core.registry.clone();
-        let calls = registration.calls();
         let ending = async move {
             let ended = registry.send(Unsubscribe(id)).await;
             calls.ended().await;
@@ -348,12 +342,13 @@ impl<K: 'static> SharedInformer<K> {
         Ok(self.inner.whole(ending).await??)
     }
 
-    fn forget(&self, registration: &HandlerRegistration) -> Option<SubscriptionId> {
+    /// Whose it is, if it is one of this informer that has not been removed; it is not called any more.
+    fn forget(&self, registration: &HandlerRegistration) -> Option<(SubscriptionId, Arc<Calls>)> {
         let handlers = &mut self.inner.state.lock().handlers;
         let at = handlers.iter().position(|(id, _)| *id == registration.id())?;
         let (id, calls) = handlers.swap_remove(at);
         calls.end();
-        Some(id)
+        Some((id, calls))
     }
 
     // === start and stop ===
@@ -395,7 +390,7 @@ impl<K: 'static> SharedInformer<K> {
     /// that is out of reach need not hold up the work for the others.
     #[must_use]
     pub fn has_synced_in(&self, cluster: &ClusterName) -> bool {
-        self.sync_state().iter().any(|informer| informer.cluster == *cluster && informer.synced)
+        self.state_in(cluster).is_some_and(|informer| informer.synced)
     }
 
     /// Whether nothing is gained by waiting: every cluster has synced, or cannot be reached, forbids it, or does not have
@@ -416,10 +411,14 @@ impl<K: 'static> SharedInformer<K> {
         self.inner.sync.get().map(|sync| sync.informers(&self.inner.awaited())).unwrap_or_default()
     }
 
+    fn state_in(&self, cluster: &ClusterName) -> Option<InformerSync> {
+        self.inner.sync.get()?.informers_in(cluster, &self.inner.awaited()).pop()
+    }
+
     /// How far a cluster has been read; `None` before its first list.
     #[must_use]
     pub fn last_sync_resource_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
-        self.sync_state().into_iter().find(|informer| informer.cluster == *cluster)?.version
+        self.state_in(cluster)?.version
     }
 
     /// Waits until every cluster has synced.
