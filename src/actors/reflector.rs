@@ -115,6 +115,7 @@ impl Driver {
         loop {
             let done = match self.machine.next(clock::now()) {
                 Step::Wait { until, .. } => {
+                    self.show_no_watch();
                     tokio::time::sleep_until(until).await;
                     Ok(())
                 }
@@ -178,6 +179,7 @@ impl Driver {
 
     fn begin_list(&mut self) {
         self.skipped = None;
+        self.show_no_watch();
         let health = &self.parts.health;
         health.lists.fetch_add(1, Relaxed);
         health.list_items.store(0, Relaxed);
@@ -186,6 +188,13 @@ impl Driver {
             health.set_phase(Phase::Listing);
         }
         self.held.push(Change::ReplaceBegin);
+    }
+
+    /// A watch that ended in good order is no failure, but unless the next one follows at once nobody watches.
+    fn show_no_watch(&self) {
+        if self.parts.health.phase() == Phase::Watching {
+            self.parts.health.set_phase(Phase::Stale);
+        }
     }
 
     /// A list that goes on after a failure begins a span of its own.

@@ -1,0 +1,80 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream;
+
+use crate::actors::Census;
+use crate::actors::messages::Enqueue;
+use crate::actors::reflector::{ReflectorActor, ReflectorParts};
+use crate::actors::supervision::ExitGuard;
+use crate::cache::testing::origin;
+use crate::reflector::{
+    ListChunk, ListRequest, ListStream, ListerWatcher, ReflectorOptions, SourceError, WatchRequest, WatchStream,
+};
+use crate::types::{Freshness, InformerHealth, Phase, ResourceVersion};
+
+/// Answers its first list, ends every watch at once and in good order, and answers no other list.
+#[derive(Debug, Default)]
+struct HastySource {
+    lists: std::sync::atomic::AtomicUsize,
+}
+
+impl ListerWatcher for HastySource {
+    fn list(&self, _: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
+        if self.lists.fetch_add(1, Relaxed) > 0 {
+            return Box::pin(std::future::pending());
+        }
+        let end = ListChunk::End { version: ResourceVersion::new("1"), continue_token: None, remaining: None };
+        Box::pin(async { Ok(stream::iter([Ok(end)]).boxed()) })
+    }
+
+    fn watch(&self, _: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
+        Box::pin(async { Ok(stream::empty().boxed()) })
+    }
+}
+
+/// Takes everything in.
+struct Swallow;
+
+impl Actor for Swallow {
+    type Context = Context<Self>;
+}
+
+impl Handler<Enqueue> for Swallow {
+    type Result = ();
+
+    fn handle(&mut self, _: Enqueue, _: &mut Self::Context) {}
+}
+
+#[test]
+fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_so() {
+    System::new().block_on(async {
+        tokio::time::pause();
+        let health = InformerHealth::new();
+        health.set_synced();
+        let parts = ReflectorParts {
+            origin: origin("c"),
+            health: Arc::clone(&health),
+            source: Arc::new(HastySource::default()),
+            fifo: Swallow.start().recipient(),
+            options: ReflectorOptions { streaming_list: false, ..ReflectorOptions::default() },
+            watch_errors: Arc::default(),
+            handlers: tokio::runtime::Handle::current(),
+        };
+        let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &Census::default())).start();
+        let until = async |lists: u64, watches: u64| {
+            while health.lists.load(Relaxed) < lists || health.watches.load(Relaxed) < watches {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            (health.phase(), matches!(health.freshness(), Freshness::StaleSince { .. }))
+        };
+        assert_eq!(until(1, 1).await, (Phase::Stale, true), "it waits before it watches again");
+        assert_eq!(until(2, 1).await, (Phase::Stale, true), "it lists, and is not answered");
+        drop(reflector);
+    });
+}
