@@ -1,0 +1,115 @@
+//! Streaming lists, and servers that do not do them.
+
+use super::*;
+
+// client-go: TestWatchList "bookmark syncs", TestReflectorListAndWatch (W1, W2).
+#[test]
+fn a_streaming_list_is_complete_at_its_bookmark_and_goes_on_as_the_watch() {
+    let mut rig = Rig::streaming();
+    assert_eq!(rig.watch(), (MostRecent, true));
+    rig.reflector.on_watch_opened(rig.now);
+    assert_eq!(rig.item(&added("3")), ItemVerdict::Initial);
+    assert_eq!(rig.item(&WatchItem::Modified(object("11"))), ItemVerdict::Initial);
+    assert_eq!(rig.item(&WatchItem::Deleted(object("12"))), ItemVerdict::Initial);
+    // client-go: TestWatchListResourceVersion: learnt from the bookmark alone.
+    assert_eq!(rig.reflector.last_version(), None);
+    assert!(rig.reflector.is_listing());
+    assert_eq!(rig.item(&bookmark("15", true)), ItemVerdict::InitialEventsEnd(version("15")));
+    assert!(!rig.reflector.is_listing());
+    assert_eq!(rig.item(&added("16")), ItemVerdict::Apply);
+    rig.watch_ends(5, 300 * SECOND);
+    assert_eq!(rig.watch(), (since("16"), false));
+}
+
+// client-go: TestWatchList "annotation false ignored" (W2).
+#[test]
+fn a_bookmark_without_the_mark_ends_nothing() {
+    let mut rig = Rig::streaming();
+    rig.watch();
+    assert_eq!(rig.item(&bookmark("15", false)), ItemVerdict::Nothing);
+    assert_eq!(rig.reflector.last_version(), None);
+    assert_eq!(rig.item(&added("3")), ItemVerdict::Initial);
+}
+
+// Better than W9 (k9s#4186): client-go waits for ever.
+#[test]
+fn initial_events_that_make_no_progress_are_given_up_and_the_list_is_taken_at_once() {
+    let mut rig = Rig::streaming();
+    rig.watch();
+    rig.reflector.on_watch_opened(rig.now);
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 30 * SECOND));
+    rig.now += 20 * SECOND;
+    rig.item(&added("3"));
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 30 * SECOND), "an object is progress");
+    let deadline = rig.reflector.deadline();
+    rig.now += 10 * SECOND;
+    rig.item(&WatchItem::Modified(object("9")));
+    rig.item(&bookmark("9", false));
+    assert_eq!(rig.reflector.deadline(), deadline, "what may come for ever is none");
+    let error = rig.reflector.out_of_patience();
+    assert_eq!(error.class, ErrorClass::StreamingUnsupported);
+    rig.reflector.on_watch_end(Err(&error), 3, 60 * SECOND, rig.now);
+    assert_eq!(rig.list(), (any(), Some(500), None, true));
+}
+
+// W8, W12, with a memory.
+#[test]
+fn a_server_without_streaming_lists_is_remembered_for_an_hour() {
+    let mut rig = Rig::streaming();
+    rig.watch();
+    rig.watch_fails(ErrorClass::StreamingUnsupported);
+    assert_eq!(rig.list().0, any());
+    rig.page("10", None);
+    rig.reflector.relist();
+    assert_eq!(rig.list().0, since("10"));
+    rig.page("11", None);
+    rig.now += STREAMING_BAN;
+    rig.reflector.relist();
+    assert_eq!(rig.watch(), (since("11"), true));
+}
+
+// client-go: TestWatchList "429 retried (3 watches, 0 lists)" (W6).
+#[test]
+fn a_throttled_or_refused_streaming_list_is_tried_again_as_one() {
+    let mut rig = Rig::streaming();
+    for class in [ErrorClass::Throttled(None), ErrorClass::Refused, ErrorClass::Throttled(Some(SECOND))] {
+        assert_eq!(rig.watch(), (MostRecent, true));
+        rig.watch_fails(class);
+        assert!(rig.waits().is_some());
+    }
+    assert_eq!(rig.watch(), (MostRecent, true));
+}
+
+// client-go: TestWatchList "stream stopped before bookmark -> new watch-list" (W5), but not without end.
+#[test]
+fn streams_that_end_before_their_bookmark_are_tried_twice() {
+    let mut rig = Rig::streaming();
+    for _ in 0..MAX_BROKEN_STREAMS {
+        assert_eq!(rig.watch(), (MostRecent, true));
+        rig.watch_ends(4, 2 * SECOND);
+        assert!(rig.waits().is_some());
+    }
+    assert_eq!(rig.list().0, any());
+}
+
+// W7.
+#[test]
+fn a_streaming_relist_at_an_expired_version_is_repeated_at_once_at_the_most_recent() {
+    let mut rig = Rig::streaming();
+    rig.watch();
+    rig.item(&bookmark("15", true));
+    rig.reflector.relist();
+    assert_eq!(rig.watch(), (since("15"), true));
+    rig.watch_fails(ErrorClass::Expired);
+    assert_eq!(rig.watch(), (MostRecent, true));
+    rig.watch_fails(ErrorClass::Expired);
+    assert!(rig.waits().is_some());
+}
+
+#[test]
+fn who_may_not_watch_may_still_list() {
+    let mut rig = Rig::streaming();
+    rig.watch();
+    rig.watch_fails(ErrorClass::Forbidden);
+    assert_eq!(rig.list().0, any());
+}
