@@ -12,6 +12,7 @@
 //! # Layout
 //! - [`types`]: names, keys, objects, notifications; nothing else's concern.
 //! - [`reflector`], [`cache`]: the pure core.
+//! - [`query`]: the language of questions to it.
 //! - [`workqueue`]: what controllers put keys into and workers take them out of.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
@@ -71,6 +72,7 @@ pub mod cache;
 pub mod cli;
 pub mod config;
 pub mod informers;
+pub mod query;
 pub mod reflector;
 pub mod sim;
 pub mod sink;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("reflector", &["types"]),
-    ("cache", &["types"]),
+    ("query", &["types"]),
+    ("cache", &["types", "query"]),
     ("workqueue", &["types"]),
     ("source", &["types", "reflector"]),
     ("sink", &["types"]),
@@ -33,6 +34,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("types", &["actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("reflector", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("cache", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
+    ("query", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("workqueue", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
 ];
 
