@@ -3,9 +3,21 @@
 //! A [`Question`], and the [`Expr`] in it, is built in Rust or parsed from text, the same language for both. It knows
 //! nothing of stores: which index answers it, and what has to be decompressed for it, is decided where the objects are
 //! (`cache`).
+//!
+//! A [`Matcher`] is an expression made ready: it is put to an object's head first ([`Head`]), and to its bytes only
+//! where that leaves it open.
 
+mod decimal;
 mod expr;
+mod head;
+mod matcher;
 mod question;
+mod test;
+mod trie;
+mod walk;
 
 pub use expr::{Expr, Literal, Test, TextTest};
+pub use head::Head;
+pub use matcher::{InvalidExpr, Matcher};
 pub use question::{Column, Direction, Output, Question};
+pub use walk::Unreadable;
