@@ -5,19 +5,25 @@
 //! (`cache`).
 //!
 //! A [`Matcher`] is an expression made ready: it is put to an object's head first ([`Head`]), and to its bytes only
-//! where that leaves it open.
+//! where that leaves it open. [`Columns`] are the same for what is shown, counted or sorted by; [`SortKey`] is the order.
 
+mod columns;
 mod decimal;
 mod expr;
+mod extract;
 mod head;
 mod matcher;
+mod order;
 mod question;
 mod test;
 mod trie;
 mod walk;
 
+pub use columns::Columns;
 pub use expr::{Expr, Literal, Test, TextTest};
+pub use extract::{Extractor, Values};
 pub use head::Head;
 pub use matcher::{InvalidExpr, Matcher};
+pub use order::SortKey;
 pub use question::{Column, Direction, Output, Question};
 pub use walk::Unreadable;

@@ -60,6 +60,11 @@ impl Trie {
         self.nodes[node].each
     }
 
+    /// The names that lead on from here.
+    pub(super) fn fields(&self, node: usize) -> &[(SmolStr, usize)] {
+        &self.nodes[node].fields
+    }
+
     /// The paths that end here.
     pub(super) fn ends(&self, node: usize) -> &[usize] {
         &self.order[self.nodes[node].own.clone()]
