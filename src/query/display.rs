@@ -9,6 +9,7 @@ use smol_str::SmolStr;
 
 use super::lex::{bare_literal, is_bare};
 use super::parse::{CLAUSES, TERMS};
+use super::terms::is_slip;
 use super::{Column, Direction, Expr, Literal, Output, Question, Test, TextTest};
 use crate::types::{ClusterSelector, Condition, FieldPath, LabelSelector, Segment};
 
@@ -234,14 +235,14 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A path; a field whose name is a word of the language in brackets.
+/// A path; a field whose name is a word of the language, or nearly one, in brackets.
 struct Path<'a>(&'a FieldPath);
 
 impl Display for Path<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let is_word = |name: &SmolStr| {
             let mut words = TERMS.iter().chain(CLAUSES).chain(&["and", "or"]);
-            words.any(|word| name.eq_ignore_ascii_case(word))
+            words.any(|word| name.eq_ignore_ascii_case(word)) || is_slip(name)
         };
         match self.0.segments() {
             [Segment::Field(name)] if is_word(name) => write!(f, "['{name}']"),

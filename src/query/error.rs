@@ -131,8 +131,14 @@ fn printable(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }
 
+/// Longer texts are no slip of the pen; a bound on the time to compare one.
+const LONGEST_WORD: usize = 32;
+
 /// The one of `known` that a person who wrote `text` most likely meant, if any is near enough.
 pub(super) fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
+    if text.len() > LONGEST_WORD {
+        return None;
+    }
     let text = text.to_lowercase();
     let bound = (text.chars().count() / 3).clamp(1, 2);
     let distance = |candidate: &'static str| (strsim::damerau_levenshtein(&text, candidate), candidate);

@@ -21,6 +21,8 @@ mod parse;
 mod question;
 mod terms;
 mod test;
+#[cfg(test)]
+mod tests;
 mod trie;
 mod walk;
 

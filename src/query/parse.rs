@@ -23,7 +23,9 @@ use winnow::stream::{LocatingSlice, Location as _, Stateful};
 use winnow::{ModalResult, Parser};
 
 use super::error::{InvalidQuestion, Mistake};
-use super::lex::{Count, Fault, Input, Parsed, ahead, at_end, blanks, fault, mark, path, peek_path, text, unexpected, word};
+use super::lex::{
+    Count, Fault, Input, Parsed, ahead, at_end, blanks, fault, mark, path, peek_path, text, unexpected, word,
+};
 use super::{Column, Direction, Expr, Output, Question, terms};
 
 /// Longest text, in bytes.
@@ -36,8 +38,7 @@ const MAX_TERMS: usize = 1_000;
 /// The words that a clause begins with.
 pub(super) const CLAUSES: &[&str] = &["order", "limit", "continue", "select", "count", "distinct"];
 /// The words that a condition begins with and that are not paths there.
-pub(super) const TERMS: &[&str] =
-    &["all", "cluster", "index", "labels", "name", "namespace", "not", "owned-by", "uid"];
+pub(super) const TERMS: &[&str] = &["all", "cluster", "index", "labels", "name", "namespace", "not", "owned-by", "uid"];
 
 impl FromStr for Question {
     type Err = InvalidQuestion;
@@ -166,7 +167,11 @@ fn no_clause(input: &Input<'_>, given: &Given, after_condition: bool) -> ErrMode
     let any = given.order || given.limit || given.token || given.output;
     if after_condition && !any {
         let known = [&["and", "or"], CLAUSES].concat();
-        return unexpected(input, "and, or, a clause (order by, limit, continue, select, count, distinct) or the end", &known);
+        return unexpected(
+            input,
+            "and, or, a clause (order by, limit, continue, select, count, distinct) or the end",
+            &known,
+        );
     }
     unexpected(input, "a clause (order by, limit, continue, select, count, distinct) or the end", CLAUSES)
 }

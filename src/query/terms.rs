@@ -3,11 +3,15 @@
 use smol_str::SmolStr;
 use winnow::Parser;
 use winnow::combinator::{alt, opt};
+use winnow::error::ErrMode;
 use winnow::stream::Location as _;
 use winnow::token::take;
 
-use super::error::Mistake;
-use super::lex::{Input, Parsed, ahead, blanks, close, fault, list, literal, mark, path, peek_path, text, unexpected, word};
+use super::error::{Mistake, nearest};
+use super::lex::{
+    Fault, Input, Parsed, ahead, at_end, blanks, close, fault, list, literal, mark, path, peek_path, text, unexpected,
+    word,
+};
 use super::parse::TERMS;
 use super::{Expr, Literal, Test, TextTest};
 use crate::types::{ClusterLabels, ClusterName, ClusterSelector, InvalidName, InvalidSelector, LabelSelector, Uid};
@@ -27,6 +31,14 @@ pub(super) enum Operator {
     Prefix,
     Exists,
     NotExists,
+}
+
+/// Words that nobody's field is written nearly like: `namespce = shop` is a slip, not a field that no object has.
+const DISTINCTIVE: &[&str] = &["cluster", "index", "labels", "namespace", "owned-by"];
+
+/// Whether a path is written nearly like a word of the language; in brackets it is a field's name all the same.
+pub(super) fn is_slip(path: &str) -> bool {
+    !path.contains(['.', '[']) && nearest(path, DISTINCTIVE).is_some()
 }
 
 const OPERATORS: &[&str] = &["in", "notin", "not", "contains", "prefix", "exists"];
@@ -142,7 +154,10 @@ fn cluster(input: &mut Input<'_>) -> Parsed<Expr> {
     let mut wanted = ClusterLabels::new();
     while !ahead(input, mark(")")) {
         if !wanted.is_empty() && opt(mark(",")).parse_next(input)?.is_none() {
-            return close(input, start).map(|()| Expr::All);
+            return Err(match at_end(input) {
+                true => fault(start, Mistake::OpenParenthesis),
+                false => unexpected(input, "a comma or \")\"", &[]),
+            });
         }
         blanks(input)?;
         let at = input.current_token_start();
@@ -195,6 +210,9 @@ fn labels(input: &mut Input<'_>) -> Parsed<Expr> {
 fn field(input: &mut Input<'_>) -> Parsed<Expr> {
     let word = peek_path(input)?;
     let at = *input;
+    if is_slip(word) {
+        return Err(unexpected(input, "a condition", DISTINCTIVE));
+    }
     let path = path(input)?;
     let Some(operator) = opt(operator).parse_next(input)? else {
         return Err(no_operator(input, &at, word));
@@ -217,8 +235,8 @@ fn field(input: &mut Input<'_>) -> Parsed<Expr> {
 }
 
 /// What was meant may be another operator, or, before it, a word of the language instead of a path.
-fn no_operator(input: &Input<'_>, start: &Input<'_>, first: &str) -> winnow::error::ErrMode<super::lex::Fault> {
-    match super::error::nearest(first, TERMS) {
+fn no_operator(input: &Input<'_>, start: &Input<'_>, first: &str) -> ErrMode<Fault> {
+    match nearest(first, TERMS) {
         Some(_) => unexpected(start, "a condition", TERMS),
         None => unexpected(input, "one of = != < <= > >= in \"not in\" contains prefix exists", OPERATORS),
     }
