@@ -81,7 +81,7 @@ pub enum Mistake {
     #[error("a number this large cannot be compared; put it in quotes to compare it as a text")]
     Number,
     /// `null` as a value.
-    #[error("null is not a value: write \"not path exists\" for what is not there, or \"'null'\" for the text")]
+    #[error("null is not a value: write \"not exists\" for what is not there, or put it in quotes as a text")]
     Null,
     /// A limit that is none.
     #[error("a limit is a whole number, 1 or more")]
