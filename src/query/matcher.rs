@@ -85,8 +85,8 @@ impl Matcher {
         self.needs_body
     }
 
-    /// What an object's head says: `None` where only its bytes can tell. Stops at the first term that decides, and
-    /// allocates nothing.
+    /// What an object's head says: `None` where only its bytes can tell. Stops at the first term that decides.
+    /// Allocates nothing, unless a field condition asks for `metadata.uid`, which is kept as bytes.
     pub fn on_head(&self, head: &impl Head) -> Option<bool> {
         self.root.holds(&|term| self.terms[term].on_head(head))
     }
@@ -150,8 +150,8 @@ impl Building {
     fn owned_by(&mut self, owner: &Uid) -> Result<Term, InvalidExpr> {
         let path = "metadata.ownerReferences[*].uid".parse().expect("this is a path");
         self.paths.push((self.terms.len(), path));
-        let text = smol_str::format_smolstr!("{owner}");
-        let (test, _) = Ready::new(&super::Test::Is(super::Literal::Text(text)))?;
+        let uid = smol_str::format_smolstr!("{owner}");
+        let (test, _) = Ready::new(&super::Test::Is(super::Literal::Text(uid)))?;
         Ok(Term::OwnedBy { owner: owner.clone(), test })
     }
 }

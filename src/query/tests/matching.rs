@@ -73,9 +73,9 @@ impl Head for Known {
 
 /// The meaning of an expression, from its documentation.
 fn model(expr: &Expr, known: &Known) -> bool {
-    let text = |test: &TextTest, text: &str| match test {
-        TextTest::In(texts) => texts.iter().any(|one| one == text),
-        TextTest::Prefix(start) => text.starts_with(start.as_str()),
+    let passes = |test: &TextTest, given: &str| match test {
+        TextTest::In(texts) => texts.iter().any(|one| one == given),
+        TextTest::Prefix(start) => given.starts_with(start.as_str()),
     };
     match expr {
         Expr::All => true,
@@ -83,8 +83,8 @@ fn model(expr: &Expr, known: &Known) -> bool {
         Expr::Or(exprs) => exprs.iter().any(|expr| model(expr, known)),
         Expr::Not(expr) => !model(expr, known),
         Expr::Cluster(selector) => selector.matches(&known.cluster, &known.labels),
-        Expr::Namespace(test) => text(test, known.namespace()),
-        Expr::Name(test) => text(test, known.name()),
+        Expr::Namespace(test) => passes(test, known.namespace()),
+        Expr::Name(test) => passes(test, known.name()),
         Expr::Labels(selector) => selector.matches(|key| known.label(key)),
         Expr::Index { index, values } => known.in_index(index, values),
         Expr::Uid(uid) => known.uid == *uid,
