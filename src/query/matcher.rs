@@ -215,7 +215,9 @@ impl Pass<'_> {
     }
 
     fn close_all(&mut self) {
-        (0..self.known.len()).for_each(|term| self.close_one(term));
+        for term in 0..self.known.len() {
+            self.close_one(term);
+        }
     }
 }
 
@@ -237,7 +239,9 @@ impl Watcher for Pass<'_> {
     }
 
     fn close(&mut self, paths: &[usize]) -> bool {
-        paths.iter().for_each(|&term| self.close_one(term));
+        for &term in paths {
+            self.close_one(term);
+        }
         self.result().is_some()
     }
 }
