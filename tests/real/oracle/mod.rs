@@ -6,7 +6,8 @@
 //! answers: they are what really happened ([`author`]). The hub, in this process ([`subject`]), and client-go's
 //! informers, in another ([`clientgo`]), reach the apiserver by one proxy that misbehaves. When all is well again and
 //! both have what is true, each object's notifications are placed in its history, compared, and the differences
-//! counted ([`judge`], [`verdict`]).
+//! counted ([`judge`], [`verdict`]). What was not told needs a list for an excuse: of the hub by the versions that the
+//! list jumped over ([`witness`]), of client-go by the moment at which it was answered.
 //!
 //! `INFORMER_HUB_ORACLE_SEEDS=50` runs the first fifty schedules instead of a few; `INFORMER_HUB_ORACLE_SEED=13` runs a
 //! single one again, and `13,47,13` those three, one after the other.

@@ -227,6 +227,7 @@ impl<'a> Run<'a> {
                 wrong.map(|subject| format!("{subject:?}")).collect::<Vec<_>>()
             };
             let wrong: Vec<_> = self.logs().map(wrong).collect();
+            Kind::ALL.into_iter().for_each(|kind| self.show_requests(kind));
             let report = self.hub.report_text().await;
             panic!(
                 "oracle seed {}: not within {SETTLE:?}: {what}\n{:?}\nwrong of the hub, its late subscriber, client-go, \
@@ -234,6 +235,11 @@ impl<'a> Run<'a> {
                 self.seed, self.schedule
             );
         }
+    }
+
+    fn show_requests(&self, kind: Kind) {
+        println!("oracle seed {}: what the hub asked for of {kind:?}:", self.seed);
+        self.hub.reading(kind).requests().iter().for_each(|line| println!("  {line}"));
     }
 
     /// A fresh list of everything in the schedule's namespace.
@@ -274,8 +280,7 @@ impl<'a> Run<'a> {
                 problems.extend(pair.judge(kind, &history, &mut outcome.differences));
             }
             if problems.len() > found {
-                println!("oracle seed {}: what the hub asked for of {kind:?}:", self.seed);
-                reading.requests().iter().for_each(|line| println!("  {line}"));
+                self.show_requests(kind);
             }
         }
         if !problems.is_empty() {
