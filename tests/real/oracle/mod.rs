@@ -25,6 +25,7 @@ mod schedule;
 mod subject;
 mod verdict;
 mod witness;
+mod witness_tests;
 
 use std::collections::BTreeMap;
 

@@ -227,7 +227,9 @@ impl<'a> Run<'a> {
                 wrong.map(|subject| format!("{subject:?}")).collect::<Vec<_>>()
             };
             let wrong: Vec<_> = self.logs().map(wrong).collect();
-            Kind::ALL.into_iter().for_each(|kind| self.show_requests(kind));
+            for kind in Kind::ALL {
+                self.show_requests(kind);
+            }
             let report = self.hub.report_text().await;
             panic!(
                 "oracle seed {}: not within {SETTLE:?}: {what}\n{:?}\nwrong of the hub, its late subscriber, client-go, \

@@ -109,7 +109,9 @@ impl Witness {
     fn see_chunk(&self, kind: Kind, chunk: &Result<ListChunk, SourceError>) {
         match chunk {
             Ok(ListChunk::Items(objects)) => self.with(kind, |reading| {
-                objects.iter().for_each(|object| reading.listed_object(object.key().name(), object.resource_version()));
+                for object in objects {
+                    reading.listed_object(object.key().name(), object.resource_version());
+                }
             }),
             Ok(ListChunk::End { version, continue_token: None, .. }) => {
                 self.note(kind, &format_args!("listed at {version}"));
@@ -136,9 +138,12 @@ impl Witness {
                 WatchItem::Bookmark { version, .. } if !*listing => self.with(kind, |reading| reading.event(version)),
                 WatchItem::Added(object) | WatchItem::Modified(object) | WatchItem::Deleted(object) => {
                     let version = object.resource_version();
-                    self.with(kind, |reading| match *listing {
-                        true => reading.listed_object(object.key().name(), version),
-                        false => reading.event(version),
+                    self.with(kind, |reading| {
+                        if *listing {
+                            reading.listed_object(object.key().name(), version);
+                        } else {
+                            reading.event(version);
+                        }
                     });
                 }
                 WatchItem::Bookmark { .. } | WatchItem::Skipped(_) => {}
