@@ -80,8 +80,8 @@ impl Side<'_> {
     }
 }
 
-/// The first and the last version that a fact can have. Where the apiserver did not tell, it is between those before and
-/// after it that are known.
+/// The first and the last version that a fact can have. Where the apiserver did not tell, it is between those before
+/// and after it that are known.
 fn versions(history: &[Fact], at: usize) -> (u64, u64) {
     let known = |fact: &Fact| match &fact.what {
         What::Is(State { version, .. }) | What::Gone { version: Some(version), .. } => {
