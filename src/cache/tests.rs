@@ -1,5 +1,6 @@
 //! The contract of the module, clause by clause, and as properties of random histories.
 
+mod builds;
 mod controller;
 mod fifo;
 mod fifo_model;
