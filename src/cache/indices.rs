@@ -9,23 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::indexers::{IndexFn, Indexers};
 use super::posting::{Location, PartitionId, Posting};
+use super::values::Values;
 use crate::types::{ObjectKey, SharedStr, StoredObject};
-
-/// The values of one index.
-type Values = imbl::HashMap<SharedStr, Posting>;
-
-fn insert(values: &mut Values, value: &SharedStr, at: Location) {
-    match values.get_mut(value) {
-        Some(posting) => posting.insert(at),
-        None => drop(values.insert(value.clone(), Posting::One(at))),
-    }
-}
-
-fn remove(values: &mut Values, value: &SharedStr, at: &Location) {
-    if values.get_mut(value).is_some_and(|posting| posting.remove(at)) {
-        values.remove(value);
-    }
-}
 
 /// Up to how many entries are searched as they stand; more are sorted first.
 const FEW: usize = 16;
@@ -91,7 +76,7 @@ impl fmt::Debug for Computed {
 
 impl Computed {
     pub(super) fn new(name: SharedStr, function: IndexFn, failures: Arc<AtomicU64>) -> Self {
-        Self { name, function, values: Values::new(), given: imbl::OrdMap::new(), failures }
+        Self { name, function, values: Values::default(), given: imbl::OrdMap::new(), failures }
     }
 
     pub(super) fn name(&self) -> &SharedStr {
@@ -115,14 +100,14 @@ impl Computed {
             return;
         }
         for value in before.iter().filter(|value| now.binary_search(value).is_err()) {
-            remove(&mut self.values, value, at);
+            self.values.remove(value, at);
         }
         for value in now.iter().filter(|value| before.binary_search(value).is_err()) {
-            insert(&mut self.values, value, at.clone());
+            self.values.insert(value, at.clone());
         }
         for value in &mut now {
             // The text of the posting, of which there is one for all objects.
-            if let Some((known, _)) = self.values.get_key_value(value) {
+            if let Some(known) = self.values.known(value) {
                 *value = known.clone();
             }
         }
@@ -154,7 +139,7 @@ impl Indices {
     pub(super) fn insert(&mut self, partition: PartitionId, object: &StoredObject) {
         let at = Location { partition, key: object.key().clone() };
         for entry in object.index_values() {
-            insert(self.declared.entry(entry.index.clone()).or_default(), &entry.value, at.clone());
+            self.declared.entry(entry.index.clone()).or_default().insert(&entry.value, at.clone());
         }
         self.compute(&at, object);
     }
@@ -164,7 +149,7 @@ impl Indices {
         let at = Location { partition, key: object.key().clone() };
         for entry in object.index_values() {
             if let Some(values) = self.declared.get_mut(&entry.index) {
-                remove(values, &entry.value, &at);
+                values.remove(&entry.value, &at);
             }
         }
         if !self.computed.is_empty() {
@@ -180,11 +165,11 @@ impl Indices {
         if old.index_values() != new.index_values() {
             for entry in missing_from(new.index_values(), old.index_values()) {
                 if let Some(values) = self.declared.get_mut(&entry.index) {
-                    remove(values, &entry.value, &at);
+                    values.remove(&entry.value, &at);
                 }
             }
             for entry in missing_from(old.index_values(), new.index_values()) {
-                insert(self.declared.entry(entry.index.clone()).or_default(), &entry.value, at.clone());
+                self.declared.entry(entry.index.clone()).or_default().insert(&entry.value, at.clone());
             }
         }
         self.compute(&at, new);
@@ -252,7 +237,7 @@ impl Indices {
 
     /// The values of an index, in no order, that any object in these partitions carries; they are sorted.
     pub(super) fn values_in(&self, name: &str, partitions: &[PartitionId]) -> impl Iterator<Item = &SharedStr> {
-        let values = self.values_of(name).into_iter().flat_map(imbl::HashMap::iter);
+        let values = self.values_of(name).into_iter().flat_map(Values::iter);
         values.filter(|(_, at)| at.is_in_any(partitions)).map(|(value, _)| value)
     }
 

@@ -39,6 +39,7 @@ mod reader;
 mod resync;
 mod snapshot;
 mod store;
+mod values;
 mod young;
 
 #[cfg(test)]
