@@ -32,9 +32,9 @@ type Function = dyn Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Se
 
 /// The index values of an object: any number of them, the empty text among them; repetitions count once.
 ///
-/// It must give the same values for the same object. It runs once for each state of an object, by whoever writes the
-/// store, before that state is published: what it costs, every write costs. It must not write to the store that it
-/// indexes.
+/// It must give the same values for the same object. It runs once for each state of an object: of one that is there when
+/// the index is added, by who builds it, on several threads at once; of a later one by whoever writes the store, before
+/// that state is published: what it costs, every write costs. It must not write to the store that it indexes.
 #[derive(Clone)]
 pub struct IndexFn(Arc<Function>);
 
