@@ -173,7 +173,9 @@ impl Fixture {
     fn apply(&mut self, cluster: usize, changes: Vec<Change>) {
         let Some(id) = self.open.get(&cluster) else { return };
         let mut fifo = DeltaFifo::new(usize::MAX);
-        changes.into_iter().for_each(|change| fifo.push(change));
+        for change in changes {
+            fifo.push(change);
+        }
         assert!(self.store.apply(*id, fifo.pop(usize::MAX)).is_some());
     }
 
@@ -264,7 +266,9 @@ proptest! {
         }
         // Whatever is in line comes to its end.
         while !fixture.line.is_empty() {
-            [Step::Begin, Step::Work(usize::MAX), Step::Resume].into_iter().for_each(|step| fixture.step(step));
+            for step in [Step::Begin, Step::Work(usize::MAX), Step::Resume] {
+                fixture.step(step);
+            }
             fixture.check();
         }
     }
