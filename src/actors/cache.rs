@@ -3,6 +3,8 @@
 //! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
 //! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression lags by a whole generation.
 
+mod builds;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::messages::{
-    AddIndexers, AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition,
-    OpenedPartition, RemoveIndexer, TakeSnapshot,
+    AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
+    TakeSnapshot,
 };
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Answer, Applied, IndexerConflict, Packing, PartitionId, QueryError, Snapshot, Store, Young};
+use crate::cache::{Answer, Applied, Packing, PartitionId, QueryError, Snapshot, Store, Young};
 use crate::types::clock;
 use crate::types::{ApiResource, ClusterName, Gvr, Origin, StoredObject, View};
 
@@ -44,6 +46,8 @@ pub struct CacheActor {
     resting: Option<SpawnHandle>,
     /// Whether anything has changed since the resource was last looked at for that.
     changed: bool,
+    /// Who waits for indices that are not complete yet.
+    waiting: builds::Waiting,
     _guard: ExitGuard,
 }
 
@@ -69,6 +73,7 @@ impl CacheActor {
             sweeping: false,
             resting: None,
             changed: false,
+            waiting: builds::Waiting::new(),
             _guard: guard,
         }
     }
@@ -217,22 +222,6 @@ impl Handler<Apply> for CacheActor {
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
         MessageResult(Some(AppliedBatch { outbox, objects, pressure }))
-    }
-}
-
-impl Handler<AddIndexers> for CacheActor {
-    type Result = Result<(), IndexerConflict>;
-
-    fn handle(&mut self, AddIndexers(indexers): AddIndexers, _ctx: &mut Self::Context) -> Self::Result {
-        self.store.add_indexers(indexers)
-    }
-}
-
-impl Handler<RemoveIndexer> for CacheActor {
-    type Result = bool;
-
-    fn handle(&mut self, RemoveIndexer(name): RemoveIndexer, _ctx: &mut Self::Context) -> Self::Result {
-        self.store.remove_indexer(&name)
     }
 }
 
