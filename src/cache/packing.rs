@@ -140,16 +140,23 @@ impl Packing {
     /// Work that packs what has aged; it trains first where that is due, on young objects or, of a resource that has
     /// changed its shape, on all.
     pub fn round(&self, aged: Vec<Arc<StoredObject>>, young: &Young, snapshot: &Snapshot) -> Round {
-        let samples = match &self.fitness {
-            Fitness::Untrained => Some(young.samples().into_iter().chain(aged.iter().cloned()).collect()),
-            Fitness::Unfit { rounds, .. } if *rounds >= Self::UNFIT_ROUNDS => {
-                Some(young.samples().into_iter().chain(aged.iter().cloned()).collect())
-            }
-            Fitness::Trained { first, last, .. } if last.is_enough() && last.is_worse_than(first) => {
-                Some(spread(snapshot))
-            }
-            Fitness::Unfit { .. } | Fitness::Trained { .. } => None,
+        let is_due = match &self.fitness {
+            Fitness::Untrained => true,
+            Fitness::Unfit { rounds, .. } => *rounds >= Self::UNFIT_ROUNDS,
+            Fitness::Trained { first, last, .. } => last.is_enough() && last.is_worse_than(first),
         };
+        let samples = is_due.then(|| {
+            let mut samples = young.samples();
+            samples.extend(aged.iter().cloned());
+            if matches!(self.fitness, Fitness::Trained { .. }) {
+                // Half from what is new, of which there may be little yet, and half from all there is.
+                let half = Young::SAMPLES / 2;
+                samples = every(samples.len().div_ceil(half), samples.iter());
+                let all = snapshot.partitions().flat_map(|(_, partition)| partition.iter());
+                samples.extend(every(snapshot.len().div_ceil(half), all));
+            }
+            samples
+        });
         self.work(samples, aged)
     }
 
@@ -220,11 +227,8 @@ impl Default for Packing {
     }
 }
 
-/// Objects from all over a store, as many as a dictionary is trained on.
-fn spread(snapshot: &Snapshot) -> Vec<Arc<StoredObject>> {
-    let step = snapshot.len().div_ceil(Young::SAMPLES).max(1);
-    let all = snapshot.partitions().flat_map(|(_, partition)| partition.iter());
-    all.step_by(step).map(Arc::clone).collect()
+fn every<'o>(step: usize, objects: impl Iterator<Item = &'o Arc<StoredObject>>) -> Vec<Arc<StoredObject>> {
+    objects.step_by(step.max(1)).map(Arc::clone).collect()
 }
 
 impl Round {

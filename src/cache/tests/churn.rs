@@ -3,8 +3,8 @@
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{DeltaFifo, IndexFn, Indexers, PartitionId, Popped, Store};
 use crate::types::{
-    Change, DeltaKind, IndexEntry, InformerHealth, Interner, ObjectKey, ResourceVersion, SharedStr,
-    StoredObject, StoredObjectParts, Uid,
+    Change, DeltaKind, IndexEntry, InformerHealth, Interner, ObjectKey, ResourceVersion, SharedStr, StoredObject,
+    StoredObjectParts, Uid,
 };
 
 /// So many live at any time.
