@@ -18,29 +18,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::messages::{
-    AddIndexers, AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition,
+    AddIndexers, AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition,
     OpenedPartition, RemoveIndexer, TakeSnapshot,
 };
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Answer, Applied, IndexerConflict, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
+use super::write_half::{SharedWriteHalf, Written};
+use crate::cache::{Answer, IndexerConflict, QueryError, Snapshot, Store, Young, pack_all};
 use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Origin, StoredObject, View};
 
 /// See the module.
 pub struct CacheActor {
-    store: Store,
-    young: Young,
+    write_half: SharedWriteHalf,
     dictionary: DictionaryState,
-    /// Who may write. Not kept over this actor's death, since its writers have to open their partitions again then.
-    leases: BTreeMap<PartitionId, Lease>,
     next_lease: u64,
     io: Handle,
     /// Set while a compression is under way.
     packing: Option<PressureSource>,
     /// Set while there may be young objects to compress when nothing changes any more.
     resting: Option<SpawnHandle>,
-    /// Whether anything has changed since the resource was last looked at for that.
-    changed: bool,
     _guard: ExitGuard,
 }
 
@@ -65,36 +61,38 @@ const REST: Duration = Duration::from_secs(2);
 const SAMPLE_BYTES: usize = 64 * 1024;
 
 impl CacheActor {
-    fn new(store: Store, young_bytes: usize, io: Handle, guard: ExitGuard) -> Self {
+    fn new(write_half: SharedWriteHalf, io: Handle, guard: ExitGuard) -> Self {
         Self {
-            store,
-            young: Young::new(young_bytes),
+            write_half,
             dictionary: DictionaryState::Untrained,
-            leases: BTreeMap::new(),
             next_lease: 0,
             io,
             packing: None,
             resting: None,
-            changed: false,
             _guard: guard,
         }
     }
 
     /// Compresses what has aged, elsewhere, unless that is under way.
     fn pack(&mut self, ctx: &mut Context<Self>) {
-        if self.packing.is_none() && self.young.is_over() {
+        if self.packing.is_none() && self.write_half.write(|half| half.young.is_over()) {
             self.start_round(Young::take_aged, ctx);
         }
     }
 
     /// Compresses everything once nothing has changed for a while: a resource at rest keeps nothing plain.
     fn watch_for_rest(&mut self, ctx: &mut Context<Self>) {
-        self.changed = true;
+        self.write_half.write(|half| half.watched = true);
         if self.resting.is_some() {
             return;
         }
         self.resting = Some(ctx.run_interval(REST, |act, ctx| {
-            if std::mem::take(&mut act.changed) || act.packing.is_some() {
+            let rests = act.write_half.write(|half| {
+                let rests = !std::mem::take(&mut half.changed) && !half.packing;
+                half.watched = !rests;
+                rests
+            });
+            if !rests {
                 return;
             }
             act.resting.take().map(|timer| ctx.cancel_future(timer));
@@ -103,17 +101,21 @@ impl CacheActor {
     }
 
     fn start_round(&mut self, take: fn(&mut Young) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
-        let samples = match self.dictionary {
-            DictionaryState::Untrained => Some(self.young.samples()),
-            DictionaryState::Unfit { rounds } if rounds >= UNFIT_ROUNDS => Some(self.young.samples()),
-            DictionaryState::Unfit { .. } | DictionaryState::Trained(_) => None,
+        let trains = match self.dictionary {
+            DictionaryState::Untrained => true,
+            DictionaryState::Unfit { rounds } => rounds >= UNFIT_ROUNDS,
+            DictionaryState::Trained(_) => false,
         };
-        let aged = take(&mut self.young);
+        let (samples, aged) = self.write_half.write(|half| {
+            half.packing = true;
+            (trains.then(|| half.young.samples()), take(&mut half.young))
+        });
         let state = self.dictionary.clone();
         self.packing = Some(PressureSource::new());
         let work = self.io.spawn_blocking(move || pack_round(state, samples, &aged));
         ctx.spawn(work.into_actor(self).map(|state, act, ctx| {
             act.packing = None;
+            act.write_half.write(|half| half.packing = false);
             // A round that panicked left its objects plain, which is only larger.
             act.dictionary = state.unwrap_or(DictionaryState::Unfit { rounds: 0 });
             act.pack(ctx);
@@ -154,17 +156,16 @@ fn train(samples: &[Arc<[u8]>]) -> Option<Arc<Dictionary>> {
     }
 }
 
-/// The object that a change brought into the store.
-fn newcomer(applied: &Applied) -> Option<&Arc<StoredObject>> {
-    match applied {
-        Applied::Added(new) | Applied::Updated { new, .. } => Some(new),
-        Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Synced => None,
+impl fmt::Debug for CacheActor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheActor").field("write_half", &self.write_half).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for CacheActor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheActor").field("store", &self.store).finish_non_exhaustive()
+impl Drop for CacheActor {
+    /// However it went: a processor that goes on writing would write beside its successor.
+    fn drop(&mut self) {
+        self.write_half.close();
     }
 }
 
@@ -180,11 +181,14 @@ impl Handler<OpenPartition> for CacheActor {
     type Result = MessageResult<OpenPartition>;
 
     fn handle(&mut self, open: OpenPartition, _ctx: &mut Self::Context) -> Self::Result {
-        let id = self.store.open(open.origin, open.health, open.indexes);
         self.next_lease += 1;
         let lease = Lease(self.next_lease);
-        self.leases.insert(id, lease);
-        MessageResult(OpenedPartition { id, lease, outbox: self.store.outbox(id) })
+        let (id, outbox) = self.write_half.write(|half| {
+            let id = half.store.open(open.origin, open.health, open.indexes);
+            half.leases.insert(id, lease);
+            (id, half.store.outbox(id))
+        });
+        MessageResult(OpenedPartition { id, lease, outbox, write_half: self.write_half.clone() })
     }
 }
 
@@ -196,11 +200,13 @@ impl Handler<CloseAbandoned> for CacheActor {
             CloseAbandoned::Origin(abandoned) => origin == abandoned,
             CloseAbandoned::Cluster(cluster) => origin.cluster == *cluster,
         };
-        let snapshot = self.store.published().load_full();
-        for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
-            self.leases.remove(&id);
-            self.store.close(id);
-        }
+        self.write_half.write(|half| {
+            let snapshot = half.store.published().load_full();
+            for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
+                half.leases.remove(&id);
+                half.store.close(id);
+            }
+        });
     }
 }
 
@@ -208,10 +214,12 @@ impl Handler<ClosePartition> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
-        if self.leases.get(&partition) == Some(&lease) {
-            self.leases.remove(&partition);
-            self.store.close(partition);
-        }
+        self.write_half.write(|half| {
+            if half.leases.get(&partition) == Some(&lease) {
+                half.leases.remove(&partition);
+                half.store.close(partition);
+            }
+        });
     }
 }
 
@@ -219,7 +227,8 @@ impl Handler<Expect> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, expect: Expect, _ctx: &mut Self::Context) {
-        self.store.expect(expect.cluster, expect.expected.then_some(expect.labels));
+        let labels = expect.expected.then_some(expect.labels);
+        self.write_half.write(|half| half.store.expect(expect.cluster, labels));
     }
 }
 
@@ -227,20 +236,24 @@ impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
     fn handle(&mut self, Apply { partition, lease, batch }: Apply, ctx: &mut Self::Context) -> Self::Result {
-        if self.leases.get(&partition) != Some(&lease) {
-            return MessageResult(None);
-        }
-        let Some(outbox) = self.store.apply(partition, batch) else { return MessageResult(None) };
-        for object in outbox.applied.iter().filter_map(newcomer) {
-            self.young.add(Arc::clone(object));
-        }
+        let written = self.write_half.write(|half| {
+            let written = half.apply(partition, lease, batch)?;
+            Some((written, half.young.is_pressing()))
+        });
+        let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
         self.pack(ctx);
         self.watch_for_rest(ctx);
-        let lags = self.young.is_pressing();
         let pressure = self.packing.as_ref().filter(|_| lags).map(PressureSource::pressure);
-        let snapshot = self.store.published().load();
-        let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
         MessageResult(Some(AppliedBatch { outbox, objects, pressure }))
+    }
+}
+
+impl Handler<Attend> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Attend, ctx: &mut Self::Context) {
+        self.pack(ctx);
+        self.watch_for_rest(ctx);
     }
 }
 
@@ -248,7 +261,7 @@ impl Handler<AddIndexers> for CacheActor {
     type Result = Result<(), IndexerConflict>;
 
     fn handle(&mut self, AddIndexers(indexers): AddIndexers, _ctx: &mut Self::Context) -> Self::Result {
-        self.store.add_indexers(indexers)
+        self.write_half.write(|half| half.store.add_indexers(indexers))
     }
 }
 
@@ -256,7 +269,7 @@ impl Handler<RemoveIndexer> for CacheActor {
     type Result = bool;
 
     fn handle(&mut self, RemoveIndexer(name): RemoveIndexer, _ctx: &mut Self::Context) -> Self::Result {
-        self.store.remove_indexer(&name)
+        self.write_half.write(|half| half.store.remove_indexer(&name))
     }
 }
 
@@ -264,7 +277,7 @@ impl Handler<TakeSnapshot> for CacheActor {
     type Result = MessageResult<TakeSnapshot>;
 
     fn handle(&mut self, _: TakeSnapshot, _ctx: &mut Self::Context) -> Self::Result {
-        MessageResult(self.store.published().load_full())
+        MessageResult(self.write_half.published().load_full())
     }
 }
 
@@ -272,7 +285,7 @@ impl Handler<Ask> for CacheActor {
     type Result = ResponseFuture<Result<Answer, QueryError>>;
 
     fn handle(&mut self, Ask(query): Ask, _ctx: &mut Self::Context) -> Self::Result {
-        let snapshot = self.store.published().load_full();
+        let snapshot = self.write_half.published().load_full();
         if !snapshot.is_long(&query) {
             return Box::pin(std::future::ready(snapshot.answer(&query)));
         }
@@ -298,7 +311,7 @@ pub struct CacheDirectory {
 
 struct Entry {
     address: Addr<CacheActor>,
-    published: Arc<ArcSwap<Snapshot>>,
+    write_half: SharedWriteHalf,
 }
 
 impl CacheDirectory {
@@ -329,7 +342,7 @@ impl CacheDirectory {
     /// Where the snapshots of a cache appear, for as long as anybody holds it: a cache that is made anew goes on there.
     #[must_use]
     pub fn snapshots(&self, resource: &ApiResource, view: &View) -> Arc<ArcSwap<Snapshot>> {
-        Arc::clone(&self.find(&mut self.caches.lock(), resource, view).published)
+        Arc::clone(self.find(&mut self.caches.lock(), resource, view).write_half.published())
     }
 
     fn find<'c>(&self, caches: &'c mut BTreeMap<(Gvr, View), Entry>, resource: &ApiResource, view: &View) -> &'c Entry {
@@ -339,26 +352,30 @@ impl CacheDirectory {
             return &caches[&key];
         }
         let store = match known {
-            Some(entry) => Store::recover(Arc::clone(&entry.published)),
+            Some(entry) => {
+                // From here on the dead one's writers cannot publish beside the new one, or behind it.
+                entry.write_half.close();
+                Store::recover(Arc::clone(entry.write_half.published()))
+            }
             None => Store::new(resource.clone()),
         };
-        let published = Arc::clone(store.published());
+        let write_half = SharedWriteHalf::new(store, self.young_bytes);
         let guard = ExitGuard::new(0, 0, None, &self.census);
-        let (io, young_bytes) = (self.io.clone(), self.young_bytes);
+        let (io, shared) = (self.io.clone(), write_half.clone());
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
         let end = self.end.clone();
         let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
             stop_with(&end, ctx);
-            CacheActor::new(store, young_bytes, io, guard)
+            CacheActor::new(shared, io, guard)
         });
-        caches.insert(key.clone(), Entry { address, published });
+        caches.insert(key.clone(), Entry { address, write_half });
         &caches[&key]
     }
 
     /// What a resource's cache has published last, where there is one.
     #[must_use]
     pub fn published(&self, gvr: &Gvr, view: &View) -> Option<Arc<Snapshot>> {
-        self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.published.load_full())
+        self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.write_half.published().load_full())
     }
 
     /// The resources that have a cache, in each of their views.
