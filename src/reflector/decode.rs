@@ -363,10 +363,10 @@ impl<'de> Envelope<'de> {
             return Ok(end + 1);
         }
         loop {
-            let (key_at, key_end, value_at) = scan::key(input, at)?;
-            let (_, start) = scan::token(input, value_at)?;
-            let end = match &input[key_at..key_end] {
-                b"\"object\"" if self.object.is_some() => return Err(key_at),
+            let key = scan::key(input, at)?;
+            let (_, start) = scan::token(input, key.value)?;
+            let end = match &input[key.span.clone()] {
+                b"\"object\"" if self.object.is_some() => return Err(key.span.start),
                 b"\"object\"" => {
                     let end = walk.value(Trie::ROOT, start)?;
                     self.object = Some(start..end);

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::scan::{self, Scanned};
+use super::scan::{self, Key, Scanned};
 use super::trie::{Role, Trie};
 use crate::types::{IndexEntry, Interner, Labels, SharedStr};
 
@@ -123,7 +123,7 @@ impl<'de> Walk<'_, 'de> {
 
     /// The members of an object, from behind its bracket on.
     fn members(&mut self, node: usize, mut at: usize) -> Scanned {
-        let (trie, input) = (self.trie, self.input);
+        let input = self.input;
         if node == Trie::ROOT {
             self.head.is_object = true;
         }
@@ -138,10 +138,10 @@ impl<'de> Walk<'_, 'de> {
             at = inside + 1;
         }
         while more {
-            let (from, key_end, value_at) = scan::key(input, at)?;
-            let end = match string(&input[from..key_end]).and_then(|key| trie.get(node).field(&key)) {
-                Some(child) => self.member(emits, child, from..key_end, value_at)?,
-                None => scan::value(input, value_at)?,
+            let key = scan::key(input, at)?;
+            let end = match self.child(node, &key) {
+                Some(child) => self.member(emits, child, key)?,
+                None => scan::value(input, key.value)?,
             };
             (more, at) = scan::next(input, end, b'}')?;
         }
@@ -153,19 +153,25 @@ impl<'de> Walk<'_, 'de> {
         Ok(at)
     }
 
+    /// What is wanted of a member.
+    fn child(&self, node: usize, key: &Key) -> Option<usize> {
+        let (node, text) = (self.trie.get(node), &self.input[key.span.clone()]);
+        if key.is_plain { node.field(&text[1..text.len() - 1]) } else { node.field(string(text)?.as_bytes()) }
+    }
+
     /// One member of an object that something is wanted of.
-    fn member(&mut self, emits: bool, child: usize, key: Range<usize>, at: usize) -> Scanned {
+    fn member(&mut self, emits: bool, child: usize, key: Key) -> Scanned {
         let before = self.kept.len();
         if emits {
             if !self.kept.ends_with(b"{") {
                 self.kept.push(b',');
             }
-            self.kept.extend_from_slice(&self.input[key.clone()]);
+            self.kept.extend_from_slice(&self.input[key.span.clone()]);
             self.kept.push(b':');
         }
         let value_at = self.kept.len();
-        let (_, start) = scan::token(self.input, at)?;
-        let end = self.value_from(child, key.start, start)?;
+        let (_, start) = scan::token(self.input, key.value)?;
+        let end = self.value_from(child, key.span.start, start)?;
         if emits && self.kept.len() == value_at {
             self.kept.truncate(before);
         }
@@ -182,15 +188,15 @@ impl<'de> Walk<'_, 'de> {
             at = inside + 1;
         }
         while more {
-            let (from, key_end, value_at) = scan::key(input, at)?;
-            let (_, start) = scan::token(input, value_at)?;
+            let key = scan::key(input, at)?;
+            let (_, start) = scan::token(input, key.value)?;
             let end = scan::value(input, start)?;
-            if let Some(name) = string(&input[from..key_end]) {
+            if let Some(name) = string(&input[key.span.clone()]) {
                 if let Some(value) = string(&input[start..end]) {
                     pairs.push((self.interner.string(&name), self.interner.string(&value)));
                 }
-                if let Some(child) = trie.get(node).field(&name) {
-                    self.take(child, from, start..end)?;
+                if let Some(child) = trie.get(node).field(name.as_bytes()) {
+                    self.take(child, key.span.start, start..end)?;
                 }
             }
             (more, at) = scan::next(input, end, b'}')?;
@@ -233,7 +239,8 @@ impl<'de> Walk<'_, 'de> {
 /// The string that a JSON text is; `None` when it is something else, or no UTF-8.
 pub(super) fn string(text: &[u8]) -> Option<Cow<'_, str>> {
     let inner = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    if memchr::memchr(b'\\', inner).is_none() {
+    // Most are shorter than what a vectorized search needs to begin.
+    if !inner.contains(&b'\\') {
         return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
     }
     serde_json::from_slice::<String>(text).ok().map(Cow::Owned)
