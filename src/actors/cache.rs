@@ -1,7 +1,7 @@
 //! The cache actor: one per resource over all clusters. Owns the write half of a store and answers questions.
 //!
 //! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
-//! snapshot, so a write never waits for one. Compression runs there too; a processor is asked to wait only when compression lags by a whole generation.
+//! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression lags by a whole generation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,50 +24,43 @@ use super::messages::{
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written};
-use crate::cache::{Answer, IndexerConflict, QueryError, Snapshot, Store, Young, pack_all};
-use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Origin, StoredObject, View};
+use crate::cache::{Answer, IndexerConflict, Packing, QueryError, Snapshot, Store, Young};
+use crate::types::clock;
+use crate::types::{ApiResource, ClusterName, Gvr, Origin, StoredObject, View};
 
 /// See the module.
 pub struct CacheActor {
     write_half: SharedWriteHalf,
-    dictionary: DictionaryState,
+    packs: Packing,
     next_lease: u64,
     io: Handle,
     /// Set while a compression is under way.
     packing: Option<PressureSource>,
+    /// Whether a slice of a sweep is under way, or the rest after it.
+    sweeping: bool,
     /// Set while there may be young objects to compress when nothing changes any more.
     resting: Option<SpawnHandle>,
     _guard: ExitGuard,
 }
 
-/// What aged objects are compressed with.
-#[derive(Clone)]
-enum DictionaryState {
-    Untrained,
-    /// The objects did not make a dictionary (too few, or nothing alike); tried again after some rounds.
-    Unfit {
-        rounds: u32,
-    },
-    Trained(Arc<Dictionary>),
-}
-
-/// Rounds of compression without a dictionary before training is tried again.
-const UNFIT_ROUNDS: u32 = 8;
-
 /// After how long without a change (up to twice that) all of a resource is compressed.
 const REST: Duration = Duration::from_secs(2);
 
-/// What one object adds to the training, at most.
-const SAMPLE_BYTES: usize = 64 * 1024;
+/// How long a sweep rests after a slice of it, as a multiple of what the slice took: a fifth of a core is its budget.
+const SWEEP_REST: u32 = 4;
+
+/// The least of that.
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 impl CacheActor {
     fn new(write_half: SharedWriteHalf, io: Handle, guard: ExitGuard) -> Self {
         Self {
             write_half,
-            dictionary: DictionaryState::Untrained,
+            packs: Packing::new(),
             next_lease: 0,
             io,
             packing: None,
+            sweeping: false,
             resting: None,
             _guard: guard,
         }
@@ -101,58 +94,47 @@ impl CacheActor {
     }
 
     fn start_round(&mut self, take: fn(&mut Young) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
-        let trains = match self.dictionary {
-            DictionaryState::Untrained => true,
-            DictionaryState::Unfit { rounds } => rounds >= UNFIT_ROUNDS,
-            DictionaryState::Trained(_) => false,
-        };
-        let (samples, aged) = self.write_half.write(|half| {
+        let (packs, published) = (&self.packs, self.write_half.published().load());
+        let round = self.write_half.write(|half| {
             half.packing = true;
-            (trains.then(|| half.young.samples()), take(&mut half.young))
+            let aged = take(&mut half.young);
+            packs.round(aged, &half.young, &published)
         });
-        let state = self.dictionary.clone();
         self.packing = Some(PressureSource::new());
-        let work = self.io.spawn_blocking(move || pack_round(state, samples, &aged));
-        ctx.spawn(work.into_actor(self).map(|state, act, ctx| {
-            act.packing = None;
-            act.write_half.write(|half| half.packing = false);
-            // A round that panicked left its objects plain, which is only larger.
-            act.dictionary = state.unwrap_or(DictionaryState::Unfit { rounds: 0 });
+        let work = self.io.spawn_blocking(move || round.run());
+        ctx.spawn(work.into_actor(self).map(|outcome, act, ctx| {
+            act.packing_ended();
+            act.packs.finished(outcome.ok());
             act.pack(ctx);
+            act.sweep(ctx);
         }));
     }
-}
 
-/// One round of compression, on a thread of its own; trains first where there are samples.
-fn pack_round(state: DictionaryState, samples: Option<Vec<Arc<[u8]>>>, aged: &[Arc<StoredObject>]) -> DictionaryState {
-    let state = match samples {
-        Some(samples) => train(&samples).map_or(DictionaryState::Unfit { rounds: 0 }, DictionaryState::Trained),
-        None => state,
-    };
-    match state {
-        DictionaryState::Trained(dictionary) => {
-            pack_all(aged, &dictionary);
-            DictionaryState::Trained(dictionary)
+    /// Packs anew what lies badly, slice by slice, each elsewhere, beside the rounds' times.
+    fn sweep(&mut self, ctx: &mut Context<Self>) {
+        if self.packing.is_some() || self.sweeping {
+            return;
         }
-        DictionaryState::Unfit { rounds } => {
-            pack_all(aged, &Arc::new(Dictionary::none()));
-            DictionaryState::Unfit { rounds: rounds + 1 }
-        }
-        DictionaryState::Untrained => DictionaryState::Untrained,
+        let Some(slice) = self.packs.slice(&self.write_half.published().load()) else { return };
+        self.sweeping = true;
+        self.packing = Some(PressureSource::new());
+        self.write_half.write(|half| half.packing = true);
+        let began = clock::now();
+        let work = self.io.spawn_blocking(move || slice.run());
+        ctx.spawn(work.into_actor(self).map(move |_, act, ctx| {
+            act.packing_ended();
+            act.pack(ctx);
+            let rest = (clock::now() - began) * SWEEP_REST;
+            ctx.run_later(rest.max(SWEEP_PAUSE), |act, ctx| {
+                act.sweeping = false;
+                act.sweep(ctx);
+            });
+        }));
     }
-}
 
-fn train(samples: &[Arc<[u8]>]) -> Option<Arc<Dictionary>> {
-    if samples.len() < Young::MIN_SAMPLES {
-        return None;
-    }
-    let samples: Vec<_> = samples.iter().map(|sample| &sample[..sample.len().min(SAMPLE_BYTES)]).collect();
-    match Dictionary::train(&samples) {
-        Ok(dictionary) => Some(Arc::new(dictionary)),
-        Err(error) => {
-            tracing::debug!(%error, "objects are compressed without a dictionary for now");
-            None
-        }
+    fn packing_ended(&mut self) {
+        self.packing = None;
+        self.write_half.write(|half| half.packing = false);
     }
 }
 

@@ -8,6 +8,7 @@ mod indexer;
 mod listener;
 mod listener_model;
 mod lister;
+mod packing;
 mod query;
 mod query_model;
 mod resync;

@@ -140,7 +140,7 @@ impl<'de> Walk<'_, 'de> {
         while more {
             let key = scan::key(input, at)?;
             let end = match self.child(node, &key) {
-                Some(child) => self.member(emits, child, key)?,
+                Some(child) => self.member(emits, child, &key)?,
                 None => scan::value(input, key.value)?,
             };
             (more, at) = scan::next(input, end, b'}')?;
@@ -160,7 +160,7 @@ impl<'de> Walk<'_, 'de> {
     }
 
     /// One member of an object that something is wanted of.
-    fn member(&mut self, emits: bool, child: usize, key: Key) -> Scanned {
+    fn member(&mut self, emits: bool, child: usize, key: &Key) -> Scanned {
         let before = self.kept.len();
         if emits {
             if !self.kept.ends_with(b"{") {
@@ -193,7 +193,7 @@ impl<'de> Walk<'_, 'de> {
             let end = scan::value(input, start)?;
             if let Some(name) = string(&input[key.span.clone()]) {
                 if let Some(value) = string(&input[start..end]) {
-                    pairs.push((self.interner.string(&name), self.interner.string(&value)));
+                    pairs.push((name.clone(), value));
                 }
                 if let Some(child) = trie.get(node).field(name.as_bytes()) {
                     self.take(child, key.span.start, start..end)?;
@@ -201,7 +201,7 @@ impl<'de> Walk<'_, 'de> {
             }
             (more, at) = scan::next(input, end, b'}')?;
         }
-        self.labels = self.interner.labels(Labels::new(pairs));
+        self.labels = self.interner.labels(pairs);
         Ok(at)
     }
 
