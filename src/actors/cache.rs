@@ -3,6 +3,8 @@
 //! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
 //! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression lags by a whole generation.
 
+mod builds;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::messages::{
-    AddIndexers, AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition,
-    OpenedPartition, RemoveIndexer, TakeSnapshot,
+    AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
+    TakeSnapshot,
 };
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written};
-use crate::cache::{Answer, IndexerConflict, Packing, QueryError, Snapshot, Store, Young};
+use crate::cache::{Answer, Packing, QueryError, Snapshot, Store, Young};
 use crate::types::clock;
 use crate::types::{ApiResource, ClusterName, Gvr, Origin, StoredObject, View};
 
@@ -40,6 +42,8 @@ pub struct CacheActor {
     sweeping: bool,
     /// Set while there may be young objects to compress when nothing changes any more.
     resting: Option<SpawnHandle>,
+    /// Who waits for indices that are not complete yet.
+    waiting: builds::Waiting,
     _guard: ExitGuard,
 }
 
@@ -62,6 +66,7 @@ impl CacheActor {
             packing: None,
             sweeping: false,
             resting: None,
+            waiting: builds::Waiting::new(),
             _guard: guard,
         }
     }
@@ -236,22 +241,6 @@ impl Handler<Attend> for CacheActor {
     fn handle(&mut self, _: Attend, ctx: &mut Self::Context) {
         self.pack(ctx);
         self.watch_for_rest(ctx);
-    }
-}
-
-impl Handler<AddIndexers> for CacheActor {
-    type Result = Result<(), IndexerConflict>;
-
-    fn handle(&mut self, AddIndexers(indexers): AddIndexers, _ctx: &mut Self::Context) -> Self::Result {
-        self.write_half.write(|half| half.store.add_indexers(indexers))
-    }
-}
-
-impl Handler<RemoveIndexer> for CacheActor {
-    type Result = bool;
-
-    fn handle(&mut self, RemoveIndexer(name): RemoveIndexer, _ctx: &mut Self::Context) -> Self::Result {
-        self.write_half.write(|half| half.store.remove_indexer(&name))
     }
 }
 

@@ -109,6 +109,13 @@ fn when_objects_change_their_shape_a_new_dictionary_is_trained_and_the_old_ones_
     assert!(rig.packing.trainings() > 1, "objects of another shape went unnoticed");
     assert!(rig.packing.trainings() < 6, "{} trainings for one change", rig.packing.trainings());
     let unswept = rig.packing.totals().bytes();
+    eprintln!(
+        "{} trainings, sizes a0 {} b0 {} b5999 {}",
+        rig.packing.trainings(),
+        rig.texts[0].0.body_size(),
+        rig.texts[3000].0.body_size(),
+        rig.texts[8999].0.body_size()
+    );
     assert!(rig.sweep() > 0);
     let swept = rig.packing.totals();
     assert!(swept.bytes() < unswept, "{} of {unswept}", swept.bytes());
