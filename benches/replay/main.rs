@@ -135,17 +135,26 @@ impl Handler<Notifications<Pod>> for Listener {
     type Result = ();
 
     fn handle(&mut self, batch: Notifications<Pod>, _: &mut Self::Context) {
+        let called = Instant::now();
         for notification in &batch.0 {
             self.told.fetch_add(1, Relaxed);
             let Notification::Updated { new, .. } = notification else { continue };
             self.version.fetch_max(new.resource_version().as_number().unwrap(), Relaxed);
             if let Some(since_sent) = &self.since_sent {
-                let sent = new.path(&"metadata.annotations['bench/sent']".parse().unwrap()).unwrap();
-                let latency = sent.first().and_then(|text| since_sent(text.as_str()?));
+                // What reading the object takes is not the hub's latency.
+                let json = new.json().unwrap();
+                let latency = sent(&json).and_then(|text| since_sent(text)?.checked_sub(called.elapsed()));
                 self.latencies.lock().extend(latency);
             }
         }
     }
+}
+
+/// The annotation with the send time.
+fn sent(json: &[u8]) -> Option<&str> {
+    let json = std::str::from_utf8(json).ok()?;
+    let (_, rest) = json.split_once("\"bench/sent\":\"")?;
+    rest.split_once('"').map(|(text, _)| text)
 }
 
 /// A hub over one replay server that is asked for nothing yet.

@@ -20,22 +20,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::capacity::MAILBOX;
 use super::messages::{
-    AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
+    AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
     TakeSnapshot,
 };
 use super::pressure::PressureSource;
 use super::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Answer, Applied, Packing, PartitionId, QueryError, Snapshot, Store, Young};
+use super::write_half::{SharedWriteHalf, Written};
+use crate::cache::{Answer, Packing, QueryError, Snapshot, Store, Young};
 use crate::types::clock;
 use crate::types::{ApiResource, ClusterName, Gvr, Origin, StoredObject, View};
 
 /// See the module.
 pub struct CacheActor {
-    store: Store,
-    young: Young,
+    write_half: SharedWriteHalf,
     packs: Packing,
-    /// Who may write. Not kept over this actor's death, since its writers have to open their partitions again then.
-    leases: BTreeMap<PartitionId, Lease>,
     next_lease: u64,
     io: Handle,
     /// Set while a compression is under way.
@@ -44,8 +42,6 @@ pub struct CacheActor {
     sweeping: bool,
     /// Set while there may be young objects to compress when nothing changes any more.
     resting: Option<SpawnHandle>,
-    /// Whether anything has changed since the resource was last looked at for that.
-    changed: bool,
     /// Who waits for indices that are not complete yet.
     waiting: builds::Waiting,
     _guard: ExitGuard,
@@ -61,18 +57,15 @@ const SWEEP_REST: u32 = 4;
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 impl CacheActor {
-    fn new(store: Store, young_bytes: usize, io: Handle, guard: ExitGuard) -> Self {
+    fn new(write_half: SharedWriteHalf, io: Handle, guard: ExitGuard) -> Self {
         Self {
-            store,
-            young: Young::new(young_bytes),
+            write_half,
             packs: Packing::new(),
-            leases: BTreeMap::new(),
             next_lease: 0,
             io,
             packing: None,
             sweeping: false,
             resting: None,
-            changed: false,
             waiting: builds::Waiting::new(),
             _guard: guard,
         }
@@ -80,19 +73,24 @@ impl CacheActor {
 
     /// Compresses what has aged, elsewhere, unless that is under way.
     fn pack(&mut self, ctx: &mut Context<Self>) {
-        if self.packing.is_none() && self.young.is_over() {
+        if self.packing.is_none() && self.write_half.write(|half| half.young.is_over()) {
             self.start_round(Young::take_aged, ctx);
         }
     }
 
     /// Compresses everything once nothing has changed for a while: a resource at rest keeps nothing plain.
     fn watch_for_rest(&mut self, ctx: &mut Context<Self>) {
-        self.changed = true;
+        self.write_half.write(|half| half.watched = true);
         if self.resting.is_some() {
             return;
         }
         self.resting = Some(ctx.run_interval(REST, |act, ctx| {
-            if std::mem::take(&mut act.changed) || act.packing.is_some() {
+            let rests = act.write_half.write(|half| {
+                let rests = !std::mem::take(&mut half.changed) && !half.packing;
+                half.watched = !rests;
+                rests
+            });
+            if !rests {
                 return;
             }
             act.resting.take().map(|timer| ctx.cancel_future(timer));
@@ -101,12 +99,16 @@ impl CacheActor {
     }
 
     fn start_round(&mut self, take: fn(&mut Young) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
-        let aged = take(&mut self.young);
-        let round = self.packs.round(aged, &self.young, &self.store.published().load());
+        let (packs, published) = (&self.packs, self.write_half.published().load());
+        let round = self.write_half.write(|half| {
+            half.packing = true;
+            let aged = take(&mut half.young);
+            packs.round(aged, &half.young, &published)
+        });
         self.packing = Some(PressureSource::new());
         let work = self.io.spawn_blocking(move || round.run());
         ctx.spawn(work.into_actor(self).map(|outcome, act, ctx| {
-            act.packing = None;
+            act.packing_ended();
             act.packs.finished(outcome.ok());
             act.pack(ctx);
             act.sweep(ctx);
@@ -118,13 +120,14 @@ impl CacheActor {
         if self.packing.is_some() || self.sweeping {
             return;
         }
-        let Some(slice) = self.packs.slice(&self.store.published().load()) else { return };
+        let Some(slice) = self.packs.slice(&self.write_half.published().load()) else { return };
         self.sweeping = true;
         self.packing = Some(PressureSource::new());
+        self.write_half.write(|half| half.packing = true);
         let began = clock::now();
         let work = self.io.spawn_blocking(move || slice.run());
         ctx.spawn(work.into_actor(self).map(move |_, act, ctx| {
-            act.packing = None;
+            act.packing_ended();
             act.pack(ctx);
             let rest = (clock::now() - began) * SWEEP_REST;
             ctx.run_later(rest.max(SWEEP_PAUSE), |act, ctx| {
@@ -133,19 +136,23 @@ impl CacheActor {
             });
         }));
     }
-}
 
-/// The object that a change brought into the store.
-fn newcomer(applied: &Applied) -> Option<&Arc<StoredObject>> {
-    match applied {
-        Applied::Added(new) | Applied::Updated { new, .. } => Some(new),
-        Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Synced => None,
+    fn packing_ended(&mut self) {
+        self.packing = None;
+        self.write_half.write(|half| half.packing = false);
     }
 }
 
 impl fmt::Debug for CacheActor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheActor").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("CacheActor").field("write_half", &self.write_half).finish_non_exhaustive()
+    }
+}
+
+impl Drop for CacheActor {
+    /// However it went: a processor that goes on writing would write beside its successor.
+    fn drop(&mut self) {
+        self.write_half.close();
     }
 }
 
@@ -161,11 +168,14 @@ impl Handler<OpenPartition> for CacheActor {
     type Result = MessageResult<OpenPartition>;
 
     fn handle(&mut self, open: OpenPartition, _ctx: &mut Self::Context) -> Self::Result {
-        let id = self.store.open(open.origin, open.health, open.indexes);
         self.next_lease += 1;
         let lease = Lease(self.next_lease);
-        self.leases.insert(id, lease);
-        MessageResult(OpenedPartition { id, lease, outbox: self.store.outbox(id) })
+        let (id, outbox) = self.write_half.write(|half| {
+            let id = half.store.open(open.origin, open.health, open.indexes);
+            half.leases.insert(id, lease);
+            (id, half.store.outbox(id))
+        });
+        MessageResult(OpenedPartition { id, lease, outbox, write_half: self.write_half.clone() })
     }
 }
 
@@ -177,11 +187,13 @@ impl Handler<CloseAbandoned> for CacheActor {
             CloseAbandoned::Origin(abandoned) => origin == abandoned,
             CloseAbandoned::Cluster(cluster) => origin.cluster == *cluster,
         };
-        let snapshot = self.store.published().load_full();
-        for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
-            self.leases.remove(&id);
-            self.store.close(id);
-        }
+        self.write_half.write(|half| {
+            let snapshot = half.store.published().load_full();
+            for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
+                half.leases.remove(&id);
+                half.store.close(id);
+            }
+        });
     }
 }
 
@@ -189,10 +201,12 @@ impl Handler<ClosePartition> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
-        if self.leases.get(&partition) == Some(&lease) {
-            self.leases.remove(&partition);
-            self.store.close(partition);
-        }
+        self.write_half.write(|half| {
+            if half.leases.get(&partition) == Some(&lease) {
+                half.leases.remove(&partition);
+                half.store.close(partition);
+            }
+        });
     }
 }
 
@@ -200,7 +214,8 @@ impl Handler<Expect> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, expect: Expect, _ctx: &mut Self::Context) {
-        self.store.expect(expect.cluster, expect.expected.then_some(expect.labels));
+        let labels = expect.expected.then_some(expect.labels);
+        self.write_half.write(|half| half.store.expect(expect.cluster, labels));
     }
 }
 
@@ -208,20 +223,24 @@ impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
     fn handle(&mut self, Apply { partition, lease, batch }: Apply, ctx: &mut Self::Context) -> Self::Result {
-        if self.leases.get(&partition) != Some(&lease) {
-            return MessageResult(None);
-        }
-        let Some(outbox) = self.store.apply(partition, batch) else { return MessageResult(None) };
-        for object in outbox.applied.iter().filter_map(newcomer) {
-            self.young.add(Arc::clone(object));
-        }
+        let written = self.write_half.write(|half| {
+            let written = half.apply(partition, lease, batch)?;
+            Some((written, half.young.is_pressing()))
+        });
+        let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
         self.pack(ctx);
         self.watch_for_rest(ctx);
-        let lags = self.young.is_pressing();
         let pressure = self.packing.as_ref().filter(|_| lags).map(PressureSource::pressure);
-        let snapshot = self.store.published().load();
-        let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
         MessageResult(Some(AppliedBatch { outbox, objects, pressure }))
+    }
+}
+
+impl Handler<Attend> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Attend, ctx: &mut Self::Context) {
+        self.pack(ctx);
+        self.watch_for_rest(ctx);
     }
 }
 
@@ -229,7 +248,7 @@ impl Handler<TakeSnapshot> for CacheActor {
     type Result = MessageResult<TakeSnapshot>;
 
     fn handle(&mut self, _: TakeSnapshot, _ctx: &mut Self::Context) -> Self::Result {
-        MessageResult(self.store.published().load_full())
+        MessageResult(self.write_half.published().load_full())
     }
 }
 
@@ -237,7 +256,7 @@ impl Handler<Ask> for CacheActor {
     type Result = ResponseFuture<Result<Answer, QueryError>>;
 
     fn handle(&mut self, Ask(query): Ask, _ctx: &mut Self::Context) -> Self::Result {
-        let snapshot = self.store.published().load_full();
+        let snapshot = self.write_half.published().load_full();
         if !snapshot.is_long(&query) {
             return Box::pin(std::future::ready(snapshot.answer(&query)));
         }
@@ -263,7 +282,7 @@ pub struct CacheDirectory {
 
 struct Entry {
     address: Addr<CacheActor>,
-    published: Arc<ArcSwap<Snapshot>>,
+    write_half: SharedWriteHalf,
 }
 
 impl CacheDirectory {
@@ -294,7 +313,7 @@ impl CacheDirectory {
     /// Where the snapshots of a cache appear, for as long as anybody holds it: a cache that is made anew goes on there.
     #[must_use]
     pub fn snapshots(&self, resource: &ApiResource, view: &View) -> Arc<ArcSwap<Snapshot>> {
-        Arc::clone(&self.find(&mut self.caches.lock(), resource, view).published)
+        Arc::clone(self.find(&mut self.caches.lock(), resource, view).write_half.published())
     }
 
     fn find<'c>(&self, caches: &'c mut BTreeMap<(Gvr, View), Entry>, resource: &ApiResource, view: &View) -> &'c Entry {
@@ -304,26 +323,30 @@ impl CacheDirectory {
             return &caches[&key];
         }
         let store = match known {
-            Some(entry) => Store::recover(Arc::clone(&entry.published)),
+            Some(entry) => {
+                // From here on the dead one's writers cannot publish beside the new one, or behind it.
+                entry.write_half.close();
+                Store::recover(Arc::clone(entry.write_half.published()))
+            }
             None => Store::new(resource.clone()),
         };
-        let published = Arc::clone(store.published());
+        let write_half = SharedWriteHalf::new(store, self.young_bytes);
         let guard = ExitGuard::new(0, 0, None, &self.census);
-        let (io, young_bytes) = (self.io.clone(), self.young_bytes);
+        let (io, shared) = (self.io.clone(), write_half.clone());
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
         let end = self.end.clone();
         let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
             stop_with(&end, ctx);
-            CacheActor::new(store, young_bytes, io, guard)
+            CacheActor::new(shared, io, guard)
         });
-        caches.insert(key.clone(), Entry { address, published });
+        caches.insert(key.clone(), Entry { address, write_half });
         &caches[&key]
     }
 
     /// What a resource's cache has published last, where there is one.
     #[must_use]
     pub fn published(&self, gvr: &Gvr, view: &View) -> Option<Arc<Snapshot>> {
-        self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.published.load_full())
+        self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.write_half.published().load_full())
     }
 
     /// The resources that have a cache, in each of their views.

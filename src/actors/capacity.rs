@@ -19,6 +19,9 @@ pub const ENQUEUE_BATCH: usize = 512;
 /// Keys that a fifo hands over in one message, at most. client-go's `InOrderInformersBatchProcess` uses 1,000.
 pub const PROCESS_BATCH: usize = 512;
 
+/// Changes that a processor writes to the store itself, at most, rather than by a message to the cache: some 100 µs.
+pub const DIRECT_BATCH: usize = 16;
+
 /// Notifications that a listener hands over in one message, at most.
 pub const DELIVER_BATCH: usize = 256;
 

@@ -128,6 +128,8 @@ impl InformerActor {
         let cache = CachePort {
             apply: self.cache.clone().recipient(),
             snapshot: self.cache.clone().recipient(),
+            attend: self.cache.clone().recipient(),
+            write_half: opened.write_half.clone(),
             partition: opened.id,
             lease: opened.lease,
         };

@@ -12,6 +12,7 @@ use super::status::HubStatus;
 use super::subscription::{Subscription, SubscriptionId};
 use super::sync::SyncView;
 use super::watch_errors::WatchErrorHandler;
+use super::write_half::SharedWriteHalf;
 use crate::cache::{
     AddIndexersError, Answer, Indexers, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot,
 };
@@ -59,6 +60,8 @@ pub struct OpenedPartition {
     pub lease: Lease,
     /// What its last batch did, in case nobody was told.
     pub outbox: Option<Outbox>,
+    /// The short way to the store, for small batches.
+    pub(super) write_half: SharedWriteHalf,
 }
 
 /// The right to write to a partition. Whoever opens the partition next takes it away, so that a pipeline that is
@@ -108,6 +111,11 @@ pub struct AppliedBatch {
     /// Set when compression lags: wait for it before the next batch.
     pub pressure: Option<Pressure>,
 }
+
+/// The store has been written to past its cache: there may be something to compress, or a rest to watch for.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Attend;
 
 /// A cluster is expected to have the resource though it could not be asked yet (or, with `expected` false, no more).
 #[derive(Debug, Message)]

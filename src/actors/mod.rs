@@ -36,6 +36,7 @@ mod system;
 mod tests;
 mod waiters;
 mod watch_errors;
+mod write_half;
 
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;

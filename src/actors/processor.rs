@@ -11,10 +11,11 @@ use actix::prelude::*;
 use super::capacity::CONTROL_MAILBOX;
 use super::env::Env;
 use super::inbox::Inbox;
-use super::messages::{AppliedBatch, Apply, Enqueue, Join, Lease, Leave, Process, Stop, TakeSnapshot, Wake};
+use super::messages::{AppliedBatch, Apply, Attend, Enqueue, Join, Lease, Leave, Process, Stop, TakeSnapshot, Wake};
 use super::subscription::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
-use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, ResyncSchedule};
+use super::write_half::{Direct, SharedWriteHalf, Written};
+use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, Popped, ResyncSchedule};
 use crate::types::clock;
 use crate::types::{Change, Delta, DeltaKind, InformerHealth};
 
@@ -23,6 +24,8 @@ use crate::types::{Change, Delta, DeltaKind, InformerHealth};
 pub(super) struct CachePort {
     pub(super) apply: Recipient<Apply>,
     pub(super) snapshot: Recipient<TakeSnapshot>,
+    pub(super) attend: Recipient<Attend>,
+    pub(super) write_half: SharedWriteHalf,
     pub(super) partition: PartitionId,
     pub(super) lease: Lease,
 }
@@ -92,6 +95,39 @@ impl ProcessorActor {
         }
     }
 
+    /// A small batch is in the store.
+    fn applied_directly(&mut self, written: Option<Written>, ctx: &mut Context<Self>) {
+        let Some(Written { outbox, objects, attend }) = written else { return self.orphaned(ctx) };
+        self.health.objects.store(objects, Relaxed);
+        self.tell(&outbox);
+        if attend {
+            // Where its mailbox is full, the next batch has it attend.
+            let _ = self.cache.attend.try_send(Attend);
+        }
+    }
+
+    /// The way of a batch that is large, or that finds somebody else writing.
+    fn apply_by_message(&mut self, batch: Vec<Popped>) -> ResponseActFuture<Self, ()> {
+        let applying = self.cache.apply.send(Apply { partition: self.cache.partition, lease: self.cache.lease, batch });
+        let work = applying.into_actor(self).then(|applied, act, ctx| {
+            let pressure = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
+                act.health.objects.store(objects, Relaxed);
+                act.tell(&outbox);
+                pressure
+            } else {
+                act.orphaned(ctx);
+                None
+            };
+            async move {
+                if let Some(pressure) = pressure {
+                    pressure.wait().await;
+                }
+            }
+            .into_actor(act)
+        });
+        Box::pin(work)
+    }
+
     /// Ticks as often as the schedule wants it.
     fn rearm_resync(&mut self, ctx: &mut Context<Self>) {
         let period = self.resyncs.tick_period();
@@ -155,28 +191,17 @@ impl Actor for ProcessorActor {
 impl Handler<Process> for ProcessorActor {
     type Result = AtomicResponse<Self, ()>;
 
-    fn handle(&mut self, Process(batch): Process, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Process(batch): Process, ctx: &mut Self::Context) -> Self::Result {
         if let Some(untold) = self.untold.take() {
             self.tell(&untold);
         }
-        let applying = self.cache.apply.send(Apply { partition: self.cache.partition, lease: self.cache.lease, batch });
-        let work = applying.into_actor(self).then(|applied, act, ctx| {
-            let pressure = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
-                act.health.objects.store(objects, Relaxed);
-                act.tell(&outbox);
-                pressure
-            } else {
-                act.orphaned(ctx);
-                None
-            };
-            async move {
-                if let Some(pressure) = pressure {
-                    pressure.wait().await;
-                }
+        match self.cache.write_half.apply(self.cache.partition, self.cache.lease, batch) {
+            Direct::Applied(written) => {
+                self.applied_directly(written, ctx);
+                AtomicResponse::new(Box::pin(actix::fut::ready(())))
             }
-            .into_actor(act)
-        });
-        AtomicResponse::new(Box::pin(work))
+            Direct::NotNow(batch) => AtomicResponse::new(self.apply_by_message(batch)),
+        }
     }
 }
 

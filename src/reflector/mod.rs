@@ -10,6 +10,7 @@ pub mod decode;
 mod list;
 pub mod machine;
 mod plan;
+mod scan;
 mod skim;
 pub mod split;
 mod status;

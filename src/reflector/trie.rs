@@ -77,8 +77,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn field(&self, name: &str) -> Option<usize> {
-        self.fields.iter().find(|(known, _)| known == name).map(|(_, node)| *node)
+    pub(super) fn field(&self, name: &[u8]) -> Option<usize> {
+        self.fields.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, node)| *node)
     }
 
     pub(super) fn each(&self) -> Option<usize> {
@@ -153,7 +153,7 @@ impl Trie {
         let mut at = Self::ROOT;
         for segment in path {
             let known = match segment {
-                Segment::Field(name) => self.nodes[at].field(name),
+                Segment::Field(name) => self.nodes[at].field(name.as_bytes()),
                 Segment::Each => self.nodes[at].each,
             };
             at = known.unwrap_or_else(|| {

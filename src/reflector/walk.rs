@@ -1,13 +1,10 @@
-//! One walk of serde_json over an object's bytes: finds the head, the index values and the spans to cut or to keep,
-//! and checks all the rest for being JSON without building anything.
+//! One walk over an object's bytes: finds the head, the index values and the spans to cut or to keep, and checks all the
+//! rest for being JSON without building anything.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-
+use super::scan::{self, Key, Scanned};
 use super::trie::{Role, Trie};
 use crate::types::{IndexEntry, Interner, Labels, SharedStr};
 
@@ -43,16 +40,27 @@ pub(super) struct Walk<'w, 'de> {
 }
 
 impl<'de> Walk<'_, 'de> {
-    /// Walks over the value at `node`.
-    pub(super) fn value<D: Deserializer<'de>>(&mut self, node: usize, deserializer: D) -> Result<(), D::Error> {
-        At { walk: self, node, element: false }.deserialize(deserializer)
+    /// Walks over the value at `node` of the trie that begins at `at`, and returns where it ended. Members of what is
+    /// wanted as a whole, and read for something else too, are gone over twice.
+    pub(super) fn value(&mut self, node: usize, at: usize) -> Scanned {
+        let (_, start) = scan::token(self.input, at)?;
+        self.value_from(node, start, start)
+    }
+
+    /// The same for a value at `start`, to be cut from `from` on: its key's quote, where it has one.
+    fn value_from(&mut self, node: usize, from: usize, start: usize) -> Scanned {
+        if !self.trie.get(node).wants_bytes() {
+            return self.below(node, start);
+        }
+        let end = scan::value(self.input, start)?;
+        self.take(node, from, start..end)?;
+        Ok(end)
     }
 
     /// Takes in a value whose own bytes are wanted.
-    fn take<E: serde::de::Error>(&mut self, node: usize, raw: &'de RawValue, element: bool) -> Result<(), E> {
-        let trie = self.trie;
-        let wants = trie.get(node);
-        let text = raw.get();
+    fn take(&mut self, node: usize, from: usize, span: Range<usize>) -> Scanned<()> {
+        let wants = self.trie.get(node);
+        let text = &self.input[span.clone()];
         if let Some(role) = wants.role {
             self.set_role(role, text);
         }
@@ -68,32 +76,20 @@ impl<'de> Walk<'_, 'de> {
         }
         let outer = self.projecting;
         if outer && wants.drop {
-            let span = self.span(text, element).ok_or_else(|| E::custom("a span outside its input"))?;
-            self.cuts.push(span);
+            self.cuts.push(from..span.end);
             self.projecting = false;
         } else if outer && wants.keep {
-            self.kept.extend_from_slice(text.as_bytes());
+            self.kept.extend_from_slice(text);
             self.projecting = false;
         }
-        if wants.wants_below() && text.starts_with(['{', '[']) {
-            // The bytes are known to be JSON; only depth beyond serde_json's limit can fail here, and it does so
-            // in the first pass as well.
-            let mut inner = serde_json::Deserializer::from_str(text);
-            Below { walk: self, node }.deserialize(&mut inner).map_err(E::custom)?;
+        if wants.wants_below() {
+            self.below(node, span.start)?;
         }
         self.projecting = outer;
         Ok(())
     }
 
-    /// Where a value lies in the input, with its key unless it is an element of a list.
-    fn span(&self, text: &str, element: bool) -> Option<Range<usize>> {
-        let start = text.as_ptr().addr().checked_sub(self.input.as_ptr().addr())?;
-        let end = start.checked_add(text.len()).filter(|end| *end <= self.input.len())?;
-        let start = if element { start } else { key_start(self.input, start)? };
-        Some(start..end)
-    }
-
-    fn set_role(&mut self, role: Role, text: &'de str) {
+    fn set_role(&mut self, role: Role, text: &'de [u8]) {
         let head = &mut self.head;
         let slot = match role {
             Role::ApiVersion => &mut head.api_version,
@@ -109,228 +105,152 @@ impl<'de> Walk<'_, 'de> {
         };
         *slot = string(text);
     }
-}
 
-/// Where the key of the value at `value` begins, quote included.
-pub(super) fn key_start(input: &[u8], value: usize) -> Option<usize> {
-    let before = input.get(..value)?.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end().strip_suffix(b"\"")?;
-    let mut end = before.len();
-    loop {
-        let quote = memchr::memrchr(b'"', &before[..end])?;
-        let escapes = before[..quote].iter().rev().take_while(|b| **b == b'\\').count();
-        if escapes % 2 == 0 {
-            return Some(quote);
+    /// What lies in a value that begins at `start`.
+    fn below(&mut self, node: usize, start: usize) -> Scanned {
+        let wants = self.trie.get(node);
+        match self.input.get(start) {
+            Some(b'{') if wants.labels => self.labels(node, start + 1),
+            Some(b'{') => self.members(node, start + 1),
+            Some(b'[') if wants.each().is_some() => self.elements(node, start + 1),
+            _ => scan::value(self.input, start),
         }
-        end = quote;
     }
-}
 
-/// The string that a JSON text is; `None` when it is something else.
-pub(super) fn string(text: &str) -> Option<Cow<'_, str>> {
-    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
-        return Some(Cow::Borrowed(inner));
+    fn emits(&self, node: usize) -> bool {
+        self.projecting && self.trie.keep_mode && self.trie.get(node).keep_below
     }
-    serde_json::from_str::<String>(text).ok().map(Cow::Owned)
-}
 
-/// The index value that a JSON text gives: strings as they are, numbers and booleans as written, else none.
-fn scalar(text: &str) -> Option<Cow<'_, str>> {
-    match text.as_bytes().first()? {
-        b'"' => string(text),
-        b'{' | b'[' | b'n' => None,
-        _ => Some(Cow::Borrowed(text)),
-    }
-}
-
-/// A value at a node of the trie.
-struct At<'s, 'w, 'de> {
-    walk: &'s mut Walk<'w, 'de>,
-    node: usize,
-    element: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for At<'_, '_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if self.walk.trie.get(self.node).wants_bytes() {
-            let raw = <&RawValue as serde::Deserialize>::deserialize(deserializer)?;
-            return self.walk.take(self.node, raw, self.element);
+    /// The members of an object, from behind its bracket on.
+    fn members(&mut self, node: usize, mut at: usize) -> Scanned {
+        let input = self.input;
+        if node == Trie::ROOT {
+            self.head.is_object = true;
         }
-        Below { walk: self.walk, node: self.node }.deserialize(deserializer)
+        let emits = self.emits(node);
+        let start = self.kept.len();
+        if emits {
+            self.kept.push(b'{');
+        }
+        let (first, inside) = scan::token(input, at)?;
+        let mut more = first != b'}';
+        if !more {
+            at = inside + 1;
+        }
+        while more {
+            let key = scan::key(input, at)?;
+            let end = match self.child(node, &key) {
+                Some(child) => self.member(emits, child, &key)?,
+                None => scan::value(input, key.value)?,
+            };
+            (more, at) = scan::next(input, end, b'}')?;
+        }
+        if emits && self.kept.len() == start + 1 {
+            self.kept.truncate(start);
+        } else if emits {
+            self.kept.push(b'}');
+        }
+        Ok(at)
     }
-}
 
-/// What lies in a value at a node of the trie.
-struct Below<'s, 'w, 'de> {
-    walk: &'s mut Walk<'w, 'de>,
-    node: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Below<'_, '_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Below<'_, '_, 'de> {
-    fn emits(&self) -> bool {
-        self.walk.projecting && self.walk.trie.keep_mode && self.walk.trie.get(self.node).keep_below
+    /// What is wanted of a member.
+    fn child(&self, node: usize, key: &Key) -> Option<usize> {
+        let (node, text) = (self.trie.get(node), &self.input[key.span.clone()]);
+        if key.is_plain { node.field(&text[1..text.len() - 1]) } else { node.field(string(text)?.as_bytes()) }
     }
 
     /// One member of an object that something is wanted of.
-    fn member<A: MapAccess<'de>>(&mut self, child: usize, key: &str, map: &mut A) -> Result<(), A::Error> {
-        let emits = self.emits();
-        let before = self.walk.kept.len();
+    fn member(&mut self, emits: bool, child: usize, key: &Key) -> Scanned {
+        let before = self.kept.len();
         if emits {
-            if !self.walk.kept.ends_with(b"{") {
-                self.walk.kept.push(b',');
+            if !self.kept.ends_with(b"{") {
+                self.kept.push(b',');
             }
-            serde_json::to_writer(&mut *self.walk.kept, key).map_err(A::Error::custom)?;
-            self.walk.kept.push(b':');
+            self.kept.extend_from_slice(&self.input[key.span.clone()]);
+            self.kept.push(b':');
         }
-        let value_at = self.walk.kept.len();
-        map.next_value_seed(At { walk: self.walk, node: child, element: false })?;
-        if emits && self.walk.kept.len() == value_at {
-            self.walk.kept.truncate(before);
+        let value_at = self.kept.len();
+        let (_, start) = scan::token(self.input, key.value)?;
+        let end = self.value_from(child, key.span.start, start)?;
+        if emits && self.kept.len() == value_at {
+            self.kept.truncate(before);
         }
-        Ok(())
+        Ok(end)
     }
 
     /// The members of `metadata.labels`: all are wanted, and some of them perhaps for an index too.
-    fn labels<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let trie = self.walk.trie;
+    fn labels(&mut self, node: usize, mut at: usize) -> Scanned {
+        let (trie, input) = (self.trie, self.input);
         let mut pairs = Vec::new();
-        while let Some(key) = map.next_key_seed(Text)? {
-            let raw: &'de RawValue = map.next_value()?;
-            if let Some(value) = string(raw.get()) {
-                pairs.push((key.clone(), value));
+        let (first, inside) = scan::token(input, at)?;
+        let mut more = first != b'}';
+        if !more {
+            at = inside + 1;
+        }
+        while more {
+            let key = scan::key(input, at)?;
+            let (_, start) = scan::token(input, key.value)?;
+            let end = scan::value(input, start)?;
+            if let Some(name) = string(&input[key.span.clone()]) {
+                if let Some(value) = string(&input[start..end]) {
+                    pairs.push((name.clone(), value));
+                }
+                if let Some(child) = trie.get(node).field(name.as_bytes()) {
+                    self.take(child, key.span.start, start..end)?;
+                }
             }
-            if let Some(child) = trie.get(self.node).field(&key) {
-                self.walk.take(child, raw, false)?;
-            }
+            (more, at) = scan::next(input, end, b'}')?;
         }
-        self.walk.labels = self.walk.interner.labels(pairs);
-        Ok(())
-    }
-}
-
-impl<'de> Visitor<'de> for Below<'_, '_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
+        self.labels = self.interner.labels(pairs);
+        Ok(at)
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        let trie = self.walk.trie;
-        let node = trie.get(self.node);
-        if node.labels {
-            return self.labels(map);
-        }
-        if self.node == Trie::ROOT {
-            self.walk.head.is_object = true;
-        }
-        let emits = self.emits();
-        let start = self.walk.kept.len();
+    /// The elements of a list, from behind its bracket on.
+    fn elements(&mut self, node: usize, mut at: usize) -> Scanned {
+        let (trie, input) = (self.trie, self.input);
+        let Some(child) = trie.get(node).each() else { return Err(at) };
+        let emits = self.emits(node);
         if emits {
-            self.walk.kept.push(b'{');
+            self.kept.push(b'[');
         }
-        while let Some(key) = map.next_key_seed(Text)? {
-            match node.field(&key) {
-                Some(child) => self.member(child, &key, &mut map)?,
-                None => drop(map.next_value::<IgnoredAny>()?),
+        let (first, inside) = scan::token(input, at)?;
+        let mut more = first != b']';
+        if !more {
+            at = inside + 1;
+        }
+        while more {
+            let element = self.kept.len();
+            let end = self.value(child, at)?;
+            if emits && self.kept.len() == element {
+                self.kept.extend_from_slice(b"{}");
+            }
+            (more, at) = scan::next(input, end, b']')?;
+            if emits && more {
+                self.kept.push(b',');
             }
         }
-        if emits && self.walk.kept.len() == start + 1 {
-            self.walk.kept.truncate(start);
-        } else if emits {
-            self.walk.kept.push(b'}');
+        if emits {
+            self.kept.push(b']');
         }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let Some(child) = self.walk.trie.get(self.node).each() else {
-            while seq.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(());
-        };
-        let emits = self.emits();
-        let start = self.walk.kept.len();
-        let mut element = start;
-        loop {
-            if emits {
-                self.walk.kept.push(if element == start { b'[' } else { b',' });
-            }
-            element = self.walk.kept.len();
-            if seq.next_element_seed(At { walk: self.walk, node: child, element: true })?.is_none() {
-                break;
-            }
-            if emits && self.walk.kept.len() == element {
-                self.walk.kept.extend_from_slice(b"{}");
-            }
-        }
-        if emits && element == start + 1 {
-            self.walk.kept.push(b']');
-        } else if emits {
-            // The comma in front of the element that was not there.
-            self.walk.kept.pop();
-            self.walk.kept.push(b']');
-        }
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+        Ok(at)
     }
 }
 
-/// A key, borrowed unless it has escapes.
-pub(super) struct Text;
-
-impl<'de> DeserializeSeed<'de> for Text {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
+/// The string that a JSON text is; `None` when it is something else, or no UTF-8.
+pub(super) fn string(text: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    // Most are shorter than what a vectorized search needs to begin.
+    if !inner.contains(&b'\\') {
+        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
     }
+    serde_json::from_slice::<String>(text).ok().map(Cow::Owned)
 }
 
-impl<'de> Visitor<'de> for Text {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
+/// The index value that a JSON text gives: strings as they are, numbers and booleans as written, else none.
+fn scalar(text: &[u8]) -> Option<Cow<'_, str>> {
+    match text.first()? {
+        b'"' => string(text),
+        b'{' | b'[' | b'n' => None,
+        _ => std::str::from_utf8(text).ok().map(Cow::Borrowed),
     }
 }

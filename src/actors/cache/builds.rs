@@ -27,7 +27,7 @@ fn workers() -> usize {
 
 impl CacheActor {
     fn next_build(&mut self, ctx: &mut Context<Self>) {
-        if let Some((id, build)) = self.store.begin_build() {
+        if let Some((id, build)) = self.write_half.write(|half| half.store.begin_build()) {
             self.work_on(id, &build, ctx);
         }
     }
@@ -43,12 +43,16 @@ impl CacheActor {
 
     /// What comes after a build's work; where that cannot be done, its end.
     fn go_on(&mut self, id: BuildId, done: bool, ctx: &mut Context<Self>) {
-        let step = if done { self.store.resume_build() } else { None };
+        let step = if done { self.write_half.write(|half| half.store.resume_build()) } else { None };
         let result = match step {
             Some(BuildStep::Work(build)) => return self.work_on(id, &build, ctx),
             Some(BuildStep::Done(result)) => result,
             None => {
-                self.store.give_up_build();
+                self.write_half.write(|half| half.store.give_up_build());
+                if done {
+                    // The store was panicked over, and what waits in line went with it.
+                    self.waiting.clear();
+                }
                 Err(AddIndexersError::Stopped)
             }
         };
@@ -64,7 +68,7 @@ impl Handler<AddIndexers> for CacheActor {
     type Result = ResponseFuture<Result<(), AddIndexersError>>;
 
     fn handle(&mut self, AddIndexers(indexers): AddIndexers, ctx: &mut Self::Context) -> Self::Result {
-        let id = match self.store.plan_indexers(indexers) {
+        let id = match self.write_half.write(|half| half.store.plan_indexers(indexers)) {
             Ok(id) => id,
             Err(conflict) => return Box::pin(std::future::ready(Err(conflict.into()))),
         };
@@ -79,6 +83,6 @@ impl Handler<RemoveIndexer> for CacheActor {
     type Result = bool;
 
     fn handle(&mut self, RemoveIndexer(name): RemoveIndexer, _ctx: &mut Self::Context) -> Self::Result {
-        self.store.remove_indexer(&name)
+        self.write_half.write(|half| half.store.remove_indexer(&name))
     }
 }

@@ -1,0 +1,261 @@
+//! The write half of a cache: its store, who may write to it, and what lies uncompressed.
+//!
+//! The cache actor owns it. A processor with a few changes reaches it without a message, so that a lone event does not
+//! wait for two threads to wake: it takes the lock if that is free, and sends a message if it is not. So nobody on the
+//! way of events waits for the lock, and the cache actor waits for no more than [`DIRECT_BATCH`] changes.
+//!
+//! A store that somebody panicked over is half-done. It is taken out while it is written to, and put back only after
+//! that, so that nobody finds it in such a state: what a panic leaves behind is nothing, which the cache actor replaces
+//! by what was published last.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::capacity::DIRECT_BATCH;
+use super::messages::Lease;
+use crate::cache::{Applied, Outbox, PartitionId, Popped, Snapshot, Store, Young};
+use crate::types::StoredObject;
+
+/// See the module.
+pub(super) struct WriteHalf {
+    pub(super) store: Store,
+    pub(super) young: Young,
+    /// Who may write. Not kept over the cache's death, since its writers have to open their partitions again then.
+    pub(super) leases: BTreeMap<PartitionId, Lease>,
+    /// Whether anything has changed since the resource was last looked at for a rest.
+    pub(super) changed: bool,
+    /// Whether it is being looked at for that.
+    pub(super) watched: bool,
+    /// Whether a compression is under way.
+    pub(super) packing: bool,
+}
+
+/// What a batch did.
+pub(super) struct Written {
+    pub(super) outbox: Outbox,
+    /// Objects in the partition now.
+    pub(super) objects: u64,
+    /// Whether the cache actor has something to see to: what is young to be compressed, or a rest to be watched for.
+    pub(super) attend: bool,
+}
+
+impl WriteHalf {
+    pub(super) fn new(store: Store, young_bytes: usize) -> Self {
+        let (leases, young) = (BTreeMap::new(), Young::new(young_bytes));
+        Self { store, young, leases, changed: false, watched: false, packing: false }
+    }
+
+    /// Applies a batch; `None` when the partition is closed, or the lease was taken over.
+    pub(super) fn apply(&mut self, partition: PartitionId, lease: Lease, batch: Vec<Popped>) -> Option<Written> {
+        if self.leases.get(&partition) != Some(&lease) {
+            return None;
+        }
+        let outbox = self.store.apply(partition, batch)?;
+        for object in outbox.applied.iter().filter_map(newcomer) {
+            self.young.add(Arc::clone(object));
+        }
+        self.changed = true;
+        let attend = !self.watched || self.young.is_over() && !self.packing;
+        let snapshot = self.store.published().load();
+        let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
+        Some(Written { outbox, objects, attend })
+    }
+}
+
+/// The object that a change brought into the store.
+fn newcomer(applied: &Applied) -> Option<&Arc<StoredObject>> {
+    match applied {
+        Applied::Added(new) | Applied::Updated { new, .. } => Some(new),
+        Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Synced => None,
+    }
+}
+
+/// A write half that processors share with the cache actor. Nothing is in it while somebody writes, once somebody has
+/// panicked over it, and once its actor has ended.
+#[derive(Clone)]
+pub(super) struct SharedWriteHalf {
+    slot: Arc<Mutex<Option<WriteHalf>>>,
+    published: Arc<ArcSwap<Snapshot>>,
+    young_bytes: usize,
+}
+
+/// What came of the short way.
+pub(super) enum Direct {
+    /// It was taken. `None`: as of [`WriteHalf::apply`].
+    Applied(Option<Written>),
+    /// It is not for this batch, which has to go by message.
+    NotNow(Vec<Popped>),
+}
+
+impl SharedWriteHalf {
+    pub(super) fn new(store: Store, young_bytes: usize) -> Self {
+        let published = Arc::clone(store.published());
+        let slot = Arc::new(Mutex::new(Some(WriteHalf::new(store, young_bytes))));
+        Self { slot, published, young_bytes }
+    }
+
+    /// Where its snapshots appear.
+    pub(super) fn published(&self) -> &Arc<ArcSwap<Snapshot>> {
+        &self.published
+    }
+
+    /// For the cache actor, which waits for the lock. Goes on from what was published last, and with no lease, where a
+    /// processor has panicked over it.
+    pub(super) fn write<T>(&self, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
+        let mut slot = self.slot.lock();
+        let recover = || WriteHalf::new(Store::recover(Arc::clone(&self.published)), self.young_bytes);
+        let mut half = slot.take().unwrap_or_else(recover);
+        let result = work(&mut half);
+        *slot = Some(half);
+        result
+    }
+
+    /// The short way of a small batch: writes to the store from the caller's thread, unless somebody else does just now
+    /// or compression lags.
+    pub(super) fn apply(&self, partition: PartitionId, lease: Lease, batch: Vec<Popped>) -> Direct {
+        if !is_small(&batch) {
+            return Direct::NotNow(batch);
+        }
+        let Some(mut slot) = self.slot.try_lock() else { return Direct::NotNow(batch) };
+        match slot.take() {
+            Some(mut half) if !half.young.is_pressing() => {
+                let written = half.apply(partition, lease, batch);
+                *slot = Some(half);
+                Direct::Applied(written)
+            }
+            other => {
+                *slot = other;
+                Direct::NotNow(batch)
+            }
+        }
+    }
+
+    /// Nobody writes to it from now on: its actor has ended.
+    pub(super) fn close(&self) {
+        *self.slot.lock() = None;
+    }
+}
+
+/// Whether a batch is soon applied. The end of a list is not: it walks over the whole partition.
+fn is_small(batch: &[Popped]) -> bool {
+    let changes = |popped: &Popped| match popped {
+        Popped::Deltas(_, deltas) => deltas.len(),
+        Popped::ReplaceEnd { .. } => DIRECT_BATCH + 1,
+    };
+    batch.iter().map(changes).sum::<usize>() <= DIRECT_BATCH
+}
+
+impl fmt::Debug for SharedWriteHalf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedWriteHalf").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::cache::DeltaFifo;
+    use crate::cache::testing::{lines, origin, pods, push_all};
+    use crate::types::InformerHealth;
+
+    const LEASE: Lease = Lease(1);
+
+    fn opened() -> (SharedWriteHalf, PartitionId) {
+        let half = SharedWriteHalf::new(Store::new(pods()), usize::MAX / 2);
+        let id = open(&half);
+        (half, id)
+    }
+
+    fn open(half: &SharedWriteHalf) -> PartitionId {
+        half.write(|half| {
+            let id = half.store.open(origin("c"), InformerHealth::new(), Vec::new());
+            half.leases.insert(id, LEASE);
+            id
+        })
+    }
+
+    fn batch(script: &str) -> Vec<Popped> {
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        push_all(&mut fifo, script);
+        fifo.pop(usize::MAX)
+    }
+
+    /// What the short way did, or `not now`.
+    fn direct(half: &SharedWriteHalf, id: PartitionId, lease: Lease, script: &str) -> Vec<String> {
+        match half.apply(id, lease, batch(script)) {
+            Direct::Applied(Some(written)) => lines(&written.outbox.applied),
+            Direct::Applied(None) => vec!["refused".to_owned()],
+            Direct::NotNow(_) => vec!["not now".to_owned()],
+        }
+    }
+
+    fn contents(half: &SharedWriteHalf, id: PartitionId) -> Vec<String> {
+        let snapshot = half.published().load_full();
+        snapshot.partition(id).unwrap().iter().map(|object| object.key().name().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_few_changes_are_published_at_once_and_the_cache_has_to_attend_until_it_watches() {
+        let (half, id) = opened();
+        assert!(matches!(half.apply(id, LEASE, batch("+a@1")), Direct::Applied(Some(Written { attend: true, .. }))));
+        half.write(|half| half.watched = true);
+        let Direct::Applied(Some(written)) = half.apply(id, LEASE, batch("~a@2 +b@3")) else { panic!("not taken") };
+        assert_eq!((lines(&written.outbox.applied), written.objects), (vec!["a@1>2".to_owned(), "+b@3".into()], 2));
+        assert!(!written.attend);
+        assert_eq!(contents(&half, id), ["a", "b"]);
+        half.write(|half| half.young = Young::new(0));
+        assert!(matches!(half.apply(id, LEASE, batch("~a@4")), Direct::Applied(Some(Written { attend: true, .. }))));
+    }
+
+    #[test]
+    fn what_is_large_or_finds_somebody_writing_or_compression_behind_goes_by_message() {
+        let (half, id) = opened();
+        let many: Vec<_> = (0..=DIRECT_BATCH).map(|i| format!("+a{i}@1")).collect();
+        assert_eq!(direct(&half, id, LEASE, &many.join(" ")), ["not now"]);
+        let changes: Vec<_> = (0..=DIRECT_BATCH).map(|i| format!("~a@{}", i + 1)).collect();
+        assert_eq!(direct(&half, id, LEASE, &changes.join(" ")), ["not now"], "of one object too");
+        assert_eq!(direct(&half, id, LEASE, "[ *a@1 ]1"), ["not now"], "the end of a list is long");
+        half.write(|_| assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "and nobody waited"));
+        half.write(|half| half.young = Young::new(0));
+        assert_eq!(direct(&half, id, LEASE, "+b@2"), ["+b@2"]);
+        assert_eq!(direct(&half, id, LEASE, "+c@3"), ["not now"]);
+    }
+
+    #[test]
+    fn a_lease_that_was_taken_over_is_refused() {
+        let (half, id) = opened();
+        half.write(|half| half.leases.insert(id, Lease(2)));
+        assert_eq!(direct(&half, id, LEASE, "+a@1"), ["refused"]);
+        assert_eq!(direct(&half, id, Lease(2), "+a@1"), ["+a@1"]);
+    }
+
+    #[test]
+    fn nobody_finds_a_store_that_was_panicked_over() {
+        let (half, id) = opened();
+        assert_eq!(direct(&half, id, LEASE, "+a@1"), ["+a@1"]);
+        let panics = catch_unwind(AssertUnwindSafe(|| {
+            half.write(|half| {
+                half.store = Store::new(pods());
+                panic!("on purpose");
+            });
+        }));
+        assert!(panics.is_err());
+        assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"]);
+        assert_eq!(half.write(|half| half.leases.len()), 0, "its writers have to open their partitions again");
+        assert_eq!(direct(&half, id, LEASE, "+b@2"), ["refused"]);
+    }
+
+    #[test]
+    fn a_closed_one_is_written_to_by_nobody() {
+        let (half, id) = opened();
+        half.close();
+        assert_eq!(direct(&half, id, LEASE, "+a@1"), ["not now"]);
+        assert!(contents(&half, id).is_empty());
+    }
+}
