@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::super::replay::{ReplayConfig, ReplayServer, SENT, Shape};
 use super::*;
 
@@ -203,5 +205,42 @@ impl Answer {
             }
             assert!(within(self.more()).await.unwrap(), "the watch ended");
         }
+    }
+}
+
+/// A server's TLS configuration with a certificate of its own authority, and that authority as PEM.
+fn tls(protocols: &[&[u8]]) -> (Arc<rustls::ServerConfig>, String) {
+    let ca_key = rcgen::KeyPair::generate().unwrap();
+    let mut ca = rcgen::CertificateParams::default();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let pem = ca.self_signed(&ca_key).unwrap().pem();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let cert = leaf.signed_by(&key, &rcgen::Issuer::new(ca, ca_key)).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    (Arc::new(config), pem)
+}
+
+#[tokio::test]
+async fn with_tls_the_protocol_is_what_the_server_offers() {
+    // Whoever comes first decides on the process's provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    for (protocols, expected) in [
+        (&[b"http/1.1".as_slice()][..], reqwest::Version::HTTP_11),
+        (&[b"h2".as_slice(), b"http/1.1"][..], reqwest::Version::HTTP_2),
+    ] {
+        let (tls, pem) = tls(protocols);
+        let config = ReplayConfig { pods: 5, tls: Some(tls), ..ReplayConfig::default() };
+        let server = ReplayServer::start(&config, &Handle::current()).unwrap();
+        let root = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
+        let client = reqwest::Client::builder().tls_certs_only([root]).build().unwrap();
+        let url = format!("{}/api/v1/pods", server.url());
+        let answer = within(client.get(url).send()).await.unwrap();
+        assert_eq!(answer.version(), expected);
+        assert_eq!(within(answer.bytes()).await.unwrap().len() as u64, server.list_size());
     }
 }
