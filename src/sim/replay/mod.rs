@@ -117,13 +117,15 @@ impl ReplayServer {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;
-        let started = clock::now();
+        let templates = template::make(config)?;
+        // Both clocks at one moment: a send time is the one's beginning and the other's progress.
+        let (started, epoch) = (clock::now(), wall_micros());
         let story = Arc::new(Story {
-            templates: template::make(config)?,
+            templates,
             speaks_protobuf: config.protobuf.is_some(),
             plan: watch::Sender::new(Plan { total: 0, from: 0, started, every: None }),
             started,
-            epoch: wall_micros(),
+            epoch,
             sent: AtomicU64::new(0),
             lists: AtomicU64::new(0),
         });

@@ -29,6 +29,10 @@ func newInformer(kind, url string) (cache.SharedIndexInformer, func(), error) {
 			config.ContentType = "application/vnd.kubernetes.protobuf"
 			config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 		}
+		if kind == "json" {
+			// Unasked it would prefer protobuf.
+			config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+		}
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, nil, err
