@@ -1,6 +1,8 @@
 //! A shared informer: the watched objects of one type in many clusters, its handlers and its store; client-go's
 //! `SharedIndexInformer`.
 
+mod indexing;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -13,12 +15,12 @@ use parking_lot::Mutex;
 use super::error::InformerError;
 use super::handler::{ResourceEventHandler, dispatch};
 use super::registration::{Calls, HandlerRegistration};
-use crate::actors::messages::{AddIndexers, InformerFor, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted};
+use crate::actors::messages::{InformerFor, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted};
 use crate::actors::{
     Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
     SubscriptionId, SyncView, WatchErrorHandler,
 };
-use crate::cache::{IndexReader, Indexers, Lister};
+use crate::cache::{IndexReader, Lister};
 use crate::reflector::{InformerOptions, Transform};
 use crate::types::{
     ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, SharedStr, View,
@@ -436,29 +438,6 @@ impl<K: 'static> SharedInformer<K> {
     }
 
     // === the store ===
-
-    /// Adds computed indices, at any time before the stop: what the store has is indexed at once. The store is that of
-    /// everybody who watches the same, and so are its indices, until this informer is stopped.
-    ///
-    /// # Errors
-    /// An index of one of the names exists: none is added.
-    pub async fn add_indexers(&self, indexers: Indexers) -> Result<(), InformerError> {
-        if self.inner.is_stopped() {
-            return Err(InformerError::Stopped);
-        }
-        self.inner.state.lock().read = true;
-        let names: Vec<_> = indexers.names().cloned().collect();
-        let cache = self.inner.core.env.caches.of(self.resource(), &self.inner.scope().view);
-        let inner = Arc::clone(&self.inner);
-        let adding = async move {
-            let added = cache.send(AddIndexers(indexers)).await?;
-            if added.is_ok() {
-                inner.state.lock().indexers.extend(names);
-            }
-            Ok::<_, MailboxError>(added)
-        };
-        Ok(self.inner.whole(adding).await???)
-    }
 
     /// The readable half of its store.
     #[must_use]

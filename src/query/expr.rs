@@ -7,7 +7,7 @@ use crate::types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 /// What an object must be like.
 ///
 /// All but [`Self::Field`] is answered from an object's head, without decompressing it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub enum Expr {
     /// Every object.
     #[default]
