@@ -5,13 +5,13 @@
 //! classes, slack of pages, the allocator's own). `BENCH_SHAPE` takes
 //! other objects, such as `SmallPods`; `Shape` has them all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use informer_hub::app::Hub;
 use informer_hub::cache::{Popped, Store};
-use informer_hub::types::{Body, Delta, DeltaKind, IndexEntry, InformerHealth, SharedStr, StoredObject};
+use informer_hub::types::{Delta, DeltaKind, IndexEntry, InformerHealth, SharedStr, StoredObject};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::common::heap::{self, SizeClass, size_class};
@@ -57,21 +57,27 @@ async fn parts(hub: &Hub) -> Vec<Part> {
     let snapshot = hub.cache::<Pod>().snapshot().await.unwrap();
     let objects: Vec<_> = snapshot.partitions().flat_map(|(_, partition)| partition.iter().cloned()).collect();
     let all = || objects.iter();
-    let label_sets: BTreeSet<Vec<_>> = all().map(|object| object.labels().iter().collect()).collect();
-    let strings: BTreeSet<&str> = label_sets.iter().flatten().flat_map(|(key, value)| [*key, *value]).collect();
+    let label_sets: BTreeMap<_, Vec<_>> =
+        all().map(|object| (object.labels().address(), object.labels().iter().collect())).collect();
+    let strings: BTreeSet<&str> = label_sets.values().flatten().flat_map(|(key, value)| [*key, *value]).collect();
     let values: BTreeSet<&str> = all().flat_map(|o| o.index_values()).map(|entry| entry.value.as_str()).collect();
     let label = size_of::<SharedStr>() * 2;
     vec![
         Part::new("head (StoredObject)", all().map(|_| ARC + size_of::<StoredObject>())),
-        Part::new("body: the cell it lies in", all().map(|_| ARC + size_of::<Body>())),
-        Part::new("body: bytes", all().map(|object| object.body_size())),
+        bodies(&objects),
         Part::new("key", all().map(|object| ARC + object.key().as_str().len())),
         Part::new("index entries", all().map(|object| object.index_values().len() * size_of::<IndexEntry>())),
-        Part::new("label sets, distinct", label_sets.iter().map(|set| ARC + set.len() * label)),
+        Part::new("label sets, distinct", label_sets.values().map(|set| ARC + set.len() * label)),
         Part::new("label strings, distinct", strings.iter().map(|text| ARC + text.len())),
         Part::new("index values, distinct", values.difference(&strings).map(|text| ARC + text.len())),
         store_of(&snapshot, &objects),
     ]
+}
+
+/// Packed ones lie end to end, without slack between them.
+fn bodies(objects: &[Arc<StoredObject>]) -> Part {
+    let bytes = objects.iter().map(|object| object.body_size() as u64).sum();
+    Part { name: "body", asked: bytes, allocated: bytes }
 }
 
 /// Map and postings: what a second store over the same objects takes.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use criterion::{BatchSize, Criterion, Throughput};
 use informer_hub::Query;
 use informer_hub::app::api_resource;
-use informer_hub::cache::{DeltaFifo, ListenerOptions, ListenerQueue, PartitionId, Popped, Store};
+use informer_hub::cache::{DeltaFifo, ListenerOptions, ListenerQueue, PartitionId, Popped, Store, pack_all};
 use informer_hub::reflector::{Decoder, Projection, WatchItem};
 use informer_hub::sim::replay::{ReplayConfig, Shape};
 use informer_hub::types::{
-    Change, ClusterLabels, ClusterName, Codec, Delta, DeltaKind, Dictionary, InformerHealth, Origin, Scope,
+    Change, ClusterLabels, ClusterName, Delta, DeltaKind, Dictionary, InformerHealth, Origin, PackedTotals, Scope,
     StoredObject,
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -52,9 +52,10 @@ fn object(decoder: &mut Decoder, line: &[u8]) -> Arc<StoredObject> {
 fn bodies(criterion: &mut Criterion) {
     let (mut decoder, lines) = (decoder(), lines(1_000, Shape::Pods));
     let objects: Vec<_> = lines.iter().map(|line| object(&mut decoder, line)).collect();
-    let plain: Vec<_> = objects.iter().map(|object| object.json().unwrap()).collect();
-    let dictionary = Arc::new(Dictionary::train(&plain[..400]).unwrap());
-    let packed: Vec<_> = plain.iter().map(|plain| Codec::compress(plain, &dictionary).unwrap()).collect();
+    let samples: Vec<_> = objects.iter().take(800).map(|object| object.sample()).collect();
+    let dictionary = Arc::new(Dictionary::train(&samples).unwrap());
+    let totals = Arc::new(PackedTotals::default());
+    let plain: usize = objects.iter().map(|object| object.body_size()).sum();
     let sizes = |bytes: usize| Throughput::Bytes((bytes / lines.len()) as u64);
     let mut turn = (0..lines.len()).cycle();
     let mut group = criterion.benchmark_group("pod of 9.3 KB");
@@ -62,19 +63,23 @@ fn bodies(criterion: &mut Criterion) {
     group.bench_function("decode", |bench| {
         bench.iter(|| black_box(object(&mut decoder, &lines[turn.next().unwrap()])));
     });
-    group.throughput(sizes(plain.iter().map(|plain| plain.len()).sum()));
+    group.throughput(sizes(plain));
     group.bench_function("compress", |bench| {
-        bench.iter(|| black_box(Codec::compress(&plain[turn.next().unwrap()], &dictionary)));
+        bench.iter_batched(
+            || [object(&mut decoder, &lines[turn.next().unwrap()])],
+            |one| {
+                black_box(pack_all(&one, &dictionary, &totals));
+                one
+            },
+            BatchSize::SmallInput,
+        );
     });
-    group.bench_function("decompress", |bench| {
-        bench.iter(|| {
-            let at = turn.next().unwrap();
-            black_box(Codec::decompress(&packed[at], plain[at].len(), &dictionary).unwrap())
-        });
-    });
+    pack_all(&objects, &dictionary, &totals);
+    let mut packed = objects.iter().cycle();
+    group.bench_function("decompress", |bench| bench.iter(|| black_box(packed.next().unwrap().json().unwrap())));
     group.finish();
-    let bytes: usize = packed.iter().map(|packed| packed.len()).sum();
-    println!("a pod compresses to {} B on average", bytes / packed.len());
+    let bytes: usize = objects.iter().map(|object| object.body_size()).sum();
+    println!("a pod compresses to {} B on average", bytes / objects.len());
 }
 
 fn queues(criterion: &mut Criterion) {

@@ -60,7 +60,7 @@ async fn measure() {
     run.phase("by_index on a snapshot", async |run| {
         let cache = run.hub.cache::<Pod>();
         let snapshot = cache.snapshot().await.unwrap();
-        run.lookups(async |_, value| snapshot.by_index(BY_IP.0, value).filter_map(|at| snapshot.object(at)).count())
+        run.lookups(async |_, value| snapshot.by_index(BY_IP.0, value).filter_map(|at| snapshot.object(&at)).count())
             .await;
     })
     .await;
