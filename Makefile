@@ -3,10 +3,10 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real oracle bench demo ci
+.PHONY: help build test test-nightly lint doc deny test-real oracle bench bench-peers bench-million demo ci
 
 help: ## What there is to run
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 build: ## The binary, optimised: target/release/informer-hub
 	$(CARGO) build --release --locked
@@ -35,8 +35,20 @@ oracle: ## The hub against client-go itself, fifty schedules of faults; needs Go
 	tests/testbed/build.sh
 	INFORMER_HUB_ORACLE_SEEDS=$${INFORMER_HUB_ORACLE_SEEDS:-50} $(CARGO) test --features real-tests --test real oracle -- --nocapture
 
-bench: ## The benchmarks
-	$(CARGO) bench
+bench: ## Micro benches of single steps, and where the bytes of a cached object are
+	$(CARGO) bench --bench hub -- micro
+	$(CARGO) bench --bench hub -- memory
+
+# The Go program that is client-go's side.
+GO_PEERS := $(abspath $(or $(CARGO_TARGET_DIR),target))/bench/peers
+
+bench-peers: ## The hub, client-go and kube-rs on the same objects: table, JSON and chart; needs Go, ten minutes
+	mkdir -p $(dir $(GO_PEERS))
+	cd tests/testbed && go build -trimpath -buildvcs=false -o $(GO_PEERS) ./peers
+	BENCH_GO_PEERS=$(GO_PEERS) BENCH_OUT=$${BENCH_OUT:-$(dir $(GO_PEERS))} $(CARGO) bench --bench hub -- peers
+
+bench-million: ## A million objects in 100 clusters: memory, and questions while 5,000 events a second arrive
+	$(CARGO) bench --bench hub -- million
 
 demo: ## Three simulated clusters with churn, no Kubernetes needed
 	$(CARGO) run --release -- demo

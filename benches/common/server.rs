@@ -1,0 +1,137 @@
+//! The replay server in a process of its own, so that its memory and CPU are not counted.
+//!
+//! That process is the bench's own binary, started again with [`FLAG`].
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use informer_hub::sim::replay::{ReplayConfig, ReplayServer, Shape};
+
+use super::tls::{self, Wire};
+
+/// Makes the binary the server.
+const FLAG: &str = "--replay-server";
+
+/// Serves and never returns, if this is the server's process. To be called first in `main`.
+pub fn serve_if_asked() {
+    if std::env::args().any(|arg| arg == FLAG) {
+        serve();
+        std::process::exit(0);
+    }
+}
+
+fn serve() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let pods = super::number("REPLAY_PODS", 20_000) as usize;
+    let shape = shape("REPLAY_SHAPE");
+    let protobuf = std::env::var_os("REPLAY_PROTOBUF").map(PathBuf::from);
+    let wire = Wire::named(&std::env::var("REPLAY_WIRE").unwrap_or_default());
+    let tls = tls::server(wire, &ca_file());
+    let config = ReplayConfig { pods, shape, protobuf, tls, ..ReplayConfig::default() };
+    let server = ReplayServer::start(&config, runtime.handle()).unwrap();
+    println!("{}", server.url());
+    for line in std::io::stdin().lock().lines() {
+        let line = line.unwrap();
+        let words: Vec<_> = line.split(' ').collect();
+        match words[..] {
+            ["flood", events] => server.flood(events.parse().unwrap()),
+            ["version"] => {}
+            ["pace", rate, events] => server.pace(rate.parse().unwrap(), events.parse().unwrap()),
+            _ => panic!("no command of the replay server: {line}"),
+        }
+        println!("{}", server.last_version());
+    }
+}
+
+/// A shape from the environment; pods where it says nothing.
+pub fn shape(name: &str) -> Shape {
+    let text = std::env::var(name).unwrap_or_else(|_| "Pods".to_owned());
+    Shape::named(&text).unwrap_or_else(|| panic!("{name} is no shape: {text}; there are {:?}", Shape::ALL))
+}
+
+fn ca_file() -> PathBuf {
+    ca_file_of(std::process::id())
+}
+
+fn ca_file_of(process: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("informer-hub-bench-ca-{process}.pem"))
+}
+
+/// What it serves.
+#[derive(Clone, Debug, Default)]
+pub struct RemoteConfig {
+    /// How many pods.
+    pub pods: u64,
+    /// What they look like.
+    pub shape: Shape,
+    /// The same in protobuf.
+    pub protobuf: Option<PathBuf>,
+    /// How it speaks.
+    pub wire: Wire,
+}
+
+/// The server, seen from the bench.
+pub struct Remote {
+    child: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    /// Where it listens.
+    pub url: String,
+    /// Whom to trust for its certificate, if it has one.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Remote {
+    /// Starts it; returns when it serves.
+    pub fn start(config: &RemoteConfig) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg(FLAG).env("REPLAY_PODS", config.pods.to_string());
+        command.env("REPLAY_SHAPE", format!("{:?}", config.shape));
+        command.env("REPLAY_WIRE", config.wire.name());
+        if let Some(protobuf) = &config.protobuf {
+            command.env("REPLAY_PROTOBUF", protobuf);
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let commands = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut remote = Self { child, commands, answers, url: String::new(), ca_file: None };
+        remote.url = remote.answer();
+        remote.ca_file = (config.wire != Wire::Plain).then(|| ca_file_of(remote.child.id()));
+        remote
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// The version that the last event so far led to.
+    pub fn last_version(&mut self) -> u64 {
+        writeln!(self.commands, "version").unwrap();
+        self.answer().parse().unwrap()
+    }
+
+    /// Has the server send `events` as fast as they are read; returns the version that the last one leads to.
+    pub fn flood(&mut self, events: u64) -> u64 {
+        writeln!(self.commands, "flood {events}").unwrap();
+        self.answer().parse().unwrap()
+    }
+
+    /// Has the server send `events`, `rate` a second; returns the version that the last one leads to.
+    pub fn pace(&mut self, rate: u32, events: u64) -> u64 {
+        writeln!(self.commands, "pace {rate} {events}").unwrap();
+        self.answer().parse().unwrap()
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(ca_file) = &self.ca_file {
+            let _ = std::fs::remove_file(ca_file);
+        }
+    }
+}

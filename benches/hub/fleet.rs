@@ -1,0 +1,111 @@
+//! The same objects and events in one cluster, in ten and in a hundred, and what an informer costs that has nothing to
+//! do. A process for each.
+//!
+//! `BENCH_PODS` (20,000) and `BENCH_EVENTS` (50,000) are what all clusters have together.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use serde_json::{Value, json};
+
+use crate::common::hub::{end, idle_hub, watch_pods};
+use crate::common::memory::settle;
+use crate::common::server::{Remote, RemoteConfig};
+use crate::common::{heap, number, process, runtime};
+
+/// Clusters of the idle run: each has one informer, of one object.
+const IDLE: u64 = 500;
+
+/// Runs all of them and prints a table.
+pub(crate) fn run() {
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header([
+        "clusters",
+        "sync CPU per object, µs",
+        "flood CPU per update, µs",
+        "updates a second",
+        "allocated per object, B",
+        "RSS per object, B",
+    ]);
+    for clusters in ["1", "10", "100"] {
+        let row = child(&["fleet-of", clusters]);
+        let cell = |name: &str, digits: usize| format!("{:.digits$}", row[name].as_f64().unwrap());
+        let (sync, flood) = (cell("sync", 1), cell("flood", 1));
+        table.add_row([clusters.into(), sync, flood, cell("rate", 0), cell("allocated", 0), cell("rss", 0)]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("{table}");
+    println!("{IDLE} informers of one object each: {}", child(&["fleet-idle"]));
+}
+
+fn child(args: &[&str]) -> Value {
+    let output = Command::new(std::env::current_exe().unwrap()).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn shards(server: &Remote, clusters: u64) -> Vec<String> {
+    (0..clusters).map(|i| format!("{}/shards/{i}/{clusters}", server.url)).collect()
+}
+
+/// Runs one number of clusters and prints its figures.
+pub(crate) fn run_one(clusters: &str) {
+    let clusters = clusters.parse().unwrap();
+    println!("{}", runtime().block_on(measure(clusters)));
+}
+
+async fn measure(clusters: u64) -> Value {
+    let (pods, events) = (number("BENCH_PODS", 20_000), number("BENCH_EVENTS", 50_000));
+    let mut server = Remote::start(&RemoteConfig { pods, ..RemoteConfig::default() });
+    let hub = idle_hub(&shards(&server, clusters), None).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (rss, heap, cpu) = (process::rss(), heap::now().allocated, process::cpu());
+    let (_listener, told) = watch_pods(&hub, &[]).await;
+    told.reaches(pods).await;
+    let sync = process::cpu().checked_sub(cpu).unwrap();
+    settle().await;
+    let (settled, allocated) = (process::rss().saturating_sub(rss), heap::now().allocated.saturating_sub(heap));
+    // Each cluster's watch is sent this many.
+    let each = events / clusters;
+    told.expect(server.last_version() + each);
+    let (cpu, began) = (process::cpu(), Instant::now());
+    server.flood(each);
+    told.finishes(clusters).await;
+    let (flood, wall) = (process::cpu().checked_sub(cpu).unwrap(), began.elapsed());
+    let updates = (each * clusters) as f64;
+    end(hub).await;
+    json!({
+        "sync": sync.as_secs_f64() * 1e6 / pods as f64,
+        "flood": flood.as_secs_f64() * 1e6 / updates,
+        "rate": updates / wall.as_secs_f64(),
+        "allocated": allocated as f64 / pods as f64,
+        "rss": settled as f64 / pods as f64,
+    })
+}
+
+/// Runs the idle informers and prints what one takes.
+pub(crate) fn run_idle() {
+    let figures = runtime().block_on(async {
+        let server = Remote::start(&RemoteConfig { pods: IDLE, ..RemoteConfig::default() });
+        let hub = idle_hub(&shards(&server, IDLE), None).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let (rss, heap) = (process::rss(), heap::now().allocated);
+        let (_listener, told) = watch_pods(&hub, &[]).await;
+        told.reaches(IDLE).await;
+        settle().await;
+        let (rss, heap) = (process::rss().saturating_sub(rss), heap::now().allocated.saturating_sub(heap));
+        let cpu = process::cpu();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let cpu = process::cpu().checked_sub(cpu).unwrap();
+        end(hub).await;
+        json!({
+            "allocatedPerInformer": heap / IDLE,
+            "rssPerInformer": rss / IDLE,
+            "cpuMillisPerInformerAndHour": cpu.as_secs_f64() * 1e3 * 360.0 / IDLE as f64,
+        })
+    });
+    println!("{figures}");
+}

@@ -1,0 +1,45 @@
+//! The benches of the whole hub, one a subcommand: `cargo bench --bench hub -- memory`. Without one, `peers`.
+//!
+//! One binary for all of them, since linking it optimised is what takes long.
+#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+
+mod chart;
+#[path = "../common/mod.rs"]
+mod common;
+mod contestant;
+mod fleet;
+mod memory;
+mod micro;
+mod million;
+mod peers;
+mod peers_table;
+mod shapes;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() {
+    common::server::serve_if_asked();
+    // cargo adds `--bench`.
+    let words: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [] | ["peers"] => peers::run(),
+        ["memory"] => memory::run(),
+        ["million"] => million::run(),
+        ["micro"] => micro::run(),
+        ["shapes"] => shapes::run(),
+        ["fleet"] => fleet::run(),
+        // Processes of the benches' own.
+        ["shape", name] => shapes::run_one(name),
+        ["fleet-of", clusters] => fleet::run_one(clusters),
+        ["fleet-idle"] => fleet::run_idle(),
+        ["contestant", kind, url] => common::runtime().block_on(contestant::run(kind, url, None)),
+        ["contestant", kind, url, ca] => common::runtime().block_on(contestant::run(kind, url, Some(ca.as_ref()))),
+        _ => {
+            eprintln!("there are: peers, memory, shapes, fleet, million, micro");
+            std::process::exit(2);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The hub, client-go and kube-rs on the same objects from the same server, one after the other in one run.
+//!
+//! client-go's side is a Go program; `make bench-peers` builds it and names it in `BENCH_GO_PEERS`. Without it the run
+//! is of the hub and kube-rs alone. The table goes to stdout, the figures and the chart to `BENCH_OUT`.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use informer_hub::sim::replay::ReplayConfig;
+use serde_json::{Value, json};
+
+use crate::common::number;
+use crate::common::server::{Remote, RemoteConfig};
+use crate::common::tls::Wire;
+use crate::{chart, peers_table};
+
+/// Events a second while latencies are measured.
+const RATE: u32 = 1_000;
+
+/// What one client reached. Times in microseconds, sizes in bytes, each for one object or update.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) name: String,
+    pub(crate) sync_wall: f64,
+    pub(crate) sync_cpu: f64,
+    pub(crate) memory: f64,
+    pub(crate) peak: f64,
+    pub(crate) updates_per_second: f64,
+    pub(crate) update_cpu: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+}
+
+pub(crate) fn run() {
+    let pods = number("BENCH_PODS", 20_000);
+    let events = number("BENCH_EVENTS", 50_000);
+    let seconds = number("BENCH_SECONDS", 10);
+    let out = PathBuf::from(std::env::var("BENCH_OUT").unwrap_or_else(|_| "target/bench".to_owned()));
+    fs::create_dir_all(&out).unwrap();
+    let go = std::env::var("BENCH_GO_PEERS").ok();
+    let protobuf = go.as_ref().map(|go| encode(go, &out, pods));
+    let wire = Wire::named(&std::env::var("BENCH_WIRE").unwrap_or_default());
+    let mut server = Remote::start(&RemoteConfig { pods, protobuf, wire, ..RemoteConfig::default() });
+    let mut contestants = vec![("informer-hub", me("hub", &server))];
+    if let Some(go) = &go {
+        for (name, kind) in [
+            ("client-go protobuf", "protobuf"),
+            ("client-go JSON", "json"),
+            ("client-go dynamic", "dynamic"),
+            ("client-go metadata", "metadata"),
+        ] {
+            let mut command = Command::new(go);
+            command.args(["informer", kind, &server.url]);
+            contestants.push((name, command));
+        }
+    }
+    contestants.push(("kube-rs", me("kube-rs", &server)));
+    let only = std::env::var("BENCH_ONLY").unwrap_or_default();
+    let mut all = Vec::new();
+    for (name, command) in contestants.into_iter().filter(|(name, _)| name.contains(&only)) {
+        eprintln!("{name} …");
+        all.push(measure(name, command, &mut server, (pods, events, u64::from(RATE) * seconds)));
+    }
+    let index = go.as_ref().map(|go| index(go, number("BENCH_INDEX", 1_000_000)));
+    println!("{pods} pods of 9.3 KB, a flood of {events} updates, then {RATE} updates a second for {seconds} s");
+    println!("{}", peers_table::table(&all));
+    if let Some(index) = &index {
+        println!("client-go's Indexer: {index}");
+    }
+    let report = json!({ "wire": wire.name(), "pods": pods, "events": events, "rate": RATE, "clients": json(&all), "clientGoIndexer": index });
+    fs::write(out.join("peers.json"), serde_json::to_string_pretty(&report).unwrap() + "\n").unwrap();
+    fs::write(out.join("peers.svg"), chart::draw(&all)).unwrap();
+}
+
+fn json(all: &[Reached]) -> Vec<Value> {
+    let client = |reached: &Reached| {
+        json!({
+            "name": reached.name,
+            "syncWallMicrosPerObject": round(reached.sync_wall),
+            "syncCpuMicrosPerObject": round(reached.sync_cpu),
+            "memoryBytesPerObject": reached.memory.round(),
+            "peakBytesPerObject": reached.peak.round(),
+            "floodUpdatesPerSecond": reached.updates_per_second.round(),
+            "floodCpuMicrosPerUpdate": round(reached.update_cpu),
+            "latencyP50Micros": reached.p50.round(),
+            "latencyP99Micros": reached.p99.round(),
+        })
+    };
+    all.iter().map(client).collect()
+}
+
+fn round(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// This binary as a contestant.
+fn me(kind: &str, server: &Remote) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["contestant", kind, &server.url]).args(&server.ca_file);
+    command
+}
+
+/// Has client-go's own encoder write the pods in protobuf.
+fn encode(go: &str, out: &Path, pods: u64) -> PathBuf {
+    let (lines, encoded) = (out.join("pods.jsonl"), out.join("pods.pb"));
+    let config = ReplayConfig { pods: pods as usize, ..ReplayConfig::default() };
+    let mut file = BufWriter::new(File::create(&lines).unwrap());
+    config.export(&mut file).unwrap();
+    file.flush().unwrap();
+    let done = Command::new(go).arg("encode").args([&lines, &encoded]).status().unwrap();
+    assert!(done.success(), "the pods were not encoded");
+    fs::remove_file(lines).unwrap();
+    encoded
+}
+
+fn index(go: &str, objects: u64) -> Value {
+    let output = Command::new(go).args(["index", &objects.to_string()]).stderr(Stdio::inherit()).output().unwrap();
+    serde_json::from_slice(&output.stdout).expect("the Go program says what it measured")
+}
+
+// === one client ===
+
+struct Contestant {
+    child: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Contestant {
+    fn answer(&mut self, phase: &str) -> Value {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not an answer: {line:?}"));
+        assert_eq!(answer["phase"], phase);
+        answer
+    }
+
+    fn command(&mut self, command: &str, number: u64) {
+        writeln!(self.commands, "{command} {number}").unwrap();
+    }
+}
+
+impl Drop for Contestant {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn measure(name: &str, mut command: Command, server: &mut Remote, (pods, events, paced): (u64, u64, u64)) -> Reached {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let commands = child.stdin.take().unwrap();
+    let answers = BufReader::new(child.stdout.take().unwrap());
+    let mut client = Contestant { child, commands, answers };
+    client.answer("idle");
+    client.command("sync", pods);
+    let synced = client.answer("synced");
+    client.command("flood", server.last_version() + events);
+    client.answer("ready");
+    server.flood(events);
+    let flood = client.answer("told");
+    // What the flood left to do in the background is not the paced events' matter.
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    client.command("pace", server.last_version() + paced);
+    client.answer("ready");
+    server.pace(RATE, paced);
+    let paced = client.answer("told");
+    let per = |value: &Value, count: u64| value.as_f64().unwrap() / count as f64;
+    Reached {
+        name: name.to_owned(),
+        sync_wall: per(&synced["wall_us"], pods),
+        sync_cpu: per(&synced["cpu_us"], pods),
+        memory: per(&synced["rss"], pods),
+        peak: per(&synced["peak"], pods),
+        updates_per_second: 1e6 / per(&flood["wall_us"], events),
+        update_cpu: per(&flood["cpu_us"], events),
+        p50: per(&paced["p50_us"], 1),
+        p99: per(&paced["p99_us"], 1),
+    }
+}

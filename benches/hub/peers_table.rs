@@ -1,0 +1,70 @@
+//! The peers' figures as a table, each with its ratio to the hub's.
+
+use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+
+use crate::peers::Reached;
+
+/// What is compared: how it is called, the figure, and whether more is better.
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) of: fn(&Reached) -> f64,
+    pub(crate) more_is_better: bool,
+}
+
+impl Figure {
+    const fn less(name: &'static str, of: fn(&Reached) -> f64) -> Self {
+        Self { name, of, more_is_better: false }
+    }
+
+    /// How many times better the hub is than a peer.
+    pub(crate) fn ratio(&self, hub: &Reached, peer: &Reached) -> f64 {
+        let (hub, peer) = ((self.of)(hub), (self.of)(peer));
+        if self.more_is_better { hub / peer } else { peer / hub }
+    }
+}
+
+/// All of them, in the table's order.
+pub(crate) const FIGURES: [Figure; 8] = [
+    Figure::less("memory per object, bytes", |reached| reached.memory),
+    Figure::less("memory at its peak, bytes", |reached| reached.peak),
+    Figure::less("sync: CPU per object, µs", |reached| reached.sync_cpu),
+    Figure::less("sync: wall per object, µs", |reached| reached.sync_wall),
+    Figure { name: "flood: updates a second", of: |reached| reached.updates_per_second, more_is_better: true },
+    Figure::less("flood: CPU per update, µs", |reached| reached.update_cpu),
+    Figure::less("latency p50, µs", |reached| reached.p50),
+    Figure::less("latency p99, µs", |reached| reached.p99),
+];
+
+/// The hub is the first of `all`.
+pub(crate) fn table(all: &[Reached]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_BORDERS_ONLY);
+    table.set_header(std::iter::once("").chain(all.iter().map(|reached| reached.name.as_str())));
+    for figure in &FIGURES {
+        let cell = |(at, reached): (usize, &Reached)| {
+            let value = number((figure.of)(reached));
+            if at == 0 { value } else { format!("{value} (× {:.1})", figure.ratio(&all[0], reached)) }
+        };
+        table.add_row(std::iter::once(figure.name.to_owned()).chain(all.iter().enumerate().map(cell)));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// With commas between thousands; tenths below a hundred.
+pub(crate) fn number(value: f64) -> String {
+    if value < 100.0 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

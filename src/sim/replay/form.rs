@@ -1,0 +1,244 @@
+//! The four forms that an answer can have, and how lists and events are put together in each.
+//!
+//! Protobuf is written by hand: all that is needed is envelopes around pods that came encoded. A list is `k8s\0` and a
+//! `runtime.Unknown`; a watch is frames of a length in four bytes and a `WatchEvent`, whose object is such an envelope.
+
+use super::template::{BASE, Slotted, Template};
+
+/// How objects are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    Json,
+    Protobuf,
+    /// `PartialObjectMetadata` in JSON.
+    JsonMetadata,
+    /// And in protobuf.
+    ProtobufMetadata,
+}
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+impl Form {
+    /// What a client that sent this `Accept` gets: the first form it names that the server has.
+    pub(super) fn wanted(accept: &str, speaks_protobuf: bool) -> Self {
+        for wanted in accept.split(',') {
+            let metadata = wanted.contains("as=PartialObjectMetadata");
+            match wanted.split(';').next().unwrap_or_default().trim() {
+                PROTOBUF if speaks_protobuf && metadata => return Self::ProtobufMetadata,
+                PROTOBUF if speaks_protobuf => return Self::Protobuf,
+                "application/json" if metadata => return Self::JsonMetadata,
+                "application/json" => return Self::Json,
+                _ => {}
+            }
+        }
+        Self::Json
+    }
+
+    pub(super) fn content_type(self, watch: bool) -> &'static str {
+        match (self.is_json(), watch) {
+            (true, _) => "application/json",
+            (false, false) => PROTOBUF,
+            (false, true) => "application/vnd.kubernetes.protobuf;stream=watch",
+        }
+    }
+
+    fn is_json(self) -> bool {
+        matches!(self, Self::Json | Self::JsonMetadata)
+    }
+
+    /// `apiVersion` and `kind` of one object.
+    fn type_meta(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Json | Self::Protobuf => ("v1", "Pod"),
+            Self::JsonMetadata | Self::ProtobufMetadata => ("meta.k8s.io/v1", "PartialObjectMetadata"),
+        }
+    }
+
+    /// What a template is in this form, before what [`Self::item_tail`] adds.
+    fn part(self, template: &Template) -> (&Slotted, &[u8]) {
+        // Where the server has no protobuf, nobody is given that form.
+        let protobuf = template.protobuf.as_ref().unwrap_or(&template.json);
+        match self {
+            Self::Json => (&template.json, template.json.bytes()),
+            Self::JsonMetadata => (&template.json, template.json.metadata()),
+            Self::Protobuf => (protobuf, protobuf.bytes()),
+            Self::ProtobufMetadata => (protobuf, protobuf.metadata()),
+        }
+    }
+
+    fn item_tail(self) -> &'static [u8] {
+        if self == Self::JsonMetadata { b"}" } else { b"" }
+    }
+
+    // === lists ===
+
+    pub(super) fn list_head(self, templates: &[Template], version: u64) -> Vec<u8> {
+        let (api_version, kind) = self.type_meta();
+        if self.is_json() {
+            let metadata = format!("{{\"resourceVersion\":\"{version}\"}}");
+            let head = format!(
+                "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":["
+            );
+            return head.into_bytes();
+        }
+        let mut list_meta = Vec::new();
+        field(&mut list_meta, 2, version.to_string().as_bytes());
+        let mut metadata = Vec::new();
+        field(&mut metadata, 1, &list_meta);
+        let items = templates.iter().map(|template| self.part(template).1.len());
+        let items: usize = items.map(|length| 1 + varint_length(length) + length).sum();
+        let mut out = envelope_head(api_version, &format!("{kind}List"), metadata.len() + items);
+        out.extend_from_slice(&metadata);
+        out
+    }
+
+    /// Appends a template's pod at a version.
+    pub(super) fn write_item(self, template: &Template, version: u64, is_first: bool, out: &mut Vec<u8>) {
+        let (slotted, part) = self.part(template);
+        if self.is_json() {
+            if !is_first {
+                out.push(b',');
+            }
+            out.extend_from_slice(part);
+        } else {
+            field(out, 2, part);
+        }
+        let start = out.len() - part.len();
+        slotted.stamp(out, start, BASE, version);
+        out.extend_from_slice(self.item_tail());
+    }
+
+    pub(super) fn list_tail(self) -> &'static [u8] {
+        if self.is_json() { b"]}\n" } else { ENVELOPE_TAIL }
+    }
+
+    pub(super) fn list_size(self, templates: &[Template], version: u64) -> u64 {
+        let head = self.list_head(templates, version);
+        let around = if self.is_json() { head.len() + templates.len().saturating_sub(1) } else { head.len() };
+        let item = |template: &Template| {
+            let length = self.part(template).1.len() + self.item_tail().len();
+            if self.is_json() { length } else { 1 + varint_length(length) + length }
+        };
+        (around + templates.iter().map(item).sum::<usize>() + self.list_tail().len()) as u64
+    }
+
+    // === watches ===
+
+    /// Appends an event about a template's pod, at a version and sent at a time.
+    pub(super) fn write_event(self, template: &Template, sent: u64, version: u64, out: &mut Vec<u8>) {
+        let (slotted, part) = self.part(template);
+        let (api_version, kind) = self.type_meta();
+        if self.is_json() {
+            out.extend_from_slice(b"{\"type\":\"MODIFIED\",\"object\":{\"kind\":\"");
+            out.extend_from_slice(kind.as_bytes());
+            out.extend_from_slice(b"\",\"apiVersion\":\"");
+            out.extend_from_slice(api_version.as_bytes());
+            out.extend_from_slice(b"\",");
+            let start = out.len();
+            out.extend_from_slice(&part[1..]);
+            slotted.stamp(out, start - 1, sent, version);
+            out.extend_from_slice(self.item_tail());
+            out.extend_from_slice(b"}\n");
+        } else {
+            let start = write_frame("MODIFIED", api_version, kind, part, out);
+            slotted.stamp(out, start, sent, version);
+        }
+    }
+
+    /// A bookmark at a version.
+    pub(super) fn bookmark(self, version: u64) -> Vec<u8> {
+        let (api_version, kind) = self.type_meta();
+        let mut out = Vec::new();
+        if self.is_json() {
+            let metadata = format!("{{\"resourceVersion\":\"{version}\"}}");
+            let object = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}}}");
+            out.extend_from_slice(format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n").as_bytes());
+        } else {
+            let (mut object_meta, mut object) = (Vec::new(), Vec::new());
+            field(&mut object_meta, 6, version.to_string().as_bytes());
+            field(&mut object, 1, &object_meta);
+            write_frame("BOOKMARK", api_version, kind, &object, &mut out);
+        }
+        out
+    }
+}
+
+/// Appends one frame of a watch; returns where in `out` the object's bytes begin.
+fn write_frame(event: &str, api_version: &str, kind: &str, object: &[u8], out: &mut Vec<u8>) -> usize {
+    let head = envelope_head(api_version, kind, object.len());
+    let envelope = head.len() + object.len() + ENVELOPE_TAIL.len();
+    let raw_extension = 1 + varint_length(envelope) + envelope;
+    let frame = 1 + varint_length(event.len()) + event.len() + 1 + varint_length(raw_extension) + raw_extension;
+    out.extend_from_slice(&u32::try_from(frame).unwrap_or(u32::MAX).to_be_bytes());
+    field(out, 1, event.as_bytes());
+    tag(out, 2, raw_extension);
+    tag(out, 1, envelope);
+    out.extend_from_slice(&head);
+    let start = out.len();
+    out.extend_from_slice(object);
+    out.extend_from_slice(ENVELOPE_TAIL);
+    start
+}
+
+/// An envelope up to where its object of `length` bytes begins.
+fn envelope_head(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
+    let mut type_meta = Vec::new();
+    field(&mut type_meta, 1, api_version.as_bytes());
+    field(&mut type_meta, 2, kind.as_bytes());
+    let mut out = b"k8s\0".to_vec();
+    field(&mut out, 1, &type_meta);
+    tag(&mut out, 2, length);
+    out
+}
+
+/// Content encoding and content type, which are empty.
+const ENVELOPE_TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
+
+/// Appends a field of bytes; its number is below 16.
+fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+    tag(out, number, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// Appends what stands before so many bytes of a field.
+fn tag(out: &mut Vec<u8>, number: u8, mut length: usize) {
+    out.push(number << 3 | 2);
+    while length >= 0x80 {
+        out.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
+        length >>= 7;
+    }
+    out.push(u8::try_from(length).unwrap_or_default());
+}
+
+fn varint_length(value: usize) -> usize {
+    let bits = usize::BITS - (value | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_form_that_the_server_has_is_given() {
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+                        application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        for (accept, with, without) in [
+            ("", Form::Json, Form::Json),
+            ("application/json", Form::Json, Form::Json),
+            ("application/vnd.kubernetes.protobuf, application/json", Form::Protobuf, Form::Json),
+            (metadata, Form::ProtobufMetadata, Form::JsonMetadata),
+        ] {
+            assert_eq!((Form::wanted(accept, true), Form::wanted(accept, false)), (with, without), "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_length_takes_as_many_bytes_as_it_is_said_to() {
+        for length in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152] {
+            let mut out = Vec::new();
+            tag(&mut out, 1, length);
+            assert_eq!(out.len(), 1 + varint_length(length), "{length}");
+        }
+    }
+}

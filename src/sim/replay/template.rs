@@ -1,0 +1,142 @@
+//! Pods with slots for the two numbers that change.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+
+use bytes::Bytes;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+
+use super::super::pods;
+use super::super::world::{World, WorldConfig};
+use super::{ReplayConfig, SENT};
+
+/// Digits of a number's slot in a template.
+const DIGITS: usize = 16;
+/// Stand in a template where the version and the send time go; as long as a slot.
+const VERSION_SLOT: &str = "1000000000000001";
+const SENT_SLOT: &str = "1000000000000002";
+/// Versions start here, so that every one fills its slot. As a send time it says that nothing was sent.
+pub(super) const BASE: u64 = 1_000_000_000_000_000;
+
+/// One encoding of one pod as an item of a list, and where its slots are.
+#[derive(Clone, Debug)]
+pub(super) struct Slotted {
+    bytes: Bytes,
+    sent_at: usize,
+    version_at: usize,
+    /// How many bytes in front are the metadata: `{"metadata":{…}` in JSON, field 1 in protobuf.
+    metadata: usize,
+}
+
+/// One pod at its first version, never sent.
+#[derive(Debug)]
+pub(super) struct Template {
+    pub(super) json: Slotted,
+    pub(super) protobuf: Option<Slotted>,
+}
+
+impl Slotted {
+    fn new(mut bytes: Vec<u8>, metadata: usize, version: u64) -> io::Result<Self> {
+        let find = |slot: &str| {
+            let slot = memchr::memmem::find(&bytes[..metadata], slot.as_bytes());
+            slot.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a pod without a slot for a number"))
+        };
+        let (sent_at, version_at) = (find(SENT_SLOT)?, find(VERSION_SLOT)?);
+        put(&mut bytes, sent_at, BASE);
+        put(&mut bytes, version_at, version);
+        Ok(Self { bytes: bytes.into(), sent_at, version_at, metadata })
+    }
+
+    /// The whole item.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The part of it that is the metadata.
+    pub(super) fn metadata(&self) -> &[u8] {
+        &self.bytes[..self.metadata]
+    }
+
+    /// Writes both numbers into a copy whose first byte would be at `start` of `out`.
+    pub(super) fn stamp(&self, out: &mut [u8], start: usize, sent: u64, version: u64) {
+        put(out, start + self.sent_at, sent);
+        put(out, start + self.version_at, version);
+    }
+}
+
+/// Writes a number over the slot at `at`. Every number has a slot's width, see [`BASE`].
+fn put(out: &mut [u8], at: usize, mut number: u64) {
+    for digit in out[at..at + DIGITS].iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+    }
+}
+
+/// Makes the pods, and reads them in protobuf where there is a file.
+pub(super) fn make(config: &ReplayConfig) -> io::Result<Vec<Template>> {
+    let mut encoded = config.protobuf.as_ref().map(File::open).transpose()?.map(BufReader::new);
+    let template = |(i, body): (usize, Value)| {
+        let version = BASE + 1 + i as u64;
+        let json = from_json(&body, version)?;
+        let protobuf = encoded.as_mut().map(|file| from_protobuf(file, version)).transpose()?;
+        Ok(Template { json, protobuf })
+    };
+    bodies(config).enumerate().map(template).collect()
+}
+
+pub(super) fn export(config: &ReplayConfig, out: &mut impl Write) -> io::Result<()> {
+    bodies(config).try_for_each(|body| writeln!(out, "{body}"))
+}
+
+/// The pods, with slots.
+fn bodies(config: &ReplayConfig) -> impl Iterator<Item = Value> {
+    let mut rng = StdRng::seed_from_u64(config.seed);
+    let time = World::new(&WorldConfig { pods: 0, nodes: 0, widgets: 0, ..WorldConfig::default() }).time();
+    let (nodes, shape, count) = (config.nodes, config.shape, config.pods.max(1));
+    (0..count).map(move |i| {
+        let (name, mut body) = shape.body(&mut rng, nodes, &time, i, count);
+        let metadata = &mut body["metadata"];
+        metadata["name"] = json!(format!("{name}-{i}"));
+        metadata["namespace"] = json!(pods::NAMESPACES[i % pods::NAMESPACES.len()]);
+        metadata["uid"] = json!(pods::uuid(&mut rng));
+        metadata["creationTimestamp"] = json!(time);
+        metadata["resourceVersion"] = json!(VERSION_SLOT);
+        if !metadata["annotations"].is_object() {
+            metadata["annotations"] = json!({});
+        }
+        metadata["annotations"][SENT] = json!(SENT_SLOT);
+        body
+    })
+}
+
+fn from_json(body: &Value, version: u64) -> io::Result<Slotted> {
+    // Metadata is the first member of every body, in the order of the alphabet too.
+    let metadata = format!("{{\"metadata\":{}", body["metadata"]).len();
+    Slotted::new(body.to_string().into_bytes(), metadata, version)
+}
+
+fn from_protobuf(file: &mut impl Read, version: u64) -> io::Result<Slotted> {
+    let mut length = [0; 4];
+    file.read_exact(&mut length)?;
+    let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
+    file.read_exact(&mut bytes)?;
+    let metadata = metadata_length(&bytes).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "a pod in protobuf does not begin with its metadata")
+    })?;
+    Slotted::new(bytes, metadata, version)
+}
+
+/// The length of field 1 with its tag, where the message begins with it.
+fn metadata_length(bytes: &[u8]) -> Option<usize> {
+    let (0x0a, rest) = bytes.split_first().map(|(tag, rest)| (*tag, rest))? else { return None };
+    let mut length = 0;
+    for (i, byte) in rest.iter().take(5).enumerate() {
+        length |= usize::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Some(2 + i + length).filter(|end| *end <= bytes.len());
+        }
+    }
+    None
+}
