@@ -154,6 +154,13 @@ impl Labels {
         self.0.is_none()
     }
 
+    /// Where the set lies: the same for clones of one set, different for sets that are held at the same time. Zero for
+    /// the empty one.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.0.as_ref().map_or(0, |pairs| Arc::as_ptr(pairs).cast::<Label>() as usize)
+    }
+
     /// Whether somebody besides the caller holds this set.
     pub(super) fn is_shared(&self) -> bool {
         self.0.as_ref().is_some_and(|pairs| Arc::strong_count(pairs) > 1)
