@@ -55,9 +55,9 @@ pub enum Output {
     /// How many objects there are.
     Count,
     /// How many objects there are of each value. An object with several values counts once for each that differs, one
-    /// without a value not at all.
+    /// without a value counts for `null`.
     CountBy(Column),
-    /// The values that there are, each once.
+    /// The values that there are, each once; `null` is none.
     Distinct(Column),
 }
 

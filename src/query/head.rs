@@ -1,0 +1,58 @@
+//! What a store keeps decoded of an object, and which paths it answers.
+
+use smol_str::SmolStr;
+
+use crate::types::{ClusterLabels, ClusterName, FieldPath, Segment, Uid};
+
+/// What is known of an object without a look at its bytes.
+pub trait Head {
+    /// The cluster that it is in.
+    fn cluster(&self) -> &ClusterName;
+    /// The labels of that cluster.
+    fn cluster_labels(&self) -> &ClusterLabels;
+    /// `metadata.namespace`; empty for an object without one.
+    fn namespace(&self) -> &str;
+    /// `metadata.name`.
+    fn name(&self) -> &str;
+    /// The value of a label.
+    fn label(&self, key: &str) -> Option<&str>;
+    /// `metadata.uid`.
+    fn uid(&self) -> &Uid;
+    /// Whether the object carries any of `values` in `index`; of an index that does not exist it carries none.
+    fn in_index(&self, index: &str, values: &[SmolStr]) -> bool;
+    /// Whether one of the object's owners has this UID; `None` where only the bytes can tell.
+    fn owned_by(&self, owner: &Uid) -> Option<bool> {
+        let _ = owner;
+        None
+    }
+}
+
+/// A path whose value every head has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HeadPath {
+    Name,
+    Namespace,
+    Uid,
+}
+
+impl HeadPath {
+    pub(super) fn of(path: &FieldPath) -> Option<Self> {
+        let [Segment::Field(metadata), Segment::Field(field)] = path.segments() else { return None };
+        match (metadata.as_str(), field.as_str()) {
+            ("metadata", "name") => Some(Self::Name),
+            ("metadata", "namespace") => Some(Self::Namespace),
+            ("metadata", "uid") => Some(Self::Uid),
+            _ => None,
+        }
+    }
+
+    /// The value; `None` where it is empty, which the bytes may say in several ways.
+    pub(super) fn value(self, head: &impl Head) -> Option<SmolStr> {
+        let text = match self {
+            Self::Name => SmolStr::new(head.name()),
+            Self::Namespace => SmolStr::new(head.namespace()),
+            Self::Uid => smol_str::format_smolstr!("{}", head.uid()),
+        };
+        (!text.is_empty()).then_some(text)
+    }
+}

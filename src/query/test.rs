@@ -1,0 +1,135 @@
+//! A test made ready to be put to many values.
+
+use std::cmp::Ordering;
+
+use smol_str::SmolStr;
+
+use super::decimal::Decimal;
+use super::matcher::InvalidExpr;
+use super::walk::Seen;
+use super::{Literal, Test, TextTest};
+
+/// A [`Test`], without its negation: it holds where it holds for any value.
+#[derive(Debug)]
+pub(super) enum Ready {
+    OneOf { texts: Vec<SmolStr>, others: Vec<ReadyLiteral> },
+    Compare { literal: ReadyLiteral, accepts: fn(Ordering) -> bool },
+    Contains(SmolStr),
+    Prefix(SmolStr),
+    Exists,
+}
+
+#[derive(Debug)]
+pub(super) enum ReadyLiteral {
+    Bool(bool),
+    Number(f64),
+    Text(SmolStr),
+    Quantity(Decimal),
+}
+
+impl Ready {
+    /// The test and whether it is negated.
+    pub(super) fn new(test: &Test) -> Result<(Self, bool), InvalidExpr> {
+        Ok(match test {
+            Test::Is(literal) => (Self::one_of(std::slice::from_ref(literal))?, false),
+            Test::IsNot(literal) => (Self::one_of(std::slice::from_ref(literal))?, true),
+            Test::In(literals) => (Self::one_of(literals)?, false),
+            Test::NotIn(literals) => (Self::one_of(literals)?, true),
+            Test::Less(literal) => (Self::compare(literal, Ordering::is_lt)?, false),
+            Test::AtMost(literal) => (Self::compare(literal, Ordering::is_le)?, false),
+            Test::More(literal) => (Self::compare(literal, Ordering::is_gt)?, false),
+            Test::AtLeast(literal) => (Self::compare(literal, Ordering::is_ge)?, false),
+            Test::Contains(text) => (Self::Contains(text.clone()), false),
+            Test::Prefix(text) => (Self::Prefix(text.clone()), false),
+            Test::Exists => (Self::Exists, false),
+        })
+    }
+
+    fn one_of(literals: &[Literal]) -> Result<Self, InvalidExpr> {
+        let (mut texts, mut others) = (Vec::new(), Vec::new());
+        for literal in literals {
+            match ReadyLiteral::new(literal)? {
+                ReadyLiteral::Text(text) => texts.push(text),
+                other => others.push(other),
+            }
+        }
+        texts.sort_unstable();
+        Ok(Self::OneOf { texts, others })
+    }
+
+    fn compare(literal: &Literal, accepts: fn(Ordering) -> bool) -> Result<Self, InvalidExpr> {
+        Ok(Self::Compare { literal: ReadyLiteral::new(literal)?, accepts })
+    }
+
+    pub(super) fn holds(&self, value: Seen<'_>) -> bool {
+        match (self, value) {
+            (Self::Contains(wanted), Seen::Element(text)) => text == wanted,
+            (_, Seen::Element(_) | Seen::Null) => false,
+            (Self::Exists, _) => true,
+            (Self::OneOf { texts, others }, value) => {
+                let is_text = |text| texts.binary_search_by(|known| known.as_str().cmp(text)).is_ok();
+                matches!(value, Seen::Text(text) if is_text(text))
+                    || others.iter().any(|literal| literal.cmp_to(value) == Some(Ordering::Equal))
+            }
+            (Self::Compare { literal, accepts }, value) => literal.cmp_to(value).is_some_and(accepts),
+            (Self::Contains(part), Seen::Text(text)) => {
+                memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some()
+            }
+            (Self::Prefix(start), Seen::Text(text)) => text.starts_with(start.as_str()),
+            (Self::Contains(_) | Self::Prefix(_), _) => false,
+        }
+    }
+}
+
+impl ReadyLiteral {
+    fn new(literal: &Literal) -> Result<Self, InvalidExpr> {
+        Ok(match literal {
+            Literal::Bool(bool) => Self::Bool(*bool),
+            Literal::Number(number) => Self::Number(*number),
+            Literal::Text(text) => Self::Text(text.clone()),
+            Literal::Quantity(text) => {
+                let wrong = || InvalidExpr::Quantity { text: text.clone() };
+                Self::Quantity(Decimal::quantity(text).ok_or_else(wrong)?)
+            }
+        })
+    }
+
+    /// How a value compares to this; `None` where they are of different kinds.
+    fn cmp_to(&self, value: Seen<'_>) -> Option<Ordering> {
+        match (self, value) {
+            (Self::Bool(own), Seen::Bool(value)) => Some(value.cmp(own)),
+            (Self::Number(own), Seen::Number(value)) => value.cmp_float(*own),
+            (Self::Text(own), Seen::Text(value)) => Some(value.cmp(own.as_str())),
+            (Self::Quantity(own), Seen::Text(value)) => Decimal::quantity(value).map(|value| value.cmp(own)),
+            (Self::Quantity(own), Seen::Number(value)) => Some(Decimal::number(value).cmp(own)),
+            _ => None,
+        }
+    }
+}
+
+/// A [`TextTest`] that stays quick with many texts.
+#[derive(Debug)]
+pub(super) enum ReadyText {
+    In(Vec<SmolStr>),
+    Prefix(SmolStr),
+}
+
+impl ReadyText {
+    pub(super) fn new(test: &TextTest) -> Self {
+        match test {
+            TextTest::In(texts) => {
+                let mut texts = texts.clone();
+                texts.sort_unstable();
+                Self::In(texts)
+            }
+            TextTest::Prefix(start) => Self::Prefix(start.clone()),
+        }
+    }
+
+    pub(super) fn holds(&self, text: &str) -> bool {
+        match self {
+            Self::In(texts) => texts.binary_search_by(|known| known.as_str().cmp(text)).is_ok(),
+            Self::Prefix(start) => text.starts_with(start.as_str()),
+        }
+    }
+}
