@@ -225,7 +225,13 @@ impl Indices {
     }
 
     /// Whether the object of a partition carries any of these values in an index.
-    pub(super) fn carries(&self, name: &str, values: &[SmolStr], partition: PartitionId, object: &StoredObject) -> bool {
+    pub(super) fn carries(
+        &self,
+        name: &str,
+        values: &[SmolStr],
+        partition: PartitionId,
+        object: &StoredObject,
+    ) -> bool {
         let among = |value: &SharedStr| values.iter().any(|one| *one == value.as_str());
         match self.computed(name) {
             None => object.index_values().iter().any(|entry| entry.index == name && among(&entry.value)),

@@ -26,6 +26,8 @@ pub(super) struct Condition<'q> {
     /// Paths of fields, each once.
     pub(super) paths: Vec<FieldPath>,
     names_clusters: bool,
+    /// Whether it asks for what an object owns.
+    pub(super) asks_owners: bool,
 }
 
 impl<'q> Condition<'q> {
@@ -34,7 +36,8 @@ impl<'q> Condition<'q> {
     /// # Errors
     /// [`QueryError::UnknownIndex`] where the snapshot has not one that it names.
     pub(super) fn new(expr: &'q Expr, snapshot: &Snapshot) -> Result<Self, QueryError> {
-        let mut condition = Self { expr, indexes: Vec::new(), paths: Vec::new(), names_clusters: false };
+        let mut condition =
+            Self { expr, indexes: Vec::new(), paths: Vec::new(), names_clusters: false, asks_owners: false };
         condition.note(expr, snapshot)?;
         Ok(condition)
     }
@@ -44,6 +47,7 @@ impl<'q> Condition<'q> {
             Expr::And(all) | Expr::Or(all) => all.iter().try_for_each(|one| self.note(one, snapshot))?,
             Expr::Not(one) => self.note(one, snapshot)?,
             Expr::Cluster(_) => self.names_clusters = true,
+            Expr::OwnedBy(_) => self.asks_owners = true,
             Expr::Index { index, .. } => {
                 snapshot.check_index(index)?;
                 self.indexes.push(index);

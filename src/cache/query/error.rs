@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cache::indexers::IndexError;
+use crate::query::InvalidExpr;
 use crate::types::ObjectKey;
 
 /// A question that cannot be answered; unless it is said otherwise, whoever asks can fix it.
@@ -30,7 +31,9 @@ pub enum QueryError {
         source: IndexError,
     },
     /// The time was up.
-    #[error("no answer within {within:?}: {examined} of about {candidates} objects were looked at; ask for fewer (by cluster, namespace or index) or allow more time")]
+    #[error(
+        "no answer within {within:?}: {examined} of about {candidates} objects were looked at; ask for fewer (by cluster, namespace or index) or allow more time"
+    )]
     Deadline {
         /// What was allowed.
         within: Duration,
@@ -59,6 +62,9 @@ pub enum QueryError {
         /// How much there may be.
         limit: usize,
     },
+    /// The condition cannot be put to objects.
+    #[error(transparent)]
+    Invalid(#[from] InvalidExpr),
     /// The question has parts that do not go together.
     #[error("{0}")]
     Contradiction(&'static str),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::answer::Group;
 use super::view::{Start, View};
+use super::worker::size;
 use crate::query::{Direction, Output, SortKey, Values};
 use crate::types::{FieldPath, StoredObject};
 
@@ -100,6 +101,9 @@ impl Gathered {
         self.seen.resize(self.seen.len().max(found.seen.len()), false);
         self.seen.iter_mut().zip(found.seen).for_each(|(seen, now)| *seen |= now);
         for (value, count) in found.groups {
+            if !self.groups.contains_key(&value) {
+                self.bytes += size(std::slice::from_ref(&value));
+            }
             *self.groups.entry(value).or_default() += count;
         }
         if order.directions.is_empty() {
@@ -119,15 +123,10 @@ impl Gathered {
         self.items = self.items.max(self.groups.len());
     }
 
-    /// Whether the pieces from the first on have as many hits, in the order by cluster and key. Pieces behind them have
-    /// only later ones, except of the same cluster, where several informers of one have keys that lie between.
-    pub(super) fn has_enough(&self, limit: usize, cluster_ends: bool) -> bool {
-        cluster_ends && self.settled_hits >= limit
-    }
-
-    /// The number of the first piece that is not done.
-    pub(super) fn settled(&self) -> usize {
-        self.settled
+    /// Whether the pieces from the first on have as many hits, in the order by cluster and key: pieces behind them have
+    /// only later ones, where each cluster has one informer.
+    pub(super) fn has_enough(&self, limit: usize) -> bool {
+        self.settled_hits >= limit
     }
 
     /// All hits in order, up to a limit, and whether there are more.
@@ -164,9 +163,7 @@ pub(super) fn groups(groups: HashMap<Value, u64>, output: &Output, limit: Option
         .collect();
     let counts = |a: &Group, b: &Group| if by_count { b.count.cmp(&a.count) } else { Ordering::Equal };
     let text = |group: &Group| group.value.to_string();
-    keyed.sort_unstable_by(|(a, x), (b, y)| {
-        counts(x, y).then_with(|| a.cmp(b)).then_with(|| text(x).cmp(&text(y)))
-    });
+    keyed.sort_unstable_by(|(a, x), (b, y)| counts(x, y).then_with(|| a.cmp(b)).then_with(|| text(x).cmp(&text(y))));
     let more = limit.is_some_and(|limit| keyed.len() > limit);
     keyed.truncate(limit.unwrap_or(usize::MAX));
     (keyed.into_iter().map(|(_, group)| group).collect(), more)

@@ -1,23 +1,25 @@
 //! Questions to the objects of one resource, and their answers.
 //!
 //! A [`Query`] is a [`Question`] and what else the asker decides: clusters, informers, bounds. The ways to an answer:
-//! `view` says which informers are asked, `plan` where to look there, `program` what an object must be like, `job`
-//! walks over the pieces of the work on any number of threads, `gather` keeps what is found, `answer` is what comes
+//! `view` says which informers are asked, `plan` where to look there, `condition` what an object's head
+//! says; `inquiry` has the `job` done in `pieces` by any number of `worker`s, `gather` keeps what is found, `answer` is what comes
 //! out. `token` and `held` go on where an answer ended, on the same snapshot.
 
 mod answer;
+mod condition;
 mod error;
 mod gather;
 mod held;
+mod inquiry;
 mod job;
 mod lookup;
 mod memo;
 mod owners;
 mod pieces;
 mod plan;
-mod program;
 mod token;
 mod view;
+mod worker;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -30,10 +32,10 @@ use crate::types::{ClusterSelector, FieldPath, LabelSelector, Scope, Uid};
 pub use answer::{Answer, Coverage, Group, Row};
 pub use error::QueryError;
 pub use held::Held;
-pub use job::{Inquiry, Interrupt};
+pub use inquiry::Inquiry;
 pub use owners::{Broken, Chain, OwnerRef, owner_chain, owner_index};
-pub use plan::Plan;
-pub use token::{Position, TokenKey};
+pub use plan::{Looks, Plan, Step};
+pub use token::{Fingerprint, Position, TokenKey};
 
 /// The index that [`Expr::OwnedBy`] is answered from where there is one: the UIDs of an object's owners. Its function
 /// is [`owner_index`].

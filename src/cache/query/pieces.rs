@@ -112,22 +112,24 @@ impl<'s> Pieces<'_, '_, 's> {
         self.start.filter(|start| start.rank == rank)?.key.as_ref()
     }
 
-    /// The objects of a piece, by key.
-    pub(super) fn objects<'p>(&'p self, piece: &'p Piece) -> Objects<'p> {
+    /// Calls `look` with each object of a piece, by key, until it says that it has seen enough.
+    pub(super) fn each(&self, piece: &Piece, mut look: impl FnMut(&Arc<StoredObject>) -> bool) {
         let member = &self.view.members[piece.member];
         match (&piece.span, self.access) {
+            // By far the longest walks: nothing stands between the tree and who looks.
             (Span::Keys(lower, upper), _) => {
-                let range = member.partition.objects.range((lower.clone(), upper.clone()));
-                Box::new(range.map(|(_, object)| object))
-            }
-            (Span::Lookups, Access::Lookups(lookups)) => {
-                let found = self.look_up(piece.member, lookups);
-                match self.after(member.rank) {
-                    Some(after) => Box::new(found.filter(move |object| object.key() > after)),
-                    None => found,
+                for (_, object) in member.partition.objects.range((lower.clone(), upper.clone())) {
+                    if !look(object) {
+                        return;
+                    }
                 }
             }
-            (Span::Lookups, _) => Box::new(std::iter::empty()),
+            (Span::Lookups, Access::Lookups(lookups)) => {
+                let after = self.after(member.rank);
+                let mut found = self.look_up(piece.member, lookups);
+                found.by_ref().filter(|object| after.is_none_or(|after| object.key() > after)).all(look);
+            }
+            (Span::Lookups, _) => {}
         }
     }
 

@@ -145,7 +145,8 @@ impl<'q> Planner<'_, '_> {
         match name {
             Some(TextTest::In(names)) if namespaces.len() * names.len() <= MAX_KEYS => {
                 let keys = namespaces.iter().flat_map(|namespace| names.iter().map(move |name| (namespace, name)));
-                let lookups: Vec<_> = keys.map(|(namespace, name)| Lookup::Key(ObjectKey::new(namespace, name))).collect();
+                let lookups: Vec<_> =
+                    keys.map(|(namespace, name)| Lookup::Key(ObjectKey::new(namespace, name))).collect();
                 let cost = lookups.len() * LOOKUP * self.view.members.len();
                 let candidates = lookups.len() * self.view.members.len();
                 Some(Way { access: Access::Lookups(lookups), cost, candidates, exact: false })
