@@ -9,17 +9,25 @@
 
 mod columns;
 mod decimal;
+mod display;
+mod error;
 mod expr;
 mod extract;
 mod head;
+mod lex;
 mod matcher;
 mod order;
+mod parse;
 mod question;
+mod terms;
 mod test;
+#[cfg(test)]
+mod tests;
 mod trie;
 mod walk;
 
 pub use columns::Columns;
+pub use error::{InvalidQuestion, Mistake, Picture};
 pub use expr::{Expr, Literal, Test, TextTest};
 pub use extract::{Extractor, Values};
 pub use head::Head;

@@ -1,0 +1,291 @@
+//! The text form of questions: its grammar, with bounds that make every text cheap to refuse.
+//!
+//! ```text
+//! question  = [condition] { "order" "by" column ["asc"|"desc"] {"," …} | "limit" number | "continue" text | output }
+//! output    = "select" column {"," column} | "count" ["by" column] | "distinct" column
+//! column    = "cluster" | "namespace" | "name" | "uid" | path
+//! condition = all {("or" | "||") all}         all = one {("and" | "&&") one}
+//! one       = ("not" | "!") one | "(" condition ")" | "all" | head | path test
+//! head      = "cluster" "(" key "=" value {"," …} ")" | "cluster" names | "labels" "(" selector ")"
+//!           | ("namespace" | "name") texts | "uid" names | "index" name names | "owned-by" ["="] text
+//! names     = ("=" | "==" | "!=") text | ["not"] "in" list            texts = names | "prefix" text
+//! test      = ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=") value | ["not"] "in" list | "contains" text
+//!           | "prefix" text | ["not"] "exists"
+//! ```
+
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+use smol_str::SmolStr;
+use winnow::combinator::{alt, opt};
+use winnow::error::ErrMode;
+use winnow::stream::{LocatingSlice, Location as _, Stateful};
+use winnow::{ModalResult, Parser};
+
+use super::error::{InvalidQuestion, Mistake};
+use super::lex::{
+    Count, Fault, Input, Parsed, ahead, at_end, blanks, fault, mark, path, peek_path, text, unexpected, word,
+};
+use super::{Column, Direction, Expr, Output, Question, terms};
+
+/// Longest text, in bytes.
+const MAX_TEXT: usize = 16 * 1024;
+/// Most parentheses and `not` inside each other.
+const MAX_DEPTH: usize = 64;
+/// Most conditions.
+const MAX_TERMS: usize = 1_000;
+
+/// The words that a clause begins with.
+pub(super) const CLAUSES: &[&str] = &["order", "limit", "continue", "select", "count", "distinct"];
+/// The words that a condition begins with and that are not paths there.
+pub(super) const TERMS: &[&str] = &["all", "cluster", "index", "labels", "name", "namespace", "not", "owned-by", "uid"];
+
+impl FromStr for Question {
+    type Err = InvalidQuestion;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse(text, question)
+    }
+}
+
+impl FromStr for Expr {
+    type Err = InvalidQuestion;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let whole = |input: &mut Input<'_>| {
+            let condition = if at_end(input) { Self::All } else { condition(input)? };
+            match at_end(input) {
+                true => Ok(condition),
+                false => Err(unexpected(input, "and, or, or the end", &["and", "or"])),
+            }
+        };
+        parse(text, whole)
+    }
+}
+
+fn parse<T>(text: &str, parser: impl Fn(&mut Input<'_>) -> Parsed<T>) -> Result<T, InvalidQuestion> {
+    let wrong = |text: &str, at, problem| InvalidQuestion { text: text.to_owned(), at, problem };
+    if text.len() > MAX_TEXT {
+        let start = &text[..text.floor_char_boundary(MAX_TEXT)];
+        return Err(wrong(start, start.len(), Mistake::TooLong { max: MAX_TEXT }));
+    }
+    let mut input = Stateful { input: LocatingSlice::new(text), state: Count::default() };
+    parser(&mut input).map_err(|error| match error {
+        ErrMode::Cut(Fault { at, mistake: Some(mistake) }) => wrong(text, at, mistake),
+        // No parser leaves a mistake without its words; if one did, this is still where it stopped.
+        _ => {
+            let ErrMode::Cut(Fault { at, mistake }) = unexpected(&input, "something else", &[]) else {
+                return wrong(text, 0, Mistake::Escape);
+            };
+            wrong(text, at, mistake.unwrap_or(Mistake::Escape))
+        }
+    })
+}
+
+fn question(input: &mut Input<'_>) -> Parsed<Question> {
+    let mut question = Question::default();
+    let starts_with_condition = !at_end(input) && !starts_clause(input);
+    if starts_with_condition {
+        question.condition = condition(input)?;
+    }
+    let mut given = Given::default();
+    while !at_end(input) {
+        clause(input, &mut question, &mut given, starts_with_condition)?;
+    }
+    Ok(question)
+}
+
+/// Whether the text begins with a clause: with its word, and no operator behind it that would make it a field's name.
+fn starts_clause(input: &mut Input<'_>) -> bool {
+    let is_clause = peek_path(input).is_ok_and(|text| CLAUSES.iter().any(|clause| text.eq_ignore_ascii_case(clause)));
+    is_clause && !ahead(input, (super::lex::path_text, terms::operator))
+}
+
+/// Which clauses have been given.
+#[derive(Default)]
+struct Given {
+    order: bool,
+    limit: bool,
+    token: bool,
+    output: bool,
+}
+
+fn once(given: &mut bool, at: usize, what: &'static str) -> Parsed<()> {
+    match std::mem::replace(given, true) {
+        false => Ok(()),
+        true => Err(fault(at, Mistake::ClauseTwice(what))),
+    }
+}
+
+fn clause(input: &mut Input<'_>, question: &mut Question, given: &mut Given, after_condition: bool) -> Parsed<()> {
+    blanks(input)?;
+    let at = input.current_token_start();
+    let mut clause = opt(alt((
+        word("order").value("order"),
+        word("limit").value("limit"),
+        word("continue").value("continue"),
+        word("select").value("select"),
+        word("count").value("count"),
+        word("distinct").value("distinct"),
+    )));
+    let output = "an output (one of select, count, distinct)";
+    match clause.parse_next(input)? {
+        Some("order") => {
+            once(&mut given.order, at, "order by")?;
+            expect_by(input)?;
+            question.order = separated(input, ordered)?;
+        }
+        Some("limit") => {
+            once(&mut given.limit, at, "limit")?;
+            question.limit = Some(limit(input)?);
+        }
+        Some("continue") => {
+            once(&mut given.token, at, "continue")?;
+            question.continue_token = Some(text(input)?);
+        }
+        Some("select") => {
+            once(&mut given.output, at, output)?;
+            question.output = Output::Columns(separated(input, column)?);
+        }
+        Some("count") => {
+            once(&mut given.output, at, output)?;
+            question.output = match opt(word("by")).parse_next(input)? {
+                Some(_) => Output::CountBy(column(input)?),
+                None => Output::Count,
+            };
+        }
+        Some(_) => {
+            once(&mut given.output, at, output)?;
+            question.output = Output::Distinct(column(input)?);
+        }
+        None => return Err(no_clause(input, given, after_condition)),
+    }
+    Ok(())
+}
+
+fn no_clause(input: &Input<'_>, given: &Given, after_condition: bool) -> ErrMode<Fault> {
+    let any = given.order || given.limit || given.token || given.output;
+    if after_condition && !any {
+        let known = [&["and", "or"], CLAUSES].concat();
+        return unexpected(
+            input,
+            "and, or, a clause (order by, limit, continue, select, count, distinct) or the end",
+            &known,
+        );
+    }
+    unexpected(input, "a clause (order by, limit, continue, select, count, distinct) or the end", CLAUSES)
+}
+
+fn expect_by(input: &mut Input<'_>) -> Parsed<()> {
+    match opt(word("by")).parse_next(input)? {
+        Some(_) => Ok(()),
+        None => Err(unexpected(input, "by", &["by"])),
+    }
+}
+
+fn limit(input: &mut Input<'_>) -> Parsed<NonZeroUsize> {
+    blanks(input)?;
+    let at = input.current_token_start();
+    let text: SmolStr = text(input)?;
+    text.parse().map_err(|_| fault(at, Mistake::Limit))
+}
+
+/// One or more items with commas between them.
+fn separated<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Parsed<T>) -> Parsed<Vec<T>> {
+    let mut items = vec![item(input)?];
+    while opt(mark(",")).parse_next(input)?.is_some() {
+        items.push(item(input)?);
+    }
+    Ok(items)
+}
+
+/// A column; of what every object has, the short names too.
+fn column(input: &mut Input<'_>) -> Parsed<Column> {
+    let short = peek_path(input).unwrap_or_default().to_ascii_lowercase();
+    let field = match short.as_str() {
+        "cluster" => return word("cluster").value(Column::Cluster).parse_next(input),
+        "name" => "metadata.name",
+        "namespace" => "metadata.namespace",
+        "uid" => "metadata.uid",
+        _ => return Ok(Column::Path(path(input)?)),
+    };
+    let at = input.current_token_start();
+    path(input)?;
+    Ok(Column::Path(super::lex::read_path(field, at)?))
+}
+
+fn ordered(input: &mut Input<'_>) -> Parsed<(Column, Direction)> {
+    let column = column(input)?;
+    let mut direction = opt(alt((
+        word("asc").value(Direction::Ascending),
+        word("ascending").value(Direction::Ascending),
+        word("desc").value(Direction::Descending),
+        word("descending").value(Direction::Descending),
+    )));
+    Ok((column, direction.parse_next(input)?.unwrap_or_default()))
+}
+
+/// Conditions with `or` between them, of conditions with `and` between them.
+pub(super) fn condition(input: &mut Input<'_>) -> Parsed<Expr> {
+    let or = |input: &mut Input<'_>| opt(alt((word("or").void(), mark("||").void()))).parse_next(input);
+    let and = |input: &mut Input<'_>| opt(alt((word("and").void(), mark("&&").void()))).parse_next(input);
+    joined(input, or, Expr::Or, |input| joined(input, and, Expr::And, one))
+}
+
+fn joined<'t>(
+    input: &mut Input<'t>,
+    separator: impl Fn(&mut Input<'t>) -> ModalResult<Option<()>, Fault>,
+    join: fn(Vec<Expr>) -> Expr,
+    item: impl Fn(&mut Input<'t>) -> Parsed<Expr>,
+) -> Parsed<Expr> {
+    let first = item(input)?;
+    if separator(input)?.is_none() {
+        return Ok(first);
+    }
+    let mut exprs = vec![first, item(input)?];
+    while separator(input)?.is_some() {
+        exprs.push(item(input)?);
+    }
+    Ok(join(exprs))
+}
+
+fn one(input: &mut Input<'_>) -> Parsed<Expr> {
+    blanks(input)?;
+    let at = input.current_token_start();
+    // `not.x` is a path.
+    let says_not = peek_path(input).is_ok_and(|first| first.eq_ignore_ascii_case("not"));
+    let not = opt(alt((word("not").verify(|_: &str| says_not).void(), mark("!").void()))).parse_next(input)?;
+    if not.is_some() {
+        return nested(input, at, |input| Ok(Expr::Not(Box::new(one(input)?))));
+    }
+    if opt(mark("(")).parse_next(input)?.is_some() {
+        return nested(input, at, |input| {
+            let inner = condition(input)?;
+            close(input, at)?;
+            Ok(inner)
+        });
+    }
+    input.state.terms += 1;
+    if input.state.terms > MAX_TERMS {
+        return Err(fault(at, Mistake::TooManyTerms { max: MAX_TERMS }));
+    }
+    terms::term(input)
+}
+
+fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
+    match opt(mark(")")).parse_next(input)? {
+        Some(_) => Ok(()),
+        None if at_end(input) => Err(fault(start, Mistake::OpenParenthesis)),
+        None => Err(unexpected(input, "and, or, or \")\"", &["and", "or"])),
+    }
+}
+
+fn nested<'t>(input: &mut Input<'t>, at: usize, inner: impl Fn(&mut Input<'t>) -> Parsed<Expr>) -> Parsed<Expr> {
+    input.state.depth += 1;
+    if input.state.depth > MAX_DEPTH {
+        return Err(fault(at, Mistake::TooDeep { max: MAX_DEPTH }));
+    }
+    let expr = inner(input)?;
+    input.state.depth -= 1;
+    Ok(expr)
+}
