@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use arc_swap::ArcSwap;
-use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::capacity::MAILBOX;
+use super::capacity::{MAILBOX, Tuning};
 use super::messages::{
     AddIndexers, AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition,
     OpenedPartition, RemoveIndexer, TakeSnapshot,
 };
 use super::pressure::PressureSource;
+use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Answer, Applied, IndexerConflict, PartitionId, QueryError, Snapshot, Store, Young, pack_all};
-use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Origin, StoredObject, View};
+use crate::cache::{Applied, Chain, Held, IndexerConflict, PartitionId, Snapshot, Store, Young, owner_chain, pack_all};
+use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Object, Origin, StoredObject, View, clock};
 
 /// See the module.
 pub struct CacheActor {
@@ -35,6 +35,11 @@ pub struct CacheActor {
     leases: BTreeMap<PartitionId, Lease>,
     next_lease: u64,
     io: Handle,
+    questions: Questions,
+    /// Snapshots that are kept for who goes on with an answer.
+    held: Arc<Mutex<Held>>,
+    /// Set while there may be some to be forgotten.
+    holding: Option<SpawnHandle>,
     /// Set while a compression is under way.
     packing: Option<PressureSource>,
     /// Set while there may be young objects to compress when nothing changes any more.
@@ -61,11 +66,14 @@ const UNFIT_ROUNDS: u32 = 8;
 /// After how long without a change (up to twice that) all of a resource is compressed.
 const REST: Duration = Duration::from_secs(2);
 
+/// How often it is looked whether a held snapshot has expired.
+const HELD_LOOK: Duration = Duration::from_secs(30);
+
 /// What one object adds to the training, at most.
 const SAMPLE_BYTES: usize = 64 * 1024;
 
 impl CacheActor {
-    fn new(store: Store, young_bytes: usize, io: Handle, guard: ExitGuard) -> Self {
+    fn new(store: Store, young_bytes: usize, io: Handle, questions: Questions, guard: ExitGuard) -> Self {
         Self {
             store,
             young: Young::new(young_bytes),
@@ -73,6 +81,9 @@ impl CacheActor {
             leases: BTreeMap::new(),
             next_lease: 0,
             io,
+            questions,
+            held: Arc::default(),
+            holding: None,
             packing: None,
             resting: None,
             changed: false,
@@ -100,6 +111,30 @@ impl CacheActor {
             act.resting.take().map(|timer| ctx.cancel_future(timer));
             act.start_round(Young::take_all, ctx);
         }));
+    }
+
+    /// Forgets held snapshots in time, also when nobody asks for any more.
+    fn watch_held(&mut self, ctx: &mut Context<Self>) {
+        if self.holding.is_some() {
+            return;
+        }
+        self.holding = Some(ctx.run_interval(HELD_LOOK, |act, ctx| {
+            if act.held.lock().expire(clock::now()).is_none() {
+                act.holding.take().map(|timer| ctx.cancel_future(timer));
+            }
+        }));
+    }
+
+    /// Notes what held snapshots keep from being freed.
+    fn note_replaced(&self, applied: &[Applied]) {
+        let mut held = self.held.lock();
+        if !held.is_empty() {
+            let replaced = applied.iter().filter_map(|applied| match applied {
+                Applied::Updated { old, .. } | Applied::Deleted { stored: old, .. } => Some(old.body_size()),
+                Applied::Added(_) | Applied::Repeated(_) | Applied::Synced => None,
+            });
+            held.note_replaced(replaced.sum());
+        }
     }
 
     fn start_round(&mut self, take: fn(&mut Young) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
@@ -231,6 +266,7 @@ impl Handler<Apply> for CacheActor {
             return MessageResult(None);
         }
         let Some(outbox) = self.store.apply(partition, batch) else { return MessageResult(None) };
+        self.note_replaced(&outbox.applied);
         for object in outbox.applied.iter().filter_map(newcomer) {
             self.young.add(Arc::clone(object));
         }
@@ -269,15 +305,13 @@ impl Handler<TakeSnapshot> for CacheActor {
 }
 
 impl Handler<Ask> for CacheActor {
-    type Result = ResponseFuture<Result<Answer, QueryError>>;
+    type Result = Answering;
 
-    fn handle(&mut self, Ask(query): Ask, _ctx: &mut Self::Context) -> Self::Result {
-        let snapshot = self.store.published().load_full();
-        if !snapshot.is_long(&query) {
-            return Box::pin(std::future::ready(snapshot.answer(&query)));
+    fn handle(&mut self, Ask(query): Ask, ctx: &mut Self::Context) -> Self::Result {
+        if query.question().limit.is_some() {
+            self.watch_held(ctx);
         }
-        let scan = self.io.spawn_blocking(move || snapshot.answer(&query));
-        Box::pin(scan.map(|answer| answer.unwrap_or(Err(QueryError::Stopped))))
+        self.questions.answer(query, self.store.published().load_full(), &self.held)
     }
 }
 
@@ -293,6 +327,7 @@ pub struct CacheDirectory {
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     young_bytes: usize,
+    questions: Questions,
     census: Census,
 }
 
@@ -302,9 +337,10 @@ struct Entry {
 }
 
 impl CacheDirectory {
-    pub(super) fn new(io: Handle, arbiters: Arc<[ArbiterHandle]>, young_bytes: usize, census: Census) -> Self {
-        let end = CancellationToken::new();
-        Self { caches: Arc::default(), end, io, arbiters, next: Arc::default(), young_bytes, census }
+    pub(super) fn new(io: Handle, arbiters: Arc<[ArbiterHandle]>, tuning: &Tuning, census: Census) -> Self {
+        let (end, young_bytes) = (CancellationToken::new(), tuning.young_bytes);
+        let questions = Questions::new(io.clone(), tuning.scans);
+        Self { caches: Arc::default(), end, io, arbiters, next: Arc::default(), young_bytes, questions, census }
     }
 
     /// The cache of a resource.
@@ -344,12 +380,12 @@ impl CacheDirectory {
         };
         let published = Arc::clone(store.published());
         let guard = ExitGuard::new(0, 0, None, &self.census);
-        let (io, young_bytes) = (self.io.clone(), self.young_bytes);
+        let (io, young_bytes, questions) = (self.io.clone(), self.young_bytes, self.questions.clone());
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
         let end = self.end.clone();
         let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
             stop_with(&end, ctx);
-            CacheActor::new(store, young_bytes, io, guard)
+            CacheActor::new(store, young_bytes, io, questions, guard)
         });
         caches.insert(key.clone(), Entry { address, published });
         &caches[&key]
@@ -359,6 +395,14 @@ impl CacheDirectory {
     #[must_use]
     pub fn published(&self, gvr: &Gvr, view: &View) -> Option<Arc<Snapshot>> {
         self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.published.load_full())
+    }
+
+    /// Who owns an object, up to the one that nobody owns, in all that the caches have published. Costs a look-up and a
+    /// decompression for each of them.
+    #[must_use]
+    pub fn owner_chain(&self, object: &Object) -> Chain {
+        let snapshots: Vec<_> = self.caches.lock().values().map(|entry| entry.published.load_full()).collect();
+        owner_chain(object, &snapshots)
     }
 
     /// The resources that have a cache, in each of their views.

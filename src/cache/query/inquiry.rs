@@ -46,6 +46,12 @@ impl Inquiry {
         job.finish(&self.progress).map(Some)
     }
 
+    /// Threads that there is enough work for.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.job().map_or(1, |job| job.threads())
+    }
+
     /// Works on it until nothing is left to do, or somebody has ended it.
     pub fn work(&self) {
         // What is wrong with the question, its end tells.
@@ -70,6 +76,12 @@ impl Inquiry {
     /// Ends the work soon: the time is up.
     pub fn time_is_up(&self) {
         self.progress.stop(TIME_IS_UP);
+    }
+
+    /// How many objects have been looked at so far.
+    #[must_use]
+    pub fn examined(&self) -> u64 {
+        self.progress.examined.load(Relaxed)
     }
 
     /// The question.

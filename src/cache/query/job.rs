@@ -23,6 +23,11 @@ use crate::types::{Object, StoredObject};
 const SHORT: usize = 1_000;
 /// The same of objects that have to be decompressed.
 const SHORT_READ: usize = 50;
+/// Objects in one piece of a walk, at most: under a millisecond where heads decide. A piece is found by a walk over the
+/// keys alone.
+const PIECE: usize = 8_192;
+/// The same of objects that have to be decompressed: a few milliseconds.
+const READ_PIECE: usize = 512;
 /// After how many objects it is looked whether anybody still waits.
 pub(super) const LOOK_UP: u64 = 64;
 
@@ -150,6 +155,17 @@ impl<'s> Job<'s> {
         self.way.candidates > if reads { SHORT_READ } else { SHORT }
     }
 
+    /// Objects in one piece of a walk.
+    fn piece(&self) -> usize {
+        let usual = if self.reads() || self.plan().looks == Looks::Bodies { READ_PIECE } else { PIECE };
+        self.query.piece.map_or(usual, std::num::NonZeroUsize::get)
+    }
+
+    /// Threads that there is enough work for.
+    pub(super) fn threads(&self) -> usize {
+        self.way.candidates / self.piece() + 1
+    }
+
     pub(super) fn order(&self) -> Order<'_, 's> {
         let directions = self.query.question.order.iter().map(|(_, direction)| *direction).collect();
         Order { directions, view: &self.view }
@@ -157,7 +173,7 @@ impl<'s> Job<'s> {
 
     fn pieces(&self) -> Pieces<'_, 's, 's> {
         let start = self.start.as_ref().filter(|_| self.sort.is_none());
-        Pieces { snapshot: self.snapshot, view: &self.view, access: &self.way.access, start }
+        Pieces { snapshot: self.snapshot, view: &self.view, access: &self.way.access, start, size: self.piece() }
     }
 
     fn head<'o>(&'o self, member: usize, stored: &'o StoredObject, memo: &'o RefCell<LabelMemo>) -> HeadOf<'o, 's> {

@@ -82,6 +82,8 @@ pub struct Query {
     pub(super) scope: Option<Scope>,
     pub(super) bounds: Bounds,
     pub(super) explain: bool,
+    /// Objects in one piece of a walk, where a test wants many pieces of few objects.
+    pub(super) piece: Option<NonZeroUsize>,
 }
 
 impl From<Question> for Query {
@@ -250,6 +252,13 @@ impl Query {
     #[must_use]
     pub fn explain(mut self) -> Self {
         self.explain = true;
+        self
+    }
+
+    /// Worked off in pieces of so many objects.
+    #[cfg(test)]
+    pub(crate) fn in_pieces(mut self, objects: usize) -> Self {
+        self.piece = NonZeroUsize::new(objects);
         self
     }
 

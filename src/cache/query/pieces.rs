@@ -9,10 +9,6 @@ use super::view::{Start, View};
 use crate::cache::snapshot::{Partition, Snapshot};
 use crate::types::{ObjectKey, StoredObject};
 
-/// Objects in one piece of a walk, at most: under a millisecond where heads decide. A piece is found by a walk over the
-/// keys alone.
-const PIECE: usize = 8_192;
-
 /// One piece.
 pub(super) struct Piece {
     /// Its place in the order.
@@ -47,6 +43,8 @@ pub(super) struct Pieces<'j, 'q, 's> {
     pub(super) access: &'j Access<'q>,
     /// Behind which object the walk begins.
     pub(super) start: Option<&'j Start>,
+    /// Objects in one piece of a walk, at most.
+    pub(super) size: usize,
 }
 
 type Objects<'p> = Box<dyn Iterator<Item = &'p Arc<StoredObject>> + 'p>;
@@ -96,7 +94,7 @@ impl<'s> Pieces<'_, '_, 's> {
                 continue;
             }
             // The key behind the piece; where that is of another range already, the walk itself sees where this one ends.
-            let next = keys.nth(PIECE - 1).filter(|key| within(key)).cloned();
+            let next = keys.nth(self.size - 1).filter(|key| within(key)).cloned();
             let upper = next.clone().map_or(Bound::Unbounded, Bound::Excluded);
             if next.is_none() {
                 cursor.range += 1;
