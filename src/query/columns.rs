@@ -55,7 +55,7 @@ impl Columns {
         }
         let value = |source: &Source| match source {
             Source::Cluster => Some(head.cluster().as_str().into()),
-            Source::Head(path) => path.value(head).map(|text| text.as_str().into()),
+            Source::Head(path) => path.value(head).map(Into::into),
             Source::Body => None,
         };
         self.sources.iter().map(|source| Some(smallvec![value(source)?])).collect()

@@ -22,7 +22,7 @@ impl Decimal {
         if digits == 0 {
             return Self { negative: false, digits: 0, exponent: 0 };
         }
-        while digits % 10 == 0 {
+        while digits.is_multiple_of(10) {
             digits /= 10;
             exponent += 1;
         }

@@ -81,7 +81,7 @@ pub enum Mistake {
     #[error("a number this large cannot be compared; put it in quotes to compare it as a text")]
     Number,
     /// `null` as a value.
-    #[error("null is not a value: write \"not path exists\" for what is not there, or \"'null'\" for the text")]
+    #[error("null is not a value: write \"not exists\" for what is not there, or put it in quotes as a text")]
     Null,
     /// A limit that is none.
     #[error("a limit is a whole number, 1 or more")]
@@ -110,7 +110,7 @@ pub struct Picture<'e>(&'e InvalidQuestion);
 impl fmt::Display for Picture<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let InvalidQuestion { text, at, .. } = self.0;
-        let (before, after) = text.split_at(text.floor_char_boundary(*at));
+        let (before, after) = text.split_at(boundary(text, *at));
         let is_break = |c: char| matches!(c, '\n' | '\r');
         let before = before.rsplit(is_break).next().unwrap_or_default();
         let after = after.split(is_break).next().unwrap_or_default();
@@ -124,6 +124,11 @@ impl fmt::Display for Picture<'_> {
         writeln!(f, "  {start}{shown}{rest}{end}")?;
         write!(f, "  {:indent$}^", "")
     }
+}
+
+/// The last place up to `at` where a text can be cut.
+pub(super) fn boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 /// What takes one column on a terminal and does nothing to it.

@@ -75,7 +75,9 @@ impl Found {
             }
             Value::Array(elements) => {
                 if let Some(child) = trie.each(node) {
-                    elements.iter().for_each(|value| self.take(trie, child, value));
+                    for value in elements {
+                        self.take(trie, child, value);
+                    }
                 }
             }
             _ => {}
@@ -84,7 +86,9 @@ impl Found {
 
     /// These paths lead to nothing more; whether none does.
     fn close(&mut self, paths: &[usize]) -> bool {
-        paths.iter().for_each(|&path| self.open[path] = false);
+        for &path in paths {
+            self.open[path] = false;
+        }
         self.stopped = !self.open.contains(&true);
         self.stopped
     }

@@ -51,11 +51,11 @@ impl HeadPath {
     }
 
     /// The value; `None` where it is empty, which the bytes may say in several ways.
-    pub(super) fn value(self, head: &impl Head) -> Option<SmolStr> {
-        let text = match self {
-            Self::Name => SmolStr::new(head.name()),
-            Self::Namespace => SmolStr::new(head.namespace()),
-            Self::Uid => smol_str::format_smolstr!("{}", head.uid()),
+    pub(super) fn value<'h>(self, head: &'h impl Head) -> Option<std::borrow::Cow<'h, str>> {
+        let text: std::borrow::Cow<'h, str> = match self {
+            Self::Name => head.name().into(),
+            Self::Namespace => head.namespace().into(),
+            Self::Uid => head.uid().to_string().into(),
         };
         (!text.is_empty()).then_some(text)
     }

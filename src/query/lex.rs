@@ -175,9 +175,16 @@ pub(super) fn bare_literal(bare: &str) -> Result<Literal, Mistake> {
 pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     match opt(mark(")")).parse_next(input)? {
         Some(_) => Ok(()),
-        None if input.input.trim_start().is_empty() => Err(fault(start, Mistake::OpenParenthesis)),
-        None => Err(unexpected(input, "\")\"", &[])),
+        None => Err(unclosed(input, start, "\")\"")),
     }
+}
+
+/// What opened at `start` goes on neither with what is `expected` nor at all.
+pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) -> ErrMode<Fault> {
+    if input.input.trim_start().is_empty() {
+        return fault(start, Mistake::OpenParenthesis);
+    }
+    unexpected(input, expected, &[])
 }
 
 /// `(a, b)` or `[a, b]`, of any number of items.
@@ -198,10 +205,7 @@ pub(super) fn list<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Par
             return Ok(items);
         }
         if opt(mark(",")).parse_next(input)?.is_none() {
-            return Err(match input.input.trim_start().is_empty() {
-                true => fault(start, Mistake::OpenParenthesis),
-                false => unexpected(input, "a comma or the end of the list", &[]),
-            });
+            return Err(unclosed(input, start, "a comma or the end of the list"));
         }
     }
 }

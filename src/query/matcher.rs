@@ -85,8 +85,8 @@ impl Matcher {
         self.needs_body
     }
 
-    /// What an object's head says: `None` where only its bytes can tell. Stops at the first term that decides, and
-    /// allocates nothing.
+    /// What an object's head says: `None` where only its bytes can tell. Stops at the first term that decides.
+    /// Allocates nothing, unless a field condition asks for `metadata.uid`, which is kept as bytes.
     pub fn on_head(&self, head: &impl Head) -> Option<bool> {
         self.root.holds(&|term| self.terms[term].on_head(head))
     }
@@ -150,8 +150,8 @@ impl Building {
     fn owned_by(&mut self, owner: &Uid) -> Result<Term, InvalidExpr> {
         let path = "metadata.ownerReferences[*].uid".parse().expect("this is a path");
         self.paths.push((self.terms.len(), path));
-        let text = smol_str::format_smolstr!("{owner}");
-        let (test, _) = Ready::new(&super::Test::Is(super::Literal::Text(text)))?;
+        let uid = smol_str::format_smolstr!("{owner}");
+        let (test, _) = Ready::new(&super::Test::Is(super::Literal::Text(uid)))?;
         Ok(Term::OwnedBy { owner: owner.clone(), test })
     }
 }
@@ -215,7 +215,9 @@ impl Pass<'_> {
     }
 
     fn close_all(&mut self) {
-        (0..self.known.len()).for_each(|term| self.close_one(term));
+        for term in 0..self.known.len() {
+            self.close_one(term);
+        }
     }
 }
 
@@ -237,7 +239,9 @@ impl Watcher for Pass<'_> {
     }
 
     fn close(&mut self, paths: &[usize]) -> bool {
-        paths.iter().for_each(|&term| self.close_one(term));
+        for &term in paths {
+            self.close_one(term);
+        }
         self.result().is_some()
     }
 }

@@ -7,6 +7,7 @@
 //! A [`Matcher`] is an expression made ready: it is put to an object's head first ([`Head`]), and to its bytes only
 //! where that leaves it open. [`Columns`] are the same for what is shown, counted or sorted by; [`SortKey`] is the order.
 
+mod build;
 mod columns;
 mod decimal;
 mod display;

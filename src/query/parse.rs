@@ -22,7 +22,7 @@ use winnow::error::ErrMode;
 use winnow::stream::{LocatingSlice, Location as _, Stateful};
 use winnow::{ModalResult, Parser};
 
-use super::error::{InvalidQuestion, Mistake};
+use super::error::{InvalidQuestion, Mistake, boundary};
 use super::lex::{
     Count, Fault, Input, Parsed, ahead, at_end, blanks, fault, mark, path, peek_path, text, unexpected, word,
 };
@@ -54,10 +54,10 @@ impl FromStr for Expr {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let whole = |input: &mut Input<'_>| {
             let condition = if at_end(input) { Self::All } else { condition(input)? };
-            match at_end(input) {
-                true => Ok(condition),
-                false => Err(unexpected(input, "and, or, or the end", &["and", "or"])),
+            if !at_end(input) {
+                return Err(unexpected(input, "and, or, or the end", &["and", "or"]));
             }
+            Ok(condition)
         };
         parse(text, whole)
     }
@@ -66,19 +66,19 @@ impl FromStr for Expr {
 fn parse<T>(text: &str, parser: impl Fn(&mut Input<'_>) -> Parsed<T>) -> Result<T, InvalidQuestion> {
     let wrong = |text: &str, at, problem| InvalidQuestion { text: text.to_owned(), at, problem };
     if text.len() > MAX_TEXT {
-        let start = &text[..text.floor_char_boundary(MAX_TEXT)];
+        let start = &text[..boundary(text, MAX_TEXT)];
         return Err(wrong(start, start.len(), Mistake::TooLong { max: MAX_TEXT }));
     }
     let mut input = Stateful { input: LocatingSlice::new(text), state: Count::default() };
-    parser(&mut input).map_err(|error| match error {
-        ErrMode::Cut(Fault { at, mistake: Some(mistake) }) => wrong(text, at, mistake),
-        // No parser leaves a mistake without its words; if one did, this is still where it stopped.
-        _ => {
-            let ErrMode::Cut(Fault { at, mistake }) = unexpected(&input, "something else", &[]) else {
-                return wrong(text, 0, Mistake::Escape);
-            };
-            wrong(text, at, mistake.unwrap_or(Mistake::Escape))
-        }
+    let told = |error| match error {
+        ErrMode::Cut(Fault { at, mistake: Some(mistake) }) => Some((at, mistake)),
+        _ => None,
+    };
+    // No parser leaves a mistake without its words; if one did, this is still where it stopped.
+    let silent = |input: &Input<'_>| told(unexpected(input, "something else", &[])).unwrap_or((0, Mistake::OpenQuote));
+    parser(&mut input).map_err(|error| {
+        let (at, mistake) = told(error).unwrap_or_else(|| silent(&input));
+        wrong(text, at, mistake)
     })
 }
 
@@ -101,20 +101,15 @@ fn starts_clause(input: &mut Input<'_>) -> bool {
     is_clause && !ahead(input, (super::lex::path_text, terms::operator))
 }
 
-/// Which clauses have been given.
-#[derive(Default)]
-struct Given {
-    order: bool,
-    limit: bool,
-    token: bool,
-    output: bool,
-}
+/// The clauses that have been given.
+type Given = Vec<&'static str>;
 
-fn once(given: &mut bool, at: usize, what: &'static str) -> Parsed<()> {
-    match std::mem::replace(given, true) {
-        false => Ok(()),
-        true => Err(fault(at, Mistake::ClauseTwice(what))),
+fn once(given: &mut Given, at: usize, what: &'static str) -> Parsed<()> {
+    if given.contains(&what) {
+        return Err(fault(at, Mistake::ClauseTwice(what)));
     }
+    given.push(what);
+    Ok(())
 }
 
 fn clause(input: &mut Input<'_>, question: &mut Question, given: &mut Given, after_condition: bool) -> Parsed<()> {
@@ -131,31 +126,31 @@ fn clause(input: &mut Input<'_>, question: &mut Question, given: &mut Given, aft
     let output = "an output (one of select, count, distinct)";
     match clause.parse_next(input)? {
         Some("order") => {
-            once(&mut given.order, at, "order by")?;
+            once(given, at, "order by")?;
             expect_by(input)?;
             question.order = separated(input, ordered)?;
         }
         Some("limit") => {
-            once(&mut given.limit, at, "limit")?;
+            once(given, at, "limit")?;
             question.limit = Some(limit(input)?);
         }
         Some("continue") => {
-            once(&mut given.token, at, "continue")?;
+            once(given, at, "continue")?;
             question.continue_token = Some(text(input)?);
         }
         Some("select") => {
-            once(&mut given.output, at, output)?;
+            once(given, at, output)?;
             question.output = Output::Columns(separated(input, column)?);
         }
         Some("count") => {
-            once(&mut given.output, at, output)?;
+            once(given, at, output)?;
             question.output = match opt(word("by")).parse_next(input)? {
                 Some(_) => Output::CountBy(column(input)?),
                 None => Output::Count,
             };
         }
         Some(_) => {
-            once(&mut given.output, at, output)?;
+            once(given, at, output)?;
             question.output = Output::Distinct(column(input)?);
         }
         None => return Err(no_clause(input, given, after_condition)),
@@ -163,9 +158,8 @@ fn clause(input: &mut Input<'_>, question: &mut Question, given: &mut Given, aft
     Ok(())
 }
 
-fn no_clause(input: &Input<'_>, given: &Given, after_condition: bool) -> ErrMode<Fault> {
-    let any = given.order || given.limit || given.token || given.output;
-    if after_condition && !any {
+fn no_clause(input: &Input<'_>, given: &[&str], after_condition: bool) -> ErrMode<Fault> {
+    if after_condition && given.is_empty() {
         let known = [&["and", "or"], CLAUSES].concat();
         return unexpected(
             input,

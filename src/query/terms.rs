@@ -9,8 +9,8 @@ use winnow::token::take;
 
 use super::error::{Mistake, nearest};
 use super::lex::{
-    Fault, Input, Parsed, ahead, at_end, blanks, close, fault, list, literal, mark, path, peek_path, text, unexpected,
-    word,
+    Fault, Input, Parsed, ahead, blanks, close, fault, list, literal, mark, path, peek_path, text, unclosed,
+    unexpected, word,
 };
 use super::parse::TERMS;
 use super::{Expr, Literal, Test, TextTest};
@@ -154,10 +154,7 @@ fn cluster(input: &mut Input<'_>) -> Parsed<Expr> {
     let mut wanted = ClusterLabels::new();
     while !ahead(input, mark(")")) {
         if !wanted.is_empty() && opt(mark(",")).parse_next(input)?.is_none() {
-            return Err(match at_end(input) {
-                true => fault(start, Mistake::OpenParenthesis),
-                false => unexpected(input, "a comma or \")\"", &[]),
-            });
+            return Err(unclosed(input, start, "a comma or \")\""));
         }
         blanks(input)?;
         let at = input.current_token_start();

@@ -39,8 +39,8 @@ impl Ready {
             Test::AtMost(literal) => (Self::compare(literal, Ordering::is_le)?, false),
             Test::More(literal) => (Self::compare(literal, Ordering::is_gt)?, false),
             Test::AtLeast(literal) => (Self::compare(literal, Ordering::is_ge)?, false),
-            Test::Contains(text) => (Self::Contains(text.clone()), false),
-            Test::Prefix(text) => (Self::Prefix(text.clone()), false),
+            Test::Contains(part) => (Self::Contains(part.clone()), false),
+            Test::Prefix(start) => (Self::Prefix(start.clone()), false),
             Test::Exists => (Self::Exists, false),
         })
     }

@@ -80,7 +80,7 @@ fn the_longest_texts_are_read_or_refused_in_no_time() {
             let started = crate::types::clock::now();
             let _ = text.parse::<Question>().map_err(|wrong: InvalidQuestion| wrong.picture().to_string());
             let took = crate::types::clock::now() - started;
-            assert!(took < Duration::from_secs(5), "{prefix}{part}…: {took:?}");
+            assert!(took < Duration::from_secs(10), "{prefix}{part}…: {took:?}");
         }
     }
 }

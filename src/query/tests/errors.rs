@@ -12,6 +12,7 @@ fn wrong(text: &str) -> InvalidQuestion {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_mistake_is_named_with_its_position() {
     let mut surprises = Vec::new();
     for (text, at, message) in [

@@ -73,9 +73,9 @@ impl Head for Known {
 
 /// The meaning of an expression, from its documentation.
 fn model(expr: &Expr, known: &Known) -> bool {
-    let text = |test: &TextTest, text: &str| match test {
-        TextTest::In(texts) => texts.iter().any(|one| one == text),
-        TextTest::Prefix(start) => text.starts_with(start.as_str()),
+    let passes = |test: &TextTest, given: &str| match test {
+        TextTest::In(texts) => texts.iter().any(|one| one == given),
+        TextTest::Prefix(start) => given.starts_with(start.as_str()),
     };
     match expr {
         Expr::All => true,
@@ -83,8 +83,8 @@ fn model(expr: &Expr, known: &Known) -> bool {
         Expr::Or(exprs) => exprs.iter().any(|expr| model(expr, known)),
         Expr::Not(expr) => !model(expr, known),
         Expr::Cluster(selector) => selector.matches(&known.cluster, &known.labels),
-        Expr::Namespace(test) => text(test, known.namespace()),
-        Expr::Name(test) => text(test, known.name()),
+        Expr::Namespace(test) => passes(test, known.namespace()),
+        Expr::Name(test) => passes(test, known.name()),
         Expr::Labels(selector) => selector.matches(|key| known.label(key)),
         Expr::Index { index, values } => known.in_index(index, values),
         Expr::Uid(uid) => known.uid == *uid,
@@ -122,6 +122,11 @@ fn field(test: &Test, values: &[&Value]) -> bool {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "an integer as it is made here")]
+fn doubled(float: f64) -> i128 {
+    (float * 2.0) as i128
+}
+
 /// -1, 0, 1, or nothing where they are of different kinds.
 fn compared(value: &Value, literal: &Literal) -> Option<i8> {
     let order = match (literal, value) {
@@ -129,7 +134,7 @@ fn compared(value: &Value, literal: &Literal) -> Option<i8> {
         (Literal::Text(literal), Value::String(value)) => value.as_bytes().cmp(literal.as_bytes()),
         // The random numbers are integers of 64 bits, halves, or 1e300, of which twice is an integer.
         (Literal::Number(literal), Value::Number(value)) => match value.as_i64() {
-            Some(int) if literal.abs() < 1e17 => (i128::from(int) * 2).cmp(&((literal * 2.0) as i128)),
+            Some(int) if literal.abs() < 1e17 => (i128::from(int) * 2).cmp(&doubled(*literal)),
             _ => value.as_f64()?.partial_cmp(literal)?,
         },
         (Literal::Quantity(literal), Value::Number(value)) if value.as_f64()? < 1e17 => {
@@ -150,7 +155,7 @@ fn billionths(text: &str) -> Option<i128> {
 fn billionths_of(number: &serde_json::Number) -> Option<i128> {
     match number.as_i64() {
         Some(int) => Some(i128::from(int) * 1_000_000_000),
-        None => Some((number.as_f64()? * 2.0) as i128 * 500_000_000),
+        None => Some(doubled(number.as_f64()?) * 500_000_000),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod arbitrary;
 mod bounds;
+mod docs;
 mod errors;
 mod matching;
 mod text;

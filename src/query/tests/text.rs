@@ -12,8 +12,8 @@ fn path(text: &str) -> FieldPath {
     text.parse().unwrap()
 }
 
-fn field(text: &str, test: Test) -> Expr {
-    Expr::Field { path: path(text), test }
+fn field(name: &str, test: Test) -> Expr {
+    Expr::Field { path: path(name), test }
 }
 
 fn column(text: &str) -> Column {
