@@ -3,6 +3,8 @@
 //! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
 //! snapshot, so a write never waits for one. Compression runs there too; a processor is asked to wait only when compression lags by a whole generation.
 
+mod builds;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::capacity::{MAILBOX, Tuning};
 use super::messages::{
-    AddIndexers, AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition,
-    OpenedPartition, RemoveIndexer, TakeSnapshot,
+    AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
+    TakeSnapshot,
 };
 use super::pressure::PressureSource;
 use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Applied, Chain, Held, IndexerConflict, PartitionId, Snapshot, Store, Young, owner_chain, pack_all};
+use crate::cache::{Applied, Chain, Held, PartitionId, Snapshot, Store, Young, owner_chain, pack_all};
 use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Object, Origin, StoredObject, View, clock};
 
 /// See the module.
@@ -46,6 +48,8 @@ pub struct CacheActor {
     resting: Option<SpawnHandle>,
     /// Whether anything has changed since the resource was last looked at for that.
     changed: bool,
+    /// Who waits for indices that are not complete yet.
+    waiting: builds::Waiting,
     _guard: ExitGuard,
 }
 
@@ -87,6 +91,7 @@ impl CacheActor {
             packing: None,
             resting: None,
             changed: false,
+            waiting: builds::Waiting::new(),
             _guard: guard,
         }
     }
@@ -280,22 +285,6 @@ impl Handler<Apply> for CacheActor {
     }
 }
 
-impl Handler<AddIndexers> for CacheActor {
-    type Result = Result<(), IndexerConflict>;
-
-    fn handle(&mut self, AddIndexers(indexers): AddIndexers, _ctx: &mut Self::Context) -> Self::Result {
-        self.store.add_indexers(indexers)
-    }
-}
-
-impl Handler<RemoveIndexer> for CacheActor {
-    type Result = bool;
-
-    fn handle(&mut self, RemoveIndexer(name): RemoveIndexer, _ctx: &mut Self::Context) -> Self::Result {
-        self.store.remove_indexer(&name)
-    }
-}
-
 impl Handler<TakeSnapshot> for CacheActor {
     type Result = MessageResult<TakeSnapshot>;
 
@@ -311,7 +300,11 @@ impl Handler<Ask> for CacheActor {
         if query.question().limit.is_some() {
             self.watch_held(ctx);
         }
-        self.questions.answer(query, self.store.published().load_full(), &self.held)
+        let asked = self.questions.answer(query, self.store.published().load_full(), &self.held);
+        if asked.lacks_owners {
+            self.index_owners(ctx);
+        }
+        asked
     }
 }
 

@@ -13,7 +13,7 @@ use super::subscription::{Subscription, SubscriptionId};
 use super::sync::SyncView;
 use super::watch_errors::WatchErrorHandler;
 use crate::cache::{
-    Answer, IndexerConflict, Indexers, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot,
+    AddIndexersError, Answer, Indexers, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot,
 };
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
@@ -133,12 +133,14 @@ pub struct Ask(pub Query);
 #[rtype(result = "Arc<Snapshot>")]
 pub struct TakeSnapshot;
 
-/// Adds computed indices; what is there is indexed before this is answered, in one piece: nothing is applied meanwhile.
+/// Adds computed indices. They are built while the cache goes on being written, one demand at a time; the answer comes
+/// when they are complete and published, in one snapshot. Until then whoever asks them is told that there is no such
+/// index, and their names are taken.
 #[derive(Clone, Debug, Message)]
-#[rtype(result = "Result<(), IndexerConflict>")]
+#[rtype(result = "Result<(), AddIndexersError>")]
 pub struct AddIndexers(pub Indexers);
 
-/// Takes a computed index away; whether there was one of the name.
+/// Takes a computed index away, also one that is not complete yet; whether there was one of the name.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "bool")]
 pub struct RemoveIndexer(pub SharedStr);

@@ -79,10 +79,12 @@ impl Questions {
             Err(error) => Answering::now(Err(error)),
             Ok(None) => {
                 let (this, held) = (self.clone(), Arc::clone(held));
-                Answering(Box::pin(async move {
+                let lacks_owners = inquiry.lacks_owners();
+                let answer = Box::pin(async move {
                     let answer = this.scan(Arc::clone(&inquiry)).await?;
                     Ok(this.keep(answer, &inquiry, fingerprint, &held))
-                }))
+                });
+                Answering { answer, lacks_owners }
             }
         }
     }
@@ -134,14 +136,9 @@ impl Questions {
                 drop(turn);
             })
         });
-        let mut work = join_all(work.collect::<Vec<_>>());
-        let ended = match timeout_at(deadline, &mut work).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                inquiry.time_is_up();
-                work.await
-            }
-        };
+        let work = join_all(work.collect::<Vec<_>>());
+        // Threads that have not begun by then, because all are busy elsewhere, are not waited for.
+        let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.time_is_up())?;
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
         let finish = self.io.spawn_blocking(move || {
             let answer = inquiry.finish();
@@ -176,11 +173,15 @@ impl fmt::Debug for Questions {
 }
 
 /// The answer to an [`Ask`], on its way. Where nobody waits for it any more, it is not made.
-pub struct Answering(Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>);
+pub struct Answering {
+    answer: Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>,
+    /// Whether an index of owners would have been of use.
+    pub(super) lacks_owners: bool,
+}
 
 impl Answering {
     fn now(answer: Result<Answer, QueryError>) -> Self {
-        Self(Box::pin(ready(answer)))
+        Self { answer: Box::pin(ready(answer)), lacks_owners: false }
     }
 }
 
@@ -190,7 +191,7 @@ impl<A: Actor> MessageResponse<A, Ask> for Answering {
         actix_rt::spawn(async move {
             tokio::select! {
                 biased;
-                answer = self.0 => drop(asker.send(answer)),
+                answer = self.answer => drop(asker.send(answer)),
                 () = asker.closed() => {}
             }
         });

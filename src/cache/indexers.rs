@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use crate::types::{DecodeError, SharedStr, StoredObject};
+use super::path_values::{from_head, scalars_at};
+use crate::types::{DecodeError, FieldPath, SharedStr, StoredObject};
 
 /// Why a function has no values for an object. Never leaves the object out of anything but this one index.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,9 +32,9 @@ type Function = dyn Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Se
 
 /// The index values of an object: any number of them, the empty text among them; repetitions count once.
 ///
-/// It must give the same values for the same object. It runs once for each state of an object, by whoever writes the
-/// store, before that state is published: what it costs, every write costs. It must not write to the store that it
-/// indexes.
+/// It must give the same values for the same object. It runs once for each state of an object: of one that is there when
+/// the index is added, by who builds it, on several threads at once; of a later one by whoever writes the store, before
+/// that state is published: what it costs, every write costs. It must not write to the store that it indexes.
 #[derive(Clone)]
 pub struct IndexFn(Arc<Function>);
 
@@ -47,6 +48,21 @@ impl IndexFn {
     /// does not fit the type is a failure.
     pub fn typed<K: DeserializeOwned>(values: impl Fn(&K) -> Vec<SharedStr> + Send + Sync + 'static) -> Self {
         Self::new(move |object| Ok(values(&object.typed()?)))
+    }
+
+    /// An index by a path, as a declared one: strings as they are, numbers and booleans as they are written. Reads the
+    /// bytes up to where the path leads and builds nothing else of them; what the head has of an object (its name,
+    /// namespace and labels) it reads there.
+    #[must_use]
+    pub fn path(path: FieldPath) -> Self {
+        Self::new(move |object| {
+            let mut values = Vec::new();
+            if !from_head(&path, object, &mut values) {
+                scalars_at(&path, &object.json()?, |value| values.push(value.into()))
+                    .map_err(|_| IndexError("the stored bytes are not JSON".to_owned()))?;
+            }
+            Ok(values)
+        })
     }
 
     /// The values of an object, sorted, each once. A panic of the function is an error like any other.
@@ -130,4 +146,23 @@ pub struct IndexerConflict {
     pub resource: String,
     /// The names that are taken, sorted.
     pub names: Vec<String>,
+}
+
+/// Why indices are not added to a store that is in use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddIndexersError {
+    /// Their names are taken; whoever adds them can fix it.
+    #[error(transparent)]
+    Conflict(#[from] IndexerConflict),
+    /// Somebody took these away before they were complete. Those that were added with them are there.
+    #[error("index {} of {resource} was removed before it was complete", names.join(", "))]
+    Removed {
+        /// The resource.
+        resource: String,
+        /// The names, sorted.
+        names: Vec<String>,
+    },
+    /// The cache stopped, or died, before they were complete. They can be added again to the one that follows it.
+    #[error("the cache stopped before the indices were complete")]
+    Stopped,
 }

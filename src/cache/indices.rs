@@ -3,6 +3,7 @@
 //! Invariant: a location is in the posting of `(index, value)` iff the object there carries that entry (a declared
 //! index) or the function gave that value for it (a computed one). No posting is empty.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,22 +11,8 @@ use smol_str::SmolStr;
 
 use super::indexers::{IndexFn, Indexers};
 use super::posting::{Location, PartitionId, Posting};
-use crate::types::{SharedStr, StoredObject};
-
-/// The values of one index.
-type Values = imbl::HashMap<SharedStr, Posting>;
-
-fn insert(values: &mut Values, value: &SharedStr, at: Location) {
-    values.entry(value.clone()).or_default().insert(at);
-}
-
-fn remove(values: &mut Values, value: &SharedStr, at: &Location) {
-    let Some(posting) = values.get_mut(value) else { return };
-    posting.remove(at);
-    if posting.len() == 0 {
-        values.remove(value);
-    }
-}
+use super::values::Values;
+use crate::types::{ObjectKey, SharedStr, StoredObject};
 
 /// Up to how many entries are searched as they stand; more are sorted first.
 const FEW: usize = 16;
@@ -44,6 +31,25 @@ fn missing_from<'e, T: Ord>(other: &'e [T], entries: &'e [T]) -> impl Iterator<I
     })
 }
 
+/// The values of one object in one computed index: sorted, each once.
+pub(super) type ValuesOf = Vec<SharedStr>;
+
+/// The same as it is remembered: most objects have one.
+#[derive(Clone, Debug)]
+enum Given {
+    One(SharedStr),
+    Several(Arc<ValuesOf>),
+}
+
+impl Given {
+    fn values(&self) -> &[SharedStr] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Several(values) => values,
+        }
+    }
+}
+
 /// All indices of a resource. Cloning it costs a few reference counts.
 #[derive(Clone, Default)]
 pub(super) struct Indices {
@@ -54,50 +60,79 @@ pub(super) struct Indices {
 
 /// One computed index.
 #[derive(Clone)]
-struct Computed {
+pub(super) struct Computed {
     name: SharedStr,
     function: IndexFn,
     values: Values,
     /// What the function gave for each object, where it gave anything: so that it is never called for an old state.
-    given: imbl::OrdMap<Location, Arc<[SharedStr]>>,
+    given: imbl::OrdMap<PartitionId, imbl::OrdMap<ObjectKey, Given>>,
     /// Shared by all snapshots.
     failures: Arc<AtomicU64>,
 }
 
+impl fmt::Debug for Computed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Computed").field("name", &self.name).field("values", &self.values.len()).finish_non_exhaustive()
+    }
+}
+
 impl Computed {
-    fn new(name: SharedStr, function: IndexFn) -> Self {
-        Self { name, function, values: Values::new(), given: imbl::OrdMap::new(), failures: Arc::default() }
+    pub(super) fn new(name: SharedStr, function: IndexFn, failures: Arc<AtomicU64>) -> Self {
+        Self { name, function, values: Values::default(), given: imbl::OrdMap::new(), failures }
+    }
+
+    pub(super) fn name(&self) -> &SharedStr {
+        &self.name
     }
 
     /// Indexes the object that is at a location now, whatever was there before.
     fn put(&mut self, at: &Location, object: &StoredObject) {
         let now = self.function.values(object).unwrap_or_else(|_| {
             self.failures.fetch_add(1, Relaxed);
-            Vec::new()
+            ValuesOf::new()
         });
-        let before = self.given.get(at).cloned().unwrap_or_default();
+        self.set(at, now);
+    }
+
+    /// Sets what the function gave for the object that is at a location now; nothing where there is none.
+    pub(super) fn set(&mut self, at: &Location, mut now: ValuesOf) {
+        let before = self.given.get(&at.partition).and_then(|given| given.get(&at.key)).cloned();
+        let before = before.as_ref().map_or(&[][..], Given::values);
         if *before == *now {
             return;
         }
         for value in before.iter().filter(|value| now.binary_search(value).is_err()) {
-            remove(&mut self.values, value, at);
+            self.values.remove(value, at);
         }
         for value in now.iter().filter(|value| before.binary_search(value).is_err()) {
-            insert(&mut self.values, value, at.clone());
+            self.values.insert(value, at.clone());
         }
-        if now.is_empty() {
-            self.given.remove(at);
-        } else {
+        for value in &mut now {
             // The text of the posting, of which there is one for all objects.
-            let shared = now.iter().map(|value| self.values.get_key_value(value).map_or(value, |(known, _)| known));
-            self.given.insert(at.clone(), shared.cloned().collect());
+            if let Some(known) = self.values.known(value) {
+                *value = known.clone();
+            }
         }
+        self.remember(at, now);
+    }
+
+    fn remember(&mut self, at: &Location, mut values: ValuesOf) {
+        let given = match values.len() {
+            0 => {
+                let of_partition = self.given.get_mut(&at.partition);
+                if of_partition.is_some_and(|given| given.remove(&at.key).is_some() && given.is_empty()) {
+                    self.given.remove(&at.partition);
+                }
+                return;
+            }
+            1 => Given::One(values.swap_remove(0)),
+            _ => Given::Several(Arc::new(values)),
+        };
+        self.given.entry(at.partition).or_default().insert(at.key.clone(), given);
     }
 
     fn remove(&mut self, at: &Location) {
-        for value in self.given.remove(at).iter().flat_map(|values| values.iter()) {
-            remove(&mut self.values, value, at);
-        }
+        self.set(at, ValuesOf::new());
     }
 }
 
@@ -106,7 +141,7 @@ impl Indices {
     pub(super) fn insert(&mut self, partition: PartitionId, object: &StoredObject) {
         let at = Location { partition, key: object.key().clone() };
         for entry in object.index_values() {
-            insert(self.declared.entry(entry.index.clone()).or_default(), &entry.value, at.clone());
+            self.declared.entry(entry.index.clone()).or_default().insert(&entry.value, at.clone());
         }
         self.compute(&at, object);
     }
@@ -116,7 +151,7 @@ impl Indices {
         let at = Location { partition, key: object.key().clone() };
         for entry in object.index_values() {
             if let Some(values) = self.declared.get_mut(&entry.index) {
-                remove(values, &entry.value, &at);
+                values.remove(&entry.value, &at);
             }
         }
         if !self.computed.is_empty() {
@@ -132,11 +167,11 @@ impl Indices {
         if old.index_values() != new.index_values() {
             for entry in missing_from(new.index_values(), old.index_values()) {
                 if let Some(values) = self.declared.get_mut(&entry.index) {
-                    remove(values, &entry.value, &at);
+                    values.remove(&entry.value, &at);
                 }
             }
             for entry in missing_from(old.index_values(), new.index_values()) {
-                insert(self.declared.entry(entry.index.clone()).or_default(), &entry.value, at.clone());
+                self.declared.entry(entry.index.clone()).or_default().insert(&entry.value, at.clone());
             }
         }
         self.compute(&at, new);
@@ -150,20 +185,9 @@ impl Indices {
         }
     }
 
-    /// Adds computed indices over the objects that there are. Their names must be free.
-    pub(super) fn add<'o>(
-        &mut self,
-        indexers: Indexers,
-        objects: impl Iterator<Item = (PartitionId, &'o Arc<StoredObject>)>,
-    ) {
-        let mut fresh: Vec<_> = indexers.into_iter().map(|(name, function)| Computed::new(name, function)).collect();
-        for (partition, object) in objects {
-            let at = Location { partition, key: object.key().clone() };
-            for index in &mut fresh {
-                index.put(&at, object);
-            }
-        }
-        Arc::make_mut(&mut self.computed).append(&mut fresh);
+    /// Adds computed indices that have been made over the objects that there are. Their names must be free.
+    pub(super) fn append(&mut self, mut made: Vec<Computed>) {
+        Arc::make_mut(&mut self.computed).append(&mut made);
     }
 
     /// Forgets a computed index; whether there was one of that name.
@@ -215,7 +239,7 @@ impl Indices {
 
     /// The values of an index, in no order, that any object in these partitions carries; they are sorted.
     pub(super) fn values_in(&self, name: &str, partitions: &[PartitionId]) -> impl Iterator<Item = &SharedStr> {
-        let values = self.values_of(name).into_iter().flat_map(imbl::HashMap::iter);
+        let values = self.values_of(name).into_iter().flat_map(Values::iter);
         values.filter(|(_, at)| at.is_in_any(partitions)).map(|(value, _)| value)
     }
 
@@ -236,8 +260,8 @@ impl Indices {
         match self.computed(name) {
             None => object.index_values().iter().any(|entry| entry.index == name && among(&entry.value)),
             Some(index) => {
-                let at = Location { partition, key: object.key().clone() };
-                index.given.get(&at).is_some_and(|given| given.iter().any(among))
+                let given = index.given.get(&partition).and_then(|given| given.get(object.key()));
+                given.is_some_and(|given| given.values().iter().any(among))
             }
         }
     }

@@ -23,6 +23,7 @@
 //! what that did ([`Applied`]), [`ListenerQueue`] turns that into notifications for one subscriber.
 //! [`Controller`] is the first two of them on one thread; [`ResyncSchedule`] says when objects are repeated.
 
+mod builds;
 mod controller;
 mod delta_fifo;
 mod filter;
@@ -31,12 +32,14 @@ mod indexers;
 mod indices;
 mod listener;
 mod lister;
+mod path_values;
 mod posting;
 mod query;
 mod reader;
 mod resync;
 mod snapshot;
 mod store;
+mod values;
 mod young;
 
 #[cfg(test)]
@@ -44,11 +47,12 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use builds::{BuildId, BuildStep, IndexBuild};
 pub use controller::{Controller, ProcessError, Progress};
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
 pub use indexer::{Indexer, ObjectError};
-pub use indexers::{IndexError, IndexFn, IndexerConflict, Indexers};
+pub use indexers::{AddIndexersError, IndexError, IndexFn, IndexerConflict, Indexers};
 pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
 pub use lister::{Lister, NamespaceLister, NotFound};
 pub use posting::{Location, PartitionId};

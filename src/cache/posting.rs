@@ -1,5 +1,7 @@
 //! Which objects carry one index value.
 
+use std::ops::Bound::{Excluded, Unbounded};
+use std::slice;
 use std::sync::Arc;
 
 use crate::types::ObjectKey;
@@ -17,89 +19,100 @@ pub struct Location {
     pub key: ObjectKey,
 }
 
-/// A set of locations. Most values belong to few objects, so a short posting is one sorted allocation without
-/// slack (24 bytes an object); a long one is a persistent tree, so that an update of a posting with a hundred
-/// thousand entries copies a path and not the posting.
-#[derive(Clone, Debug)]
-pub(super) enum Posting {
-    Few(Arc<[Location]>),
-    Many(imbl::OrdSet<Location>),
+/// A location in a posting.
+pub(super) type At<'p> = (PartitionId, &'p ObjectKey);
+
+impl Location {
+    fn at(&self) -> At<'_> {
+        (self.partition, &self.key)
+    }
 }
 
-impl Default for Posting {
-    fn default() -> Self {
-        Self::Few(Arc::new([]))
-    }
+/// A set of locations, never empty. What an object costs in it is a key's reference; which partition that is of is
+/// written once for a run of them.
+///
+/// Most values belong to one object or to few: those take no allocation, or one without slack. More lie in a persistent
+/// tree of such runs, so that an update of a posting with a million entries copies a path and a run.
+#[derive(Clone, Debug)]
+pub(super) enum Posting {
+    One(Location),
+    Few(Chunk),
+    Many(Box<Tree>),
 }
 
 impl Posting {
-    /// Beyond this a tree is cheaper to update than an array.
-    const FEW: usize = 64;
-
     pub(super) fn insert(&mut self, location: Location) {
         match self {
-            Self::Many(set) => {
-                set.insert(location);
+            Self::One(one) if *one == location => {}
+            Self::One(one) => {
+                let pair = if one.at() < location.at() { [one.clone(), location] } else { [location, one.clone()] };
+                *self = Self::Few(Chunk::of(pair.into()));
             }
             Self::Few(few) => {
-                let Err(at) = few.binary_search(&location) else { return };
-                if few.len() < Self::FEW {
-                    let (before, after) = few.split_at(at);
-                    *few = before.iter().cloned().chain([location]).chain(after.iter().cloned()).collect();
-                } else {
-                    let mut set: imbl::OrdSet<_> = few.iter().cloned().collect();
-                    set.insert(location);
-                    *self = Self::Many(set);
+                let Err(at) = few.find(location.at()) else { return };
+                match few.with(at, location) {
+                    Grown::Whole(grown) => *few = grown,
+                    Grown::Split(left, right) => *self = Self::Many(Box::new(Tree::of([left, right]))),
                 }
             }
+            Self::Many(tree) => tree.insert(location),
         }
     }
 
-    pub(super) fn remove(&mut self, location: &Location) {
+    /// Takes a location out. Whether none is left; then the posting must go.
+    pub(super) fn remove(&mut self, location: &Location) -> bool {
         match self {
-            Self::Many(set) => {
-                set.remove(location);
-                // Half of the bound, so that a value at the bound does not go back and forth.
-                if set.len() <= Self::FEW / 2 {
-                    *self = Self::Few(set.iter().cloned().collect());
+            Self::One(one) => return one == location,
+            Self::Few(few) => {
+                if let Ok(at) = few.find(location.at()) {
+                    *few = few.without(at);
                 }
             }
-            Self::Few(few) => {
-                let Ok(at) = few.binary_search(location) else { return };
-                *few = few[..at].iter().chain(&few[at + 1..]).cloned().collect();
+            Self::Many(tree) => {
+                tree.remove(location);
+                // Half of the bound, so that a value at the bound does not go back and forth.
+                if tree.len <= Chunk::MAX / 2 {
+                    *self = Self::Few(Chunk::of(self.iter().map(owned).collect()));
+                }
             }
         }
+        if self.len() == 1 && !matches!(self, Self::One(_)) {
+            let last = self.iter().next().map(owned);
+            *self = Self::One(last.expect("one is left"));
+        }
+        false
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
+            Self::One(_) => 1,
             Self::Few(few) => few.len(),
-            Self::Many(set) => set.len(),
+            Self::Many(tree) => tree.len,
         }
     }
 
     /// The locations from the first one of a partition, or where it would be, by partition and key.
-    fn iter_from(&self, partition: PartitionId) -> Box<dyn Iterator<Item = &Location> + '_> {
-        match self {
-            Self::Few(few) => {
-                let first = few.partition_point(|at| at.partition < partition);
-                Box::new(few[first..].iter().inspect(|_| count()))
+    fn iter_from(&self, partition: PartitionId) -> impl Iterator<Item = At<'_>> {
+        let (first, rest) = match self {
+            Self::One(one) => (Some(Run::Mixed(slice::from_ref(one))), None),
+            Self::Few(few) => (Some(few.all()), None),
+            Self::Many(tree) => {
+                let (first, rest) = tree.from(&Location { partition, key: ObjectKey::new("", "") });
+                (first.map(Chunk::all), Some(rest))
             }
-            Self::Many(set) => {
-                let first = Location { partition, key: ObjectKey::new("", "") };
-                Box::new(set.range(first..).inspect(|_| count()))
-            }
-        }
+        };
+        let first = first.into_iter().flat_map(move |run| run.from(partition));
+        first.chain(rest.into_iter().flatten().flat_map(Chunk::all)).inspect(|_| count())
     }
 
     /// The locations, by partition and key.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Location> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = At<'_>> {
         self.iter_from(PartitionId(0))
     }
 
     /// The keys in one partition, sorted. Costs those, however many other partitions have.
     pub(super) fn keys_in(&self, partition: PartitionId) -> impl Iterator<Item = &ObjectKey> {
-        self.iter_from(partition).take_while(move |at| at.partition == partition).map(|at| &at.key)
+        self.iter_from(partition).take_while(move |(at, _)| *at == partition).map(|(_, key)| key)
     }
 
     /// Whether there is a location in any of these partitions, which are sorted. Skips from one that has a location to
@@ -108,12 +121,236 @@ impl Posting {
         while let Some(wanted) = partitions.first() {
             match self.iter_from(*wanted).next() {
                 None => return false,
-                Some(at) if at.partition == *wanted => return true,
-                Some(at) => partitions = &partitions[partitions.partition_point(|id| *id < at.partition)..],
+                Some((at, _)) if at == *wanted => return true,
+                Some((at, _)) => partitions = &partitions[partitions.partition_point(|id| *id < at)..],
             }
         }
         false
     }
+}
+
+/// A location of one's own.
+pub(super) fn owned((partition, key): At<'_>) -> Location {
+    Location { partition, key: key.clone() }
+}
+
+/// Some locations, sorted, in one allocation.
+#[derive(Clone, Debug)]
+pub(super) enum Chunk {
+    /// All of one partition.
+    Run(PartitionId, Arc<[ObjectKey]>),
+    /// Of several.
+    Mixed(Arc<[Location]>),
+}
+
+/// A chunk that has one location more.
+enum Grown {
+    Whole(Chunk),
+    /// It was full.
+    Split(Chunk, Chunk),
+}
+
+impl Chunk {
+    /// How many one has at most: an update copies them. Beyond it, a tree of them is cheaper.
+    const MAX: usize = 32;
+
+    fn of(locations: Vec<Location>) -> Self {
+        copied(locations.len());
+        match (locations.first(), locations.last()) {
+            (Some(first), Some(last)) if first.partition == last.partition => {
+                Self::Run(first.partition, locations.into_iter().map(|at| at.key).collect())
+            }
+            _ => Self::Mixed(locations.into()),
+        }
+    }
+
+    fn all(&self) -> Run<'_> {
+        match self {
+            Self::Run(partition, keys) => Run::Of(*partition, keys),
+            Self::Mixed(locations) => Run::Mixed(locations),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Run(_, keys) => keys.len(),
+            Self::Mixed(locations) => locations.len(),
+        }
+    }
+
+    /// Where a location is, or where it belongs.
+    fn find(&self, wanted: At<'_>) -> Result<usize, usize> {
+        match self {
+            Self::Run(partition, keys) if *partition == wanted.0 => keys.binary_search(wanted.1),
+            Self::Run(partition, keys) => Err(if *partition < wanted.0 { keys.len() } else { 0 }),
+            Self::Mixed(locations) => locations.binary_search_by(|at| at.at().cmp(&wanted)),
+        }
+    }
+
+    /// With a location that it has not, at its place.
+    fn with(&self, at: usize, location: Location) -> Grown {
+        let full = self.len() >= Self::MAX;
+        if full && at == self.len() {
+            // What comes in order, as a list does, leaves full chunks behind it.
+            return Grown::Split(self.clone(), Self::of(vec![location]));
+        }
+        if let Self::Run(partition, keys) = self
+            && *partition == location.partition
+            && !full
+        {
+            copied(keys.len());
+            let (before, after) = keys.split_at(at);
+            let keys = before.iter().cloned().chain([location.key]).chain(after.iter().cloned());
+            return Grown::Whole(Self::Run(*partition, keys.collect()));
+        }
+        let mut locations: Vec<_> = self.all().map(owned).collect();
+        locations.insert(at, location);
+        if !full {
+            return Grown::Whole(Self::of(locations));
+        }
+        let right = locations.split_off(locations.len() / 2);
+        Grown::Split(Self::of(locations), Self::of(right))
+    }
+
+    /// Without what is at a place.
+    fn without(&self, at: usize) -> Self {
+        match self {
+            Self::Run(partition, keys) => {
+                copied(keys.len());
+                Self::Run(*partition, keys[..at].iter().chain(&keys[at + 1..]).cloned().collect())
+            }
+            Self::Mixed(locations) => {
+                let mut locations = locations.to_vec();
+                locations.remove(at);
+                Self::of(locations)
+            }
+        }
+    }
+}
+
+/// Locations that lie one behind another.
+enum Run<'p> {
+    Of(PartitionId, &'p [ObjectKey]),
+    Mixed(&'p [Location]),
+}
+
+impl Run<'_> {
+    /// Those from the first one of a partition.
+    fn from(self, first: PartitionId) -> Self {
+        match self {
+            Self::Of(partition, keys) => Self::Of(partition, if partition < first { &[] } else { keys }),
+            Self::Mixed(locations) => Self::Mixed(&locations[locations.partition_point(|at| at.partition < first)..]),
+        }
+    }
+}
+
+impl<'p> Iterator for Run<'p> {
+    type Item = At<'p>;
+
+    fn next(&mut self) -> Option<At<'p>> {
+        match self {
+            Self::Of(partition, keys) => {
+                let (key, rest) = keys.split_first()?;
+                *keys = rest;
+                Some((*partition, key))
+            }
+            Self::Mixed(locations) => {
+                let (at, rest) = locations.split_first()?;
+                *locations = rest;
+                Some(at.at())
+            }
+        }
+    }
+}
+
+/// Many locations, in chunks.
+///
+/// Invariant: a chunk has what is not less than its own key here and less than the next chunk's; none is empty.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    chunks: imbl::OrdMap<Location, Chunk>,
+    len: usize,
+}
+
+impl Tree {
+    fn of(chunks: [Chunk; 2]) -> Self {
+        let len = chunks.iter().map(Chunk::len).sum();
+        Self { chunks: chunks.into_iter().filter_map(keyed).collect(), len }
+    }
+
+    /// The chunk that has a location, if any has, with its key.
+    fn chunk_of(&self, location: &Location) -> Option<(&Location, &Chunk)> {
+        self.chunks.get_prev(location).or_else(|| self.chunks.get_min().map(|(key, chunk)| (key, chunk)))
+    }
+
+    /// The chunk in which a location would be, and all after it.
+    fn from<'t>(&'t self, first: &Location) -> (Option<&'t Chunk>, impl Iterator<Item = &'t Chunk> + use<'t>) {
+        let found = self.chunk_of(first);
+        let after = found.map_or(Unbounded, |(key, _)| Excluded(key));
+        let rest = self.chunks.range::<_, Location>((after, Unbounded));
+        (found.map(|(_, chunk)| chunk), rest.map(|(_, chunk)| chunk))
+    }
+
+    fn insert(&mut self, location: Location) {
+        let Some((key, chunk)) = self.chunk_of(&location) else { return };
+        let Err(at) = chunk.find(location.at()) else { return };
+        let below_all = location < *key;
+        let (key, grown) = (key.clone(), chunk.with(at, location));
+        self.len += 1;
+        if below_all {
+            self.chunks.remove(&key);
+        }
+        let parts = match grown {
+            Grown::Whole(chunk) => [Some(chunk), None],
+            Grown::Split(left, right) => [Some(left), Some(right)],
+        };
+        let mut kept = (!below_all).then_some(key);
+        for chunk in parts.into_iter().flatten() {
+            if let Some((first, chunk)) = keyed(chunk) {
+                self.chunks.insert(kept.take().unwrap_or(first), chunk);
+            }
+        }
+    }
+
+    fn remove(&mut self, location: &Location) {
+        let Some((key, chunk)) = self.chunk_of(location) else { return };
+        let Ok(at) = chunk.find(location.at()) else { return };
+        let (key, chunk) = (key.clone(), chunk.without(at));
+        self.len -= 1;
+        // Two that have become small are one from now on.
+        let fits = |other: &Chunk| chunk.len() + other.len() <= Chunk::MAX / 2;
+        let before = self.chunks.range::<_, Location>((Unbounded, Excluded(&key))).next_back();
+        let after = self.chunks.range::<_, Location>((Excluded(&key), Unbounded)).next();
+        if chunk.len() == 0 {
+            self.chunks.remove(&key);
+        } else if let Some((other_key, other)) = before.filter(|(_, other)| fits(other)) {
+            let joined = Chunk::of(other.all().chain(chunk.all()).map(owned).collect());
+            let other_key = other_key.clone();
+            self.chunks.remove(&key);
+            self.chunks.insert(other_key, joined);
+        } else if let Some((other_key, other)) = after.filter(|(_, other)| fits(other)) {
+            let joined = Chunk::of(chunk.all().chain(other.all()).map(owned).collect());
+            let other_key = other_key.clone();
+            self.chunks.remove(&other_key);
+            self.chunks.insert(key, joined);
+        } else {
+            self.chunks.insert(key, chunk);
+        }
+    }
+}
+
+/// A chunk with its first location, unless it is empty.
+fn keyed(chunk: Chunk) -> Option<(Location, Chunk)> {
+    let first = chunk.all().next().map(owned)?;
+    Some((first, chunk))
+}
+
+/// An update copies so many locations. Nothing but what tests measure it by.
+fn copied(locations: usize) {
+    #[cfg(test)]
+    tests::COPIED.set(tests::COPIED.get() + locations);
+    #[cfg(not(test))]
+    let _ = locations;
 }
 
 /// A location is looked at. Nothing but what tests measure a question by.
@@ -134,34 +371,90 @@ pub(super) mod tests {
     thread_local! {
         /// How many locations of postings have been looked at on this thread.
         pub(in crate::cache) static SHOWN: Cell<usize> = const { Cell::new(0) };
+        /// How many have been copied by updates.
+        pub(super) static COPIED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn at(partition: u32, name: usize) -> Location {
+        Location { partition: PartitionId(partition), key: ObjectKey::new("ns", &format!("{name:07}")) }
+    }
+
+    fn check(posting: &Posting, model: &BTreeSet<Location>) {
+        assert_eq!(posting.len(), model.len());
+        assert!(posting.iter().eq(model.iter().map(Location::at)));
+        match posting {
+            Posting::One(_) => assert_eq!(model.len(), 1),
+            Posting::Few(few) => assert_eq!(few.len(), model.len()),
+            Posting::Many(tree) => assert!(tree.chunks.values().all(|chunk| (1..=Chunk::MAX).contains(&chunk.len()))),
+        }
+        let there = |id: u32| model.iter().filter(move |at| at.partition == PartitionId(id));
+        for id in 0..4 {
+            assert!(posting.keys_in(PartitionId(id)).eq(there(id).map(|at| &at.key)));
+        }
+        for asked in 0..16_u32 {
+            let ids: Vec<_> = (0..4).filter(|id| asked >> id & 1 == 1).collect();
+            let partitions: Vec<_> = ids.iter().copied().map(PartitionId).collect();
+            assert_eq!(posting.is_in_any(&partitions), ids.iter().any(|id| there(*id).next().is_some()));
+        }
     }
 
     proptest! {
         #[test]
-        fn a_posting_is_a_set(operations in prop::collection::vec((any::<bool>(), 0_u32..3, 0_usize..120), 0..600)) {
-            let mut posting = Posting::default();
+        fn a_posting_is_a_set(
+            operations in prop::collection::vec((0_u8..10, 0_u32..3, 0_usize..120), 0..900),
+            inserts in 3_u8..8,
+        ) {
+            let mut posting: Option<Posting> = None;
             let mut model = BTreeSet::new();
-            for (insert, partition, name) in operations {
-                let location = Location { partition: PartitionId(partition), key: ObjectKey::new("ns", &name.to_string()) };
-                if insert {
-                    posting.insert(location.clone());
+            for (step, (kind, partition, name)) in operations.into_iter().enumerate() {
+                let location = at(partition, name);
+                if kind < inserts {
+                    match &mut posting {
+                        Some(posting) => posting.insert(location.clone()),
+                        None => posting = Some(Posting::One(location.clone())),
+                    }
                     model.insert(location);
                 } else {
-                    posting.remove(&location);
                     model.remove(&location);
+                    if posting.as_mut().is_some_and(|posting| posting.remove(&location)) {
+                        posting = None;
+                    }
                 }
-                prop_assert_eq!(posting.len(), model.len());
+                prop_assert_eq!(posting.is_none(), model.is_empty());
+                if let Some(posting) = posting.as_ref().filter(|_| step % 16 == 0) {
+                    check(posting, &model);
+                }
             }
-            prop_assert!(posting.iter().eq(model.iter()));
-            let there = |id: u32| model.iter().filter(move |at| at.partition == PartitionId(id));
-            for id in 0..4 {
-                prop_assert!(posting.keys_in(PartitionId(id)).eq(there(id).map(|at| &at.key)));
-            }
-            for asked in 0..16_u32 {
-                let ids: Vec<_> = (0..4).filter(|id| asked >> id & 1 == 1).collect();
-                let partitions: Vec<_> = ids.iter().copied().map(PartitionId).collect();
-                prop_assert_eq!(posting.is_in_any(&partitions), ids.iter().any(|id| there(*id).next().is_some()));
+            if let Some(posting) = &posting {
+                check(posting, &model);
             }
         }
+    }
+
+    #[test]
+    fn an_update_copies_no_more_of_a_long_posting_than_of_a_short_one() {
+        for len in [10, 1_000, 100_000_usize] {
+            let mut posting = Posting::One(at(0, 0));
+            (1..len).for_each(|name| posting.insert(at(u32::try_from(name / 30_000).unwrap(), name)));
+            COPIED.set(0);
+            for name in (0..len).step_by(len / 10) {
+                let location = at(u32::try_from(name / 30_000).unwrap(), name);
+                assert!(!posting.remove(&location));
+                posting.insert(location);
+            }
+            assert!(COPIED.get() <= 10 * 4 * Chunk::MAX, "{} at {len}", COPIED.get());
+        }
+    }
+
+    #[test]
+    fn what_comes_in_order_leaves_no_room_unused() {
+        let mut posting = Posting::One(at(0, 0));
+        (1..10_000).for_each(|name| posting.insert(at(0, name)));
+        let Posting::Many(tree) = &posting else { panic!("{} are many", posting.len()) };
+        assert_eq!(tree.chunks.len(), 10_000_usize.div_ceil(Chunk::MAX));
+        // And what goes again leaves no chunks with little in them.
+        (0..10_000).filter(|name| name % 16 != 0).for_each(|name| assert!(!posting.remove(&at(0, name))));
+        let Posting::Many(tree) = &posting else { panic!("{} are many", posting.len()) };
+        assert!(tree.chunks.len() * 4 <= posting.len(), "{} chunks for {}", tree.chunks.len(), posting.len());
     }
 }

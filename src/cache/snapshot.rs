@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
-use super::posting::{Location, PartitionId, Posting};
+use super::posting::{Location, PartitionId, Posting, owned};
 use super::store::Applied;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Freshness, InformerHealth, Object, ObjectKey, Origin, ResourceVersion,
@@ -188,8 +188,8 @@ impl Snapshot {
     }
 
     /// The locations of the objects that carry a value in an index, by partition and key.
-    pub fn by_index(&self, index: &str, value: &str) -> impl Iterator<Item = &Location> {
-        self.indices.posting(index, value).into_iter().flat_map(Posting::iter)
+    pub fn by_index(&self, index: &str, value: &str) -> impl Iterator<Item = Location> {
+        self.indices.posting(index, value).into_iter().flat_map(Posting::iter).map(owned)
     }
 
     /// The values of an index, in no order, each with how many objects carry it. client-go's
@@ -241,11 +241,9 @@ impl Snapshot {
         self.indices.function(index)
     }
 
-    /// Adds computed indices over all objects. Their names must be free.
-    pub(super) fn add_indexers(&mut self, indexers: Indexers) {
-        let objects = self.partitions.iter();
-        let objects = objects.flat_map(|(id, partition)| partition.objects.values().map(|object| (*id, object)));
-        self.indices.add(indexers, objects);
+    /// The first partition from a number on.
+    pub(super) fn partition_from(&self, id: PartitionId) -> Option<(PartitionId, &Partition)> {
+        self.partitions.range(id..).next().map(|(id, partition)| (*id, &**partition))
     }
 
     /// Clusters that should have the resource and could not be asked yet, with their labels.

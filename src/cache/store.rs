@@ -7,8 +7,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hashbrown::HashSet;
 
+use super::builds::{BuildId, BuildStep, Builds, IndexBuild, Next};
 use super::delta_fifo::Popped;
-use super::indexers::{IndexerConflict, Indexers};
+use super::indexers::{AddIndexersError, IndexerConflict, Indexers};
 use super::posting::PartitionId;
 use super::snapshot::{Outbox, Partition, Snapshot};
 use crate::types::{
@@ -48,6 +49,7 @@ pub enum Applied {
 pub struct Store {
     next: Snapshot,
     published: Arc<ArcSwap<Snapshot>>,
+    builds: Builds,
 }
 
 impl Store {
@@ -61,7 +63,7 @@ impl Store {
     #[must_use]
     pub fn recover(published: Arc<ArcSwap<Snapshot>>) -> Self {
         let next = Snapshot::clone(&published.load());
-        Self { next, published }
+        Self { next, published, builds: Builds::default() }
     }
 
     /// Where snapshots appear. Loading one costs about 10 ns and blocks nobody.
@@ -81,6 +83,11 @@ impl Store {
 
     /// Forgets a partition and all that is in it.
     pub fn close(&mut self, id: PartitionId) {
+        if self.builds.is_under_way()
+            && let Some(partition) = self.next.partition(id)
+        {
+            partition.iter().for_each(|object| self.builds.discard(id, object.key()));
+        }
         self.next.close(id);
         self.publish();
     }
@@ -92,28 +99,80 @@ impl Store {
     }
 
     /// Adds computed indices, over the objects that there are and those to come, in one snapshot. Calls each function
-    /// once for each object.
+    /// once for each object, on this thread; [`Self::plan_indexers`] has others do that.
     ///
     /// # Errors
-    /// [`IndexerConflict`] when there is an index of such a name, declared or computed; then nothing is added.
+    /// [`IndexerConflict`] when there is or is to be an index of such a name, declared or computed; then nothing is
+    /// added.
     pub fn add_indexers(&mut self, indexers: Indexers) -> Result<(), IndexerConflict> {
-        let taken = self.next.index_names();
-        let names: Vec<_> = indexers.names().filter(|name| taken.contains(name)).map(ToString::to_string).collect();
-        if !names.is_empty() {
-            return Err(IndexerConflict { resource: self.next.resource().gvr.to_string(), names });
-        }
-        self.next.add_indexers(indexers);
+        self.check_names(&indexers)?;
+        // On their own, not in line: nothing is written before they are complete.
+        let made = Builds::at_once(indexers, Arc::new(self.next.clone()));
+        self.next.indices.append(made);
         self.publish();
         Ok(())
     }
 
-    /// Forgets a computed index; whether there was one of that name. A declared one stays.
+    /// Puts computed indices in line, to be built while the store goes on being written. Until they are complete there
+    /// are none of these names for those who read; the names are taken all the same.
+    ///
+    /// One demand of a store is worked on at a time: see [`Self::begin_build`]. While it is, whoever writes calls its
+    /// functions as those of complete indices. Dropping the store ends it.
+    ///
+    /// # Errors
+    /// As [`Self::add_indexers`].
+    pub fn plan_indexers(&mut self, indexers: Indexers) -> Result<BuildId, IndexerConflict> {
+        self.check_names(&indexers)?;
+        Ok(self.builds.add(indexers))
+    }
+
+    /// Begins with the demand whose turn it is, if one waits and none is under way. Its work is to be done, anywhere,
+    /// then [`Self::resume_build`] called.
+    pub fn begin_build(&mut self) -> Option<(BuildId, Arc<IndexBuild>)> {
+        self.builds.begin(|| Arc::new(self.next.clone()))
+    }
+
+    /// Goes on with the demand that is under way when its work has been done: hands out what has come up meanwhile, or
+    /// publishes its indices and ends it. `None` when none is under way.
+    pub fn resume_build(&mut self) -> Option<BuildStep> {
+        let (made, removed) = match self.builds.resume()? {
+            Next::Work(build) => return Some(BuildStep::Work(build)),
+            Next::Made(made, removed) => (made, removed),
+        };
+        if !made.is_empty() {
+            self.next.indices.append(made);
+            self.publish();
+        }
+        if removed.is_empty() {
+            return Some(BuildStep::Done(Ok(())));
+        }
+        let names = removed.iter().map(ToString::to_string).collect();
+        let resource = self.next.resource().gvr.to_string();
+        Some(BuildStep::Done(Err(AddIndexersError::Removed { resource, names })))
+    }
+
+    /// Gives up the demand that is under way: its work cannot be done.
+    pub fn give_up_build(&mut self) {
+        self.builds.give_up();
+    }
+
+    fn check_names(&self, indexers: &Indexers) -> Result<(), IndexerConflict> {
+        let mut taken = self.next.index_names();
+        taken.extend(self.builds.names().cloned());
+        let names: Vec<_> = indexers.names().filter(|name| taken.contains(name)).map(ToString::to_string).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        Err(IndexerConflict { resource: self.next.resource().gvr.to_string(), names })
+    }
+
+    /// Forgets a computed index, or one that is to be; whether there was one of that name. A declared one stays.
     pub fn remove_indexer(&mut self, name: &str) -> bool {
         let known = self.next.indices.forget(name);
         if known {
             self.publish();
         }
-        known
+        known || self.builds.remove(name)
     }
 
     /// What the last batch of a partition did, until the next batch: for a processor that died before telling.
@@ -287,16 +346,19 @@ impl Store {
     fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         partition.objects.insert(object.key().clone(), Arc::clone(object));
         self.next.indices.insert(id, object);
+        self.builds.put(id, object);
     }
 
     fn remove(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         partition.objects.remove(object.key());
         self.next.indices.remove(id, object);
+        self.builds.discard(id, object.key());
     }
 
     /// Puts a newer state of an object in the place of the older one.
     fn exchange(&mut self, id: PartitionId, partition: &mut Partition, old: &StoredObject, new: Arc<StoredObject>) {
         self.next.indices.update(id, old, &new);
+        self.builds.put(id, &new);
         partition.objects.insert(new.key().clone(), new);
     }
 

@@ -1,5 +1,7 @@
 //! The contract of the module, clause by clause, and as properties of random histories.
 
+mod builds;
+mod churn;
 mod controller;
 mod fifo;
 mod fifo_model;

@@ -2,7 +2,7 @@
 
 use actix::MailboxError;
 
-use crate::cache::IndexerConflict;
+use crate::cache::AddIndexersError;
 
 /// Why an informer does not do as it is told; the caller can fix all but the last.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +19,9 @@ pub enum InformerError {
     /// It has been stopped, and never starts again: make another one with another factory.
     #[error("the informer has been stopped")]
     Stopped,
-    /// An index of that name exists.
+    /// An index of that name exists, or somebody removed it before it was complete.
     #[error(transparent)]
-    Indexer(#[from] IndexerConflict),
+    Indexer(#[from] AddIndexersError),
     /// The hub has ended.
     #[error("the hub has ended")]
     Hub(#[from] MailboxError),

@@ -149,6 +149,16 @@ impl Inner {
         self.core.env.io.spawn(work).await.map_err(|_| MailboxError::Closed)
     }
 
+    /// Notes whose indices these are; gives those back that were complete only after the stop.
+    fn keep_indexers(&self, names: Vec<SharedStr>) -> Vec<SharedStr> {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Stopped {
+            return names;
+        }
+        state.indexers.extend(names);
+        Vec::new()
+    }
+
     async fn start(self: Arc<Self>) -> Result<bool, InformerError> {
         let _alone = self.lifecycle.lock().await;
         let (options, watch_errors) = {
@@ -437,8 +447,10 @@ impl<K: 'static> SharedInformer<K> {
 
     // === the store ===
 
-    /// Adds computed indices, at any time before the stop: what the store has is indexed at once. The store is that of
-    /// everybody who watches the same, and so are its indices, until this informer is stopped.
+    /// Adds computed indices, at any time before the stop. What the store has is indexed on threads of their own, while
+    /// events go on being taken in; this returns when they are complete, and until then there are none of their names
+    /// for who asks. The store is that of everybody who watches the same, and so are its indices, until this informer is
+    /// stopped.
     ///
     /// # Errors
     /// An index of one of the names exists: none is added.
@@ -453,7 +465,8 @@ impl<K: 'static> SharedInformer<K> {
         let adding = async move {
             let added = cache.send(AddIndexers(indexers)).await?;
             if added.is_ok() {
-                inner.state.lock().indexers.extend(names);
+                let too_late = inner.keep_indexers(names);
+                join_all(too_late.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
             }
             Ok::<_, MailboxError>(added)
         };

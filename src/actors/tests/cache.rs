@@ -1,10 +1,17 @@
-use actix::{Arbiter, System};
-use tokio::runtime::Runtime;
+use std::sync::Arc;
 
-use crate::actors::messages::{Apply, Ask, OpenPartition};
-use crate::actors::{Env, Tuning};
+use actix::{Addr, Arbiter, System};
+use parking_lot::{Condvar, Mutex};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::fleet::PATIENCE;
+use super::{Crash, Victim};
+use crate::actors::messages::{AddIndexers, Apply, Ask, OpenPartition, OpenedPartition, RemoveIndexer};
+use crate::actors::{CacheActor, Env, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
-use crate::cache::{DeltaFifo, Query, QueryError};
+use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};
 use crate::types::{Change, DeltaKind, InformerHealth, View};
 
 #[test]
@@ -35,5 +42,128 @@ fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cac
         assert_eq!(ask(Query::by_index("by-app", "other")).await, Ok(1_000));
         assert_eq!(ask(Query::by_index("by-node", "n")).await, Err(QueryError::Stopped));
         assert_eq!(ask(Query::list()).await, Err(QueryError::Stopped));
+    });
+}
+
+/// Holds up an index function at the first state of an object, and only there.
+#[derive(Clone, Default)]
+struct Gate {
+    reached: Arc<Notify>,
+    open: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Gate {
+    fn indexers(&self, name: &str) -> Indexers {
+        let gate = self.clone();
+        let function = IndexFn::new(move |object| {
+            let version = object.resource_version().to_string();
+            if version == "1" {
+                gate.reached.notify_one();
+                let (open, opened) = &*gate.open;
+                let mut open = open.lock();
+                while !*open {
+                    assert!(!opened.wait_for(&mut open, PATIENCE).timed_out(), "the gate stays closed");
+                }
+            }
+            Ok(vec![version.into()])
+        });
+        Indexers::new().with(name, function)
+    }
+
+    fn open(&self) {
+        *self.open.0.lock() = true;
+        self.open.1.notify_all();
+    }
+}
+
+async fn put(cache: &Addr<CacheActor>, opened: &OpenedPartition, names: std::ops::Range<u32>, version: u64) {
+    let mut fifo = DeltaFifo::new(usize::MAX);
+    for name in names {
+        let pod = object_with("ns", &name.to_string(), "u", version, &[], &[]);
+        fifo.push(Change::Delta(delta(DeltaKind::Updated, pod)));
+    }
+    let apply = Apply { partition: opened.id, lease: opened.lease, batch: fifo.pop(usize::MAX) };
+    assert!(timeout(PATIENCE, cache.send(apply)).await.expect("a write is not held up").unwrap().is_some());
+}
+
+/// Runs a test on a cache of ten objects, whose arbiter may lose an actor.
+fn with_a_cache<F: Future<Output = ()>>(test: impl FnOnce(Env, Addr<CacheActor>, OpenedPartition) -> F) {
+    let io = Runtime::new().unwrap();
+    let handle = io.handle().clone();
+    System::new().block_on(async move {
+        let arbiter = Arbiter::new();
+        let env = Env::new(handle.clone(), handle, vec![arbiter.handle()], Tuning::default());
+        let cache = env.caches.of(&pods(), &View::default());
+        let open = OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Vec::new() };
+        let opened = cache.send(open).await.unwrap();
+        put(&cache, &opened, 0..10, 1).await;
+        test(env, cache, opened).await;
+        arbiter.stop();
+    });
+    io.shutdown_background();
+}
+
+async fn carriers(cache: &Addr<CacheActor>, index: &str, value: &str) -> Result<usize, QueryError> {
+    cache.send(Ask(Query::by_index(index, value))).await.unwrap().map(|answer| answer.items.len())
+}
+
+#[test]
+fn writes_and_questions_go_on_while_indices_are_built() {
+    with_a_cache(async |_, cache, opened| {
+        let gate = Gate::default();
+        let first = actix::spawn(cache.send(AddIndexers(gate.indexers("first"))));
+        timeout(PATIENCE, gate.reached.notified()).await.expect("the building begins");
+        put(&cache, &opened, 0..4, 2).await;
+        assert!(matches!(carriers(&cache, "first", "2").await, Err(QueryError::UnknownIndex { .. })));
+        let taken = cache.send(AddIndexers(gate.indexers("first"))).await.unwrap();
+        assert!(matches!(taken, Err(AddIndexersError::Conflict(_))), "{taken:?}");
+        // These wait in line, and one of them is removed there.
+        let second = actix::spawn(cache.send(AddIndexers(gate.indexers("second"))));
+        let third = actix::spawn(cache.send(AddIndexers(gate.indexers("third"))));
+        tokio::task::yield_now().await;
+        assert!(cache.send(RemoveIndexer("third".into())).await.unwrap());
+        put(&cache, &opened, 4..6, 3).await;
+        gate.open();
+        assert_eq!(timeout(PATIENCE, first).await.unwrap().unwrap().unwrap(), Ok(()));
+        assert_eq!(timeout(PATIENCE, second).await.unwrap().unwrap().unwrap(), Ok(()));
+        let third = timeout(PATIENCE, third).await.unwrap().unwrap().unwrap();
+        assert!(matches!(third, Err(AddIndexersError::Removed { .. })), "{third:?}");
+        for index in ["first", "second"] {
+            for (version, count) in [("1", 4), ("2", 4), ("3", 2)] {
+                assert_eq!(carriers(&cache, index, version).await, Ok(count), "{index} {version}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_cache_that_dies_while_indices_are_built_leaves_none_and_their_names_free() {
+    with_a_cache(async |env, cache, _| {
+        let gate = Gate::default();
+        let adding = actix::spawn(cache.send(AddIndexers(gate.indexers("first"))));
+        timeout(PATIENCE, gate.reached.notified()).await.expect("the building begins");
+        assert!(cache.send(Crash(Victim::Registry)).await.is_err());
+        let answer = timeout(PATIENCE, adding).await.expect("whoever asked is told").unwrap();
+        assert!(matches!(answer, Err(_) | Ok(Err(AddIndexersError::Stopped))), "{answer:?}");
+        let cache = env.caches.of(&pods(), &View::default());
+        assert!(matches!(carriers(&cache, "first", "1").await, Err(QueryError::UnknownIndex { .. })));
+        gate.open();
+        assert_eq!(cache.send(AddIndexers(gate.indexers("first"))).await.unwrap(), Ok(()));
+        assert_eq!(carriers(&cache, "first", "1").await, Ok(10), "what was published is still there");
+    });
+}
+
+#[test]
+fn indices_that_no_thread_can_build_are_given_up() {
+    let io = Runtime::new().unwrap();
+    let handle = io.handle().clone();
+    io.shutdown_background();
+    System::new().block_on(async move {
+        let env = Env::new(handle.clone(), handle, vec![Arbiter::current()], Tuning::default());
+        let cache = env.caches.of(&pods(), &View::default());
+        for _ in 0..2 {
+            let added = cache.send(AddIndexers(Gate::default().indexers("first"))).await.unwrap();
+            assert_eq!(added, Err(AddIndexersError::Stopped), "and the name is free again");
+        }
     });
 }

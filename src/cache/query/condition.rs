@@ -11,6 +11,16 @@ use crate::cache::snapshot::Snapshot;
 use crate::query::{Expr, Head, TextTest};
 use crate::types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, StoredObject, Uid};
 
+/// Whether a condition asks whom an object belongs to.
+pub(super) fn asks_owners(expr: &Expr) -> bool {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().any(asks_owners),
+        Expr::Not(part) => asks_owners(part),
+        Expr::OwnedBy(_) => true,
+        _ => false,
+    }
+}
+
 /// What is known of all objects in question.
 pub(super) struct Known<'k> {
     pub(super) cluster: &'k ClusterName,

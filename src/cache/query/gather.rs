@@ -157,10 +157,10 @@ pub(super) fn truncate(hits: &mut Vec<Hit>, limit: usize, order: &Order<'_, '_>,
 /// left any out.
 pub(super) fn groups(groups: HashMap<Value, u64>, output: &Output, limit: Option<usize>) -> (Vec<Group>, bool) {
     let by_count = matches!(output, Output::CountBy(_));
-    let mut keyed: Vec<_> = groups
-        .into_iter()
-        .map(|(value, count)| (SortKey::new(std::slice::from_ref(&value)), Group { value, count }))
-        .collect();
+    // Among distinct values `null` is none.
+    let groups = groups.into_iter().filter(|(value, _)| by_count || !value.is_null());
+    let mut keyed: Vec<_> =
+        groups.map(|(value, count)| (SortKey::new(std::slice::from_ref(&value)), Group { value, count })).collect();
     let counts = |a: &Group, b: &Group| if by_count { b.count.cmp(&a.count) } else { Ordering::Equal };
     let text = |group: &Group| group.value.to_string();
     keyed.sort_unstable_by(|(a, x), (b, y)| counts(x, y).then_with(|| a.cmp(b)).then_with(|| text(x).cmp(&text(y))));

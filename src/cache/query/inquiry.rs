@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::answer::Answer;
+use super::condition::asks_owners;
 use super::gather::{Found, Gathered};
 use super::job::Job;
 use super::pieces::{Cursor, Piece};
@@ -73,9 +74,21 @@ impl Inquiry {
         self.progress.stop(CANCELLED);
     }
 
-    /// Ends the work soon: the time is up.
-    pub fn time_is_up(&self) {
+    /// Ends the work soon, or keeps it from beginning: the time is up. What whoever waits is told.
+    pub fn time_is_up(&self) -> QueryError {
         self.progress.stop(TIME_IS_UP);
+        let (within, examined) = (self.query.bounds.within, self.examined());
+        let candidates = self.job().map_or(0, |job| job.candidates() as u64).max(examined);
+        QueryError::Deadline { within, examined, candidates }
+    }
+
+    /// Whether an index of owners would have been of use, and there is none.
+    #[must_use]
+    pub fn lacks_owners(&self) -> bool {
+        // A condition that is too deep to be walked over is refused.
+        self.snapshot.index_fn(super::OWNER_INDEX).is_none()
+            && self.job().is_ok()
+            && asks_owners(&self.query.question.condition)
     }
 
     /// How many objects have been looked at so far.

@@ -68,21 +68,20 @@ impl Snapshot {
         };
         let mut found = Vec::new();
         let mut at: Option<(PartitionId, Option<&Partition>)> = None;
-        for location in posting.iter() {
+        for (id, key) in posting.iter() {
             let partition = match at {
-                Some((id, partition)) if id == location.partition => partition,
+                Some((last, partition)) if last == id => partition,
                 _ => {
                     let selected = |partition: &&Partition| is_selected(partition.origin());
-                    let partition = self.partition(location.partition).filter(selected);
-                    at = Some((location.partition, partition));
+                    let partition = self.partition(id).filter(selected);
+                    at = Some((id, partition));
                     partition
                 }
             };
-            let Some((partition, stored)) = partition.and_then(|it| it.get(&location.key).map(|stored| (it, stored)))
-            else {
+            let Some((partition, stored)) = partition.and_then(|it| it.get(key).map(|stored| (it, stored))) else {
                 continue;
             };
-            if !self.is_superseded(location.partition, partition, stored, index, &is_selected) {
+            if !self.is_superseded(id, partition, stored, index, &is_selected) {
                 found.push(Object::new(Arc::clone(partition.origin()), Arc::clone(stored)));
             }
         }

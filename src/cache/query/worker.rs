@@ -136,15 +136,14 @@ impl<'j, 's> Worker<'j, 's> {
     }
 }
 
-/// An object counts once for each value that differs; `null` is none.
+/// An object counts once for each value that differs, and for `null` where it has none.
 fn count(values: &[Values], found: &mut Found) {
-    let Some(values) = values.first() else { return };
-    for (at, value) in values.iter().enumerate() {
-        if !value.is_null() && !values[..at].contains(value) {
-            match found.groups.get_mut(value) {
-                Some(count) => *count += 1,
-                None => drop(found.groups.insert(value.clone(), 1)),
-            }
+    let values = values.first().map_or(&[][..], |values| values);
+    let values = if values.is_empty() { &[serde_json::Value::Null][..] } else { values };
+    for (_, value) in values.iter().enumerate().filter(|(at, value)| !values[..*at].contains(value)) {
+        match found.groups.get_mut(value) {
+            Some(count) => *count += 1,
+            None => drop(found.groups.insert(value.clone(), 1)),
         }
     }
 }

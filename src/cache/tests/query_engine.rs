@@ -58,7 +58,8 @@ fn a_question_whose_time_is_up_says_how_far_it_came() {
         while inquiry.examined() == 0 {
             thread::yield_now();
         }
-        inquiry.time_is_up();
+        let told = inquiry.time_is_up();
+        assert!(matches!(told, QueryError::Deadline { candidates: 10_000, .. }), "{told}");
         // What ended it first counts.
         inquiry.cancel();
         worker.join().unwrap();

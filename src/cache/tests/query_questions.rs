@@ -250,10 +250,13 @@ fn expected(snapshot: &Snapshot, question: &Question) -> Vec<Line> {
         Output::CountBy(by) | Output::Distinct(by) => {
             let mut counts: HashMap<Value, u64> = HashMap::new();
             for one in &found {
-                let values: std::collections::HashSet<_> = column(one, by).into_iter().collect();
+                let mut values: std::collections::HashSet<_> = column(one, by).into_iter().collect();
+                if values.is_empty() {
+                    values.insert(Value::Null);
+                }
                 values
                     .into_iter()
-                    .filter(|value| !value.is_null())
+                    .filter(|value| !value.is_null() || matches!(question.output, Output::CountBy(_)))
                     .for_each(|value| *counts.entry(value).or_default() += 1);
             }
             let mut counts: Vec<_> = counts.into_iter().collect();

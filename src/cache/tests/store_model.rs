@@ -57,7 +57,7 @@ fn indexed(snapshot: &Snapshot) -> Postings {
         for (value, count) in snapshot.index_values(index) {
             let locations: Vec<_> = snapshot.by_index(index, value).map(|at| (at.partition, at.key.clone())).collect();
             assert!(locations.is_sorted() && locations.len() == count);
-            assert!(snapshot.by_index(index, value).all(|at| snapshot.object(at).is_some()));
+            assert!(snapshot.by_index(index, value).all(|at| snapshot.object(&at).is_some()));
             postings.insert((index.to_owned(), value.to_string()), locations.into_iter().collect());
         }
     }
