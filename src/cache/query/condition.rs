@@ -103,10 +103,10 @@ fn fold(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     }
 }
 
-fn passes(test: &TextTest, text: &str) -> bool {
+fn passes(test: &TextTest, namespace: &str) -> bool {
     match test {
-        TextTest::In(list) => list.iter().any(|one| one == text),
-        TextTest::Prefix(prefix) => text.starts_with(prefix.as_str()),
+        TextTest::In(list) => list.iter().any(|one| one == namespace),
+        TextTest::Prefix(prefix) => namespace.starts_with(prefix.as_str()),
     }
 }
 

@@ -46,12 +46,11 @@ impl Held {
     pub fn hold(&mut self, snapshot: &Arc<Snapshot>, now: Instant, fresh: impl FnOnce() -> u64) -> u64 {
         self.expire(now);
         let known = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.snapshot, snapshot));
-        let entry = match known.and_then(|at| self.entries.remove(at)) {
-            Some(entry) => Entry { until: now + Self::KEPT, ..entry },
-            None => {
-                let (number, since) = (fresh(), self.replaced);
-                Entry { number, snapshot: Arc::clone(snapshot), until: now + Self::KEPT, since }
-            }
+        let until = now + Self::KEPT;
+        let entry = if let Some(entry) = known.and_then(|at| self.entries.remove(at)) {
+            Entry { until, ..entry }
+        } else {
+            Entry { number: fresh(), snapshot: Arc::clone(snapshot), until, since: self.replaced }
         };
         let number = entry.number;
         self.entries.push_back(entry);

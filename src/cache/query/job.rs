@@ -184,6 +184,11 @@ impl<'s> Job<'s> {
     pub(super) fn work(&self, progress: &Progress) {
         let (pieces, order) = (self.pieces(), self.order());
         let overlaps = self.any_overlap();
+        let mut bounds = self.query.bounds;
+        if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
+            // No more than the limit is kept.
+            bounds.items = usize::MAX;
+        }
         let mut worker = Worker::new(self, &order, progress);
         while !progress.is_over() {
             let Some(piece) = progress.next(|cursor| pieces.next(cursor)) else { break };
@@ -195,7 +200,7 @@ impl<'s> Job<'s> {
                     gathered.take(number, found, &order, self.keep);
                     self.keep.is_some_and(|keep| !overlaps && order.directions.is_empty() && gathered.has_enough(keep))
                 },
-                self.query.bounds,
+                bounds,
             );
         }
     }
@@ -267,7 +272,7 @@ impl<'s> Job<'s> {
         };
         let memo = RefCell::new(LabelMemo::new());
         for (number, hit) in hits.into_iter().enumerate() {
-            if number as u64 % LOOK_UP == 0 {
+            if (number as u64).is_multiple_of(LOOK_UP) {
                 progress.ended(self.query.bounds.within, self.candidates())?;
             }
             let object = handle(&hit);

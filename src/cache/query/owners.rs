@@ -23,11 +23,11 @@ fn path(text: &str) -> FieldPath {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnerRef {
     /// The owner's `apiVersion`.
-    pub api_version: String,
+    pub api_version: Box<str>,
     /// Its kind.
-    pub kind: String,
+    pub kind: Box<str>,
     /// Its name.
-    pub name: String,
+    pub name: Box<str>,
     /// Its UID.
     pub uid: Uid,
     /// Whether it is the one that controls the object.
@@ -48,9 +48,9 @@ impl OwnerRef {
     fn read(value: &Value) -> Option<Self> {
         let text = |field: &str| value.get(field).and_then(Value::as_str);
         Some(Self {
-            api_version: text("apiVersion")?.to_owned(),
-            kind: text("kind")?.to_owned(),
-            name: text("name")?.to_owned(),
+            api_version: text("apiVersion")?.into(),
+            kind: text("kind")?.into(),
+            name: text("name")?.into(),
             uid: Uid::new(text("uid")?),
             controller: value.get("controller").and_then(Value::as_bool).unwrap_or(false),
         })
@@ -66,7 +66,7 @@ impl OwnerRef {
     #[must_use]
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         let resource = snapshot.resource();
-        resource.kind == self.kind && resource.gvr.group == self.group()
+        *resource.kind == *self.kind && resource.gvr.group == self.group()
     }
 }
 

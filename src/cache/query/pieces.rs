@@ -1,8 +1,11 @@
 //! The work of one question in pieces, in the order of clusters and keys, so that any number of threads can share it.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::ops::Bound;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::plan::{Access, Lookup};
 use super::view::{Start, View};
@@ -47,9 +50,13 @@ pub(super) struct Pieces<'j, 'q, 's> {
     pub(super) size: usize,
 }
 
+/// Objects that are called for at once.
+const AHEAD: usize = 32;
+
+type Called<'p> = SmallVec<[&'p Arc<StoredObject>; AHEAD]>;
 type Objects<'p> = Box<dyn Iterator<Item = &'p Arc<StoredObject>> + 'p>;
 
-impl<'s> Pieces<'_, '_, 's> {
+impl Pieces<'_, '_, '_> {
     /// The next piece, until there is none.
     pub(super) fn next(&self, cursor: &mut Cursor) -> Option<Piece> {
         loop {
@@ -114,10 +121,17 @@ impl<'s> Pieces<'_, '_, 's> {
     pub(super) fn each(&self, piece: &Piece, mut look: impl FnMut(&Arc<StoredObject>) -> bool) {
         let member = &self.view.members[piece.member];
         match (&piece.span, self.access) {
-            // By far the longest walks: nothing stands between the tree and who looks.
+            // By far the longest walks. An object is somewhere in memory, and most of a look at it is the wait for it: so
+            // some are called for at once, with nothing that depends on what they say, before the first is looked at.
             (Span::Keys(lower, upper), _) => {
-                for (_, object) in member.partition.objects.range((lower.clone(), upper.clone())) {
-                    if !look(object) {
+                let mut objects = member.partition.objects.range((lower.clone(), upper.clone())).map(|(_, it)| it);
+                let mut called: Called<'_> = SmallVec::new();
+                loop {
+                    called.clear();
+                    called.extend(objects.by_ref().take(AHEAD));
+                    let heads = called.iter().fold(0, |heads, object| heads ^ object.labels().address());
+                    black_box(heads);
+                    if called.is_empty() || !called.iter().all(|object| look(object)) {
                         return;
                     }
                 }

@@ -134,9 +134,9 @@ impl<'q> Planner<'_, '_> {
         let cluster_scoped = [SmolStr::default()];
         let (namespaces, name) = match (namespace, name) {
             (Some(TextTest::Prefix(prefix)), _) if prefix.is_empty() => return None,
-            (Some(TextTest::Prefix(prefix)), name) => {
-                let exact = name.is_none() && self.snapshot.resource().namespaced && !prefix.contains('/');
-                return Some(self.by_ranges(vec![ObjectKey::new("", prefix)], exact));
+            (Some(TextTest::Prefix(prefix)), _) => {
+                // Names of objects without a namespace may begin so too.
+                return Some(self.by_ranges(vec![ObjectKey::new("", prefix)], false));
             }
             (Some(TextTest::In(namespaces)), name) => (namespaces.as_slice(), name),
             (None, Some(name)) if !self.snapshot.resource().namespaced => (&cluster_scoped[..], Some(name)),
@@ -236,13 +236,13 @@ fn head_field(path: &FieldPath) -> Option<KeyPart> {
 
 /// A test of a text that is not empty, where it is one of [`TextTest`]'s.
 fn texts(test: &Test) -> Option<TextTest> {
-    let text = |literal: &Literal| match literal {
-        Literal::Text(text) if !text.is_empty() => Some(text.clone()),
+    let part = |literal: &Literal| match literal {
+        Literal::Text(part) if !part.is_empty() => Some(part.clone()),
         _ => None,
     };
     match test {
-        Test::Is(literal) => text(literal).map(|text| TextTest::In(vec![text])),
-        Test::In(literals) => literals.iter().map(text).collect::<Option<_>>().map(TextTest::In),
+        Test::Is(literal) => part(literal).map(|part| TextTest::In(vec![part])),
+        Test::In(literals) => literals.iter().map(part).collect::<Option<_>>().map(TextTest::In),
         Test::Prefix(prefix) if !prefix.is_empty() => Some(TextTest::Prefix(prefix.clone())),
         _ => None,
     }

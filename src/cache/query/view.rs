@@ -110,11 +110,6 @@ impl<'s> View<'s> {
         self.clusters.get(rank).is_some_and(|asked| asked.coverage.cluster.as_str() == cluster)
     }
 
-    /// Whether several informers of this cluster are asked.
-    pub(super) fn overlaps(&self, rank: usize) -> bool {
-        self.clusters[rank].members.len() > 1
-    }
-
     /// Informers of one cluster may overlap: whether another one has the object in a newer state. Of two states that
     /// are as new, the one of the informer that was opened first counts. Asked of each match, since a newer state may
     /// not match any more; informers of different namespaces are not even looked at.

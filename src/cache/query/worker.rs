@@ -47,7 +47,7 @@ impl<'j, 's> Worker<'j, 's> {
                 }
                 self.order.directions.is_empty() && found.hits.len() == keep
             });
-            !enough && (found.examined % LOOK_UP != 0 || !self.progress.is_over())
+            !enough && (!found.examined.is_multiple_of(LOOK_UP) || !self.progress.is_over())
         });
         found.seen.clone_from(&self.seen);
         found

@@ -319,7 +319,7 @@ fn fleet(informers: &[Informer], owners: bool, packed: bool) -> (Store, Vec<Part
     if packed {
         let dictionary = Arc::new(Dictionary::none());
         for (_, partition) in store.published().load().partitions() {
-            partition.iter().for_each(|object| drop(object.pack(&dictionary)));
+            partition.iter().map(|object| object.pack(&dictionary)).sum::<usize>();
         }
     }
     (store, ids)
