@@ -187,7 +187,7 @@ fn scan(what: &str, snapshot: &Arc<Snapshot>, query: &Query, workers: usize) {
         });
         let answer = inquiry.finish().expect("it has an answer");
         took.push(begun.elapsed());
-        let found = answer.count.map_or(answer.items.len() + answer.groups.len(), |count| count as usize);
+        let found = answer.count.unwrap_or((answer.items.len() + answer.groups.len()) as u64);
         result = format!("{found} of {} looked at, {} read", answer.examined, answer.read);
     }
     took.sort_unstable();
