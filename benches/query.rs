@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use informer_hub::cache::{Applied, DeltaFifo, Inquiry, Query, Snapshot, Store};
+use informer_hub::cache::{Applied, DeltaFifo, Inquiry, Query, Snapshot, Store, pack_all};
 use informer_hub::query::{Column, Expr, Literal, Test};
 use informer_hub::types::{
     ApiResource, Change, ClusterName, Delta, DeltaKind, Dictionary, Gvr, IndexEntry, InformerHealth, Interner, Labels,
@@ -121,11 +121,11 @@ fn fill(objects: usize, clusters: usize) -> Arc<Snapshot> {
 
 fn apply(store: &mut Store, id: informer_hub::cache::PartitionId, fifo: &mut DeltaFifo, dictionary: &Arc<Dictionary>) {
     let outbox = store.apply(id, fifo.pop(usize::MAX)).expect("it is open");
-    for applied in outbox.applied.iter() {
-        if let Applied::Added(object) = applied {
-            object.pack(dictionary);
-        }
-    }
+    let added = outbox.applied.iter().filter_map(|applied| match applied {
+        Applied::Added(object) => Some(object),
+        _ => None,
+    });
+    let _ = pack_all(added, dictionary, &Arc::default());
 }
 
 fn look_ups(snapshot: &Arc<Snapshot>, objects: usize) {

@@ -1,7 +1,7 @@
 //! The cache actor: one per resource over all clusters. Owns the write half of a store and answers questions.
 //!
 //! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
-//! snapshot, so a write never waits for one. Compression runs there too; a processor is asked to wait only when compression lags by a whole generation.
+//! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression lags by a whole generation.
 
 mod builds;
 
@@ -25,14 +25,14 @@ use super::messages::{
 use super::pressure::PressureSource;
 use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Applied, Chain, Held, PartitionId, Snapshot, Store, Young, owner_chain, pack_all};
-use crate::types::{ApiResource, ClusterName, Dictionary, Gvr, Object, Origin, StoredObject, View, clock};
+use crate::cache::{Applied, Chain, Held, Packing, PartitionId, Snapshot, Store, Young, owner_chain};
+use crate::types::{ApiResource, ClusterName, Gvr, Object, Origin, StoredObject, View, clock};
 
 /// See the module.
 pub struct CacheActor {
     store: Store,
     young: Young,
-    dictionary: DictionaryState,
+    packs: Packing,
     /// Who may write. Not kept over this actor's death, since its writers have to open their partitions again then.
     leases: BTreeMap<PartitionId, Lease>,
     next_lease: u64,
@@ -44,6 +44,8 @@ pub struct CacheActor {
     holding: Option<SpawnHandle>,
     /// Set while a compression is under way.
     packing: Option<PressureSource>,
+    /// Whether a slice of a sweep is under way, or the rest after it.
+    sweeping: bool,
     /// Set while there may be young objects to compress when nothing changes any more.
     resting: Option<SpawnHandle>,
     /// Whether anything has changed since the resource was last looked at for that.
@@ -53,35 +55,24 @@ pub struct CacheActor {
     _guard: ExitGuard,
 }
 
-/// What aged objects are compressed with.
-#[derive(Clone)]
-enum DictionaryState {
-    Untrained,
-    /// The objects did not make a dictionary (too few, or nothing alike); tried again after some rounds.
-    Unfit {
-        rounds: u32,
-    },
-    Trained(Arc<Dictionary>),
-}
-
-/// Rounds of compression without a dictionary before training is tried again.
-const UNFIT_ROUNDS: u32 = 8;
-
 /// After how long without a change (up to twice that) all of a resource is compressed.
 const REST: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether a held snapshot has expired.
 const HELD_LOOK: Duration = Duration::from_secs(30);
 
-/// What one object adds to the training, at most.
-const SAMPLE_BYTES: usize = 64 * 1024;
+/// How long a sweep rests after a slice of it, as a multiple of what the slice took: a fifth of a core is its budget.
+const SWEEP_REST: u32 = 4;
+
+/// The least of that.
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 impl CacheActor {
     fn new(store: Store, young_bytes: usize, io: Handle, questions: Questions, guard: ExitGuard) -> Self {
         Self {
             store,
             young: Young::new(young_bytes),
-            dictionary: DictionaryState::Untrained,
+            packs: Packing::new(),
             leases: BTreeMap::new(),
             next_lease: 0,
             io,
@@ -89,6 +80,7 @@ impl CacheActor {
             held: Arc::default(),
             holding: None,
             packing: None,
+            sweeping: false,
             resting: None,
             changed: false,
             waiting: builds::Waiting::new(),
@@ -143,54 +135,37 @@ impl CacheActor {
     }
 
     fn start_round(&mut self, take: fn(&mut Young) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
-        let samples = match self.dictionary {
-            DictionaryState::Untrained => Some(self.young.samples()),
-            DictionaryState::Unfit { rounds } if rounds >= UNFIT_ROUNDS => Some(self.young.samples()),
-            DictionaryState::Unfit { .. } | DictionaryState::Trained(_) => None,
-        };
         let aged = take(&mut self.young);
-        let state = self.dictionary.clone();
+        let round = self.packs.round(aged, &self.young, &self.store.published().load());
         self.packing = Some(PressureSource::new());
-        let work = self.io.spawn_blocking(move || pack_round(state, samples, &aged));
-        ctx.spawn(work.into_actor(self).map(|state, act, ctx| {
+        let work = self.io.spawn_blocking(move || round.run());
+        ctx.spawn(work.into_actor(self).map(|outcome, act, ctx| {
             act.packing = None;
-            // A round that panicked left its objects plain, which is only larger.
-            act.dictionary = state.unwrap_or(DictionaryState::Unfit { rounds: 0 });
+            act.packs.finished(outcome.ok());
             act.pack(ctx);
+            act.sweep(ctx);
         }));
     }
-}
 
-/// One round of compression, on a thread of its own; trains first where there are samples.
-fn pack_round(state: DictionaryState, samples: Option<Vec<Arc<[u8]>>>, aged: &[Arc<StoredObject>]) -> DictionaryState {
-    let state = match samples {
-        Some(samples) => train(&samples).map_or(DictionaryState::Unfit { rounds: 0 }, DictionaryState::Trained),
-        None => state,
-    };
-    match state {
-        DictionaryState::Trained(dictionary) => {
-            pack_all(aged, &dictionary);
-            DictionaryState::Trained(dictionary)
+    /// Packs anew what lies badly, slice by slice, each elsewhere, beside the rounds' times.
+    fn sweep(&mut self, ctx: &mut Context<Self>) {
+        if self.packing.is_some() || self.sweeping {
+            return;
         }
-        DictionaryState::Unfit { rounds } => {
-            pack_all(aged, &Arc::new(Dictionary::none()));
-            DictionaryState::Unfit { rounds: rounds + 1 }
-        }
-        DictionaryState::Untrained => DictionaryState::Untrained,
-    }
-}
-
-fn train(samples: &[Arc<[u8]>]) -> Option<Arc<Dictionary>> {
-    if samples.len() < Young::MIN_SAMPLES {
-        return None;
-    }
-    let samples: Vec<_> = samples.iter().map(|sample| &sample[..sample.len().min(SAMPLE_BYTES)]).collect();
-    match Dictionary::train(&samples) {
-        Ok(dictionary) => Some(Arc::new(dictionary)),
-        Err(error) => {
-            tracing::debug!(%error, "objects are compressed without a dictionary for now");
-            None
-        }
+        let Some(slice) = self.packs.slice(&self.store.published().load()) else { return };
+        self.sweeping = true;
+        self.packing = Some(PressureSource::new());
+        let began = clock::now();
+        let work = self.io.spawn_blocking(move || slice.run());
+        ctx.spawn(work.into_actor(self).map(move |_, act, ctx| {
+            act.packing = None;
+            act.pack(ctx);
+            let rest = (clock::now() - began) * SWEEP_REST;
+            ctx.run_later(rest.max(SWEEP_PAUSE), |act, ctx| {
+                act.sweeping = false;
+                act.sweep(ctx);
+            });
+        }));
     }
 }
 

@@ -32,6 +32,7 @@ mod indexers;
 mod indices;
 mod listener;
 mod lister;
+mod packing;
 mod path_values;
 mod posting;
 mod query;
@@ -55,6 +56,7 @@ pub use indexer::{Indexer, ObjectError};
 pub use indexers::{AddIndexersError, IndexError, IndexFn, IndexerConflict, Indexers};
 pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
 pub use lister::{Lister, NamespaceLister, NotFound};
+pub use packing::{Packing, Round, RoundOutcome};
 pub use posting::{Location, PartitionId};
 pub use query::{
     Answer, Bounds, Broken, Chain, Coverage, Fingerprint, Group, Held, Inquiry, Looks, OWNER_INDEX, OwnerRef, Plan,

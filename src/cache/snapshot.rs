@@ -159,6 +159,11 @@ impl Snapshot {
         self.partitions.iter().map(|(id, partition)| (*id, &**partition))
     }
 
+    /// The partitions from this one, or where it would be.
+    pub(super) fn partitions_from(&self, id: PartitionId) -> impl Iterator<Item = (PartitionId, &Partition)> {
+        self.partitions.range(id..).map(|(id, partition)| (*id, &**partition))
+    }
+
     /// One partition.
     #[must_use]
     pub fn partition(&self, id: PartitionId) -> Option<&Partition> {

@@ -10,6 +10,7 @@ mod indexer;
 mod listener;
 mod listener_model;
 mod lister;
+mod packing;
 mod query;
 mod query_engine;
 mod query_model;

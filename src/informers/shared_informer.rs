@@ -1,6 +1,8 @@
 //! A shared informer: the watched objects of one type in many clusters, its handlers and its store; client-go's
 //! `SharedIndexInformer`.
 
+mod indexing;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -13,12 +15,12 @@ use parking_lot::Mutex;
 use super::error::InformerError;
 use super::handler::{ResourceEventHandler, dispatch};
 use super::registration::{Calls, HandlerRegistration};
-use crate::actors::messages::{AddIndexers, InformerFor, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted};
+use crate::actors::messages::{InformerFor, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted};
 use crate::actors::{
     Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
     SubscriptionId, SyncView, WatchErrorHandler,
 };
-use crate::cache::{IndexReader, Indexers, Lister};
+use crate::cache::{IndexReader, Lister};
 use crate::reflector::{InformerOptions, Transform};
 use crate::types::{
     ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, SharedStr, View,
@@ -147,16 +149,6 @@ impl Inner {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, MailboxError> {
         self.core.env.io.spawn(work).await.map_err(|_| MailboxError::Closed)
-    }
-
-    /// Notes whose indices these are; gives those back that were complete only after the stop.
-    fn keep_indexers(&self, names: Vec<SharedStr>) -> Vec<SharedStr> {
-        let mut state = self.state.lock();
-        if state.phase == Phase::Stopped {
-            return names;
-        }
-        state.indexers.extend(names);
-        Vec::new()
     }
 
     async fn start(self: Arc<Self>) -> Result<bool, InformerError> {
@@ -446,32 +438,6 @@ impl<K: 'static> SharedInformer<K> {
     }
 
     // === the store ===
-
-    /// Adds computed indices, at any time before the stop. What the store has is indexed on threads of their own, while
-    /// events go on being taken in; this returns when they are complete, and until then there are none of their names
-    /// for who asks. The store is that of everybody who watches the same, and so are its indices, until this informer is
-    /// stopped.
-    ///
-    /// # Errors
-    /// An index of one of the names exists: none is added.
-    pub async fn add_indexers(&self, indexers: Indexers) -> Result<(), InformerError> {
-        if self.inner.is_stopped() {
-            return Err(InformerError::Stopped);
-        }
-        self.inner.state.lock().read = true;
-        let names: Vec<_> = indexers.names().cloned().collect();
-        let cache = self.inner.core.env.caches.of(self.resource(), &self.inner.scope().view);
-        let inner = Arc::clone(&self.inner);
-        let adding = async move {
-            let added = cache.send(AddIndexers(indexers)).await?;
-            if added.is_ok() {
-                let too_late = inner.keep_indexers(names);
-                join_all(too_late.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
-            }
-            Ok::<_, MailboxError>(added)
-        };
-        Ok(self.inner.whole(adding).await???)
-    }
 
     /// The readable half of its store.
     #[must_use]

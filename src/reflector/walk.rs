@@ -207,13 +207,13 @@ impl<'de> Below<'_, '_, 'de> {
         while let Some(key) = map.next_key_seed(Text)? {
             let raw: &'de RawValue = map.next_value()?;
             if let Some(value) = string(raw.get()) {
-                pairs.push((self.walk.interner.string(&key), self.walk.interner.string(&value)));
+                pairs.push((key.clone(), value));
             }
             if let Some(child) = trie.get(self.node).field(&key) {
                 self.walk.take(child, raw, false)?;
             }
         }
-        self.walk.labels = self.walk.interner.labels(Labels::new(pairs));
+        self.walk.labels = self.walk.interner.labels(pairs);
         Ok(())
     }
 }

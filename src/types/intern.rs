@@ -1,5 +1,7 @@
 //! One allocation for strings that repeat: label keys and values, index values.
 
+use std::borrow::Cow;
+
 use hashbrown::HashSet;
 
 use super::{Labels, SharedStr};
@@ -12,12 +14,14 @@ use super::{Labels, SharedStr};
 pub struct Interner {
     strings: HashSet<SharedStr>,
     labels: HashSet<Labels>,
+    /// Where a label's text is put together.
+    scratch: String,
     sweep_at: usize,
 }
 
 impl Default for Interner {
     fn default() -> Self {
-        Self { strings: HashSet::default(), labels: HashSet::default(), sweep_at: Self::FLOOR }
+        Self { strings: HashSet::default(), labels: HashSet::default(), scratch: String::new(), sweep_at: Self::FLOOR }
     }
 }
 
@@ -36,8 +40,17 @@ impl Interner {
         fresh
     }
 
-    /// The shared copy of a label set.
-    pub fn labels(&mut self, labels: Labels) -> Labels {
+    /// The shared copy of a set of labels, each given as key and value; of a repeated key the last one counts.
+    pub fn labels<'l>(&mut self, pairs: impl IntoIterator<Item = (Cow<'l, str>, Cow<'l, str>)>) -> Labels {
+        let mut labels = Vec::new();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        for (key, value) in pairs {
+            scratch.clear();
+            scratch.extend([&*key, "=", &*value]);
+            labels.push(self.string(&scratch));
+        }
+        self.scratch = scratch;
+        let labels = Labels::of(labels);
         if labels.is_empty() {
             return Labels::default();
         }

@@ -3,9 +3,11 @@
 //! Nothing here does I/O or knows of actors, configuration or a Kubernetes client.
 //! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
 
+mod body;
 pub mod clock;
 mod delta;
 mod dictionary;
+mod fold;
 mod health;
 mod intern;
 mod key;
@@ -20,14 +22,15 @@ mod version;
 
 /// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
 pub use arcstr::ArcStr as SharedStr;
+pub use body::{PackOutcome, PackedTotals, Packer};
 pub use delta::{Change, Delta, DeltaKind, Deltas};
-pub use dictionary::{Codec, CodecError, Dictionary, TrainError};
+pub use dictionary::{CodecError, Dictionary, TrainError};
 pub use health::{Freshness, InformerHealth, Phase};
 pub use intern::Interner;
 pub use key::{InvalidKey, ObjectKey};
 pub use name::{ClusterLabels, ClusterName, InvalidName};
 pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
-pub use object::{Body, Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
+pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
 pub use path::{FieldPath, InvalidPath, Segment};
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};

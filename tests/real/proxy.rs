@@ -126,12 +126,27 @@ impl Server {
                 },
                 accepted = accept(listener.as_ref()) => {
                     if let Ok((client, _)) = accepted {
-                        self.connections.spawn(carry(client, self.upstream, self.control.subscribe()));
+                        self.begin(client);
                     }
                 }
                 Some(_) = self.connections.join_next() => {}
             }
         }
+    }
+
+    /// Carries a connection from now on: a reset that comes before its task has run is meant for it too.
+    fn begin(&mut self, client: TcpStream) {
+        let (upstream, mut control) = (self.upstream, self.control.subscribe());
+        let epoch = control.borrow().epoch;
+        // What ends badly in any way ends with a reset on both sides; an orderly end undoes this.
+        let _ = client.set_zero_linger();
+        self.connections.spawn(async move {
+            let carried = carry(client, upstream, control.clone());
+            tokio::select! {
+                () = carried => {}
+                _ = control.wait_for(|now| now.epoch != epoch) => {}
+            }
+        });
     }
 
     async fn set(&mut self, fault: Fault, listener: &mut Option<TcpListener>) {
@@ -167,25 +182,16 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, Socket
     }
 }
 
-/// Carries one connection until an end closes it or the epoch moves on.
-async fn carry(mut client: TcpStream, upstream: SocketAddr, mut control: watch::Receiver<Control>) {
-    let epoch = control.borrow_and_update().epoch;
-    // What ends badly in any way ends with a reset on both sides; an orderly end undoes this.
-    let _ = client.set_zero_linger();
+/// Carries one connection until an end closes it. Dropped before that, it resets both sides.
+async fn carry(mut client: TcpStream, upstream: SocketAddr, control: watch::Receiver<Control>) {
     let Ok(mut server) = TcpStream::connect(upstream).await else { return };
     let _ = server.set_zero_linger();
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let (up_control, down_control) = (control.clone(), control.clone());
     let (client_read, client_write) = client.split();
     let (server_read, server_write) = server.split();
-    let both = async {
-        tokio::try_join!(pump(client_read, server_write, up_control), pump(server_read, client_write, down_control))
-    };
-    let orderly = tokio::select! {
-        ended = both => ended.is_ok(),
-        _ = control.wait_for(|now| now.epoch != epoch) => false,
-    };
-    if orderly {
+    let both =
+        tokio::try_join!(pump(client_read, server_write, control.clone()), pump(server_read, client_write, control));
+    if both.is_ok() {
         #[expect(deprecated, reason = "unset, it never blocks")]
         let _ = (client.set_linger(None), server.set_linger(None));
     }

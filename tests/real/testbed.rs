@@ -186,3 +186,16 @@ async fn testbed_the_proxy_passes_stalls_resets_and_refuses() {
     proxy.set(Fault::Pass).await;
     assert_eq!(truth(&through, &pod_gvr()).await.len(), 2);
 }
+
+#[tokio::test]
+async fn testbed_the_proxy_resets_a_connection_that_it_has_only_just_accepted() {
+    let upstream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = FaultProxy::start(&format!("https://{}", upstream.local_addr().unwrap())).await;
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        clients.push(BlockingStream::connect(proxy.address()).unwrap());
+        // Now the proxy finds a connection and an order at once, and takes them in either order.
+        tokio::task::yield_now().await;
+        proxy.reset_all().await;
+    }
+}

@@ -3,15 +3,15 @@
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{DeltaFifo, IndexFn, Indexers, PartitionId, Popped, Store};
 use crate::types::{
-    Change, DeltaKind, IndexEntry, InformerHealth, Interner, Labels, ObjectKey, ResourceVersion, SharedStr,
-    StoredObject, StoredObjectParts, Uid,
+    Change, DeltaKind, IndexEntry, InformerHealth, Interner, ObjectKey, ResourceVersion, SharedStr, StoredObject,
+    StoredObjectParts, Uid,
 };
 
 /// So many live at any time.
 const LIVE: u64 = 1_000;
 
 fn pod(interner: &mut Interner, number: u64) -> StoredObject {
-    let label = (interner.string("app"), interner.string(&format!("app-{number}")));
+    let label = ("app".into(), format!("app-{number}").into());
     let entry = |interner: &mut Interner, index: &str, value: &str| IndexEntry {
         index: index.into(),
         value: interner.string(value),
@@ -21,7 +21,7 @@ fn pod(interner: &mut Interner, number: u64) -> StoredObject {
         key: ObjectKey::new("ns", &number.to_string()),
         uid: Uid::new(""),
         resource_version: ResourceVersion::new("1"),
-        labels: interner.labels(Labels::new(vec![label])),
+        labels: interner.labels([label]),
         index_values: vec![entry(interner, "by-own", &own), entry(interner, "by-all", "all")],
         json: b"{}".to_vec(),
     })

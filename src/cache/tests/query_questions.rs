@@ -13,7 +13,7 @@ use super::query::origin;
 use crate::cache::testing::{delta, pods, properties};
 use crate::cache::{
     Answer, DeltaFifo, IndexFn, Indexers, Inquiry, OWNER_INDEX, PartitionId, Query, QueryError, Snapshot, Store,
-    owner_index,
+    owner_index, pack_all,
 };
 use crate::query::tests::arbitrary;
 use crate::query::{
@@ -319,7 +319,7 @@ fn fleet(informers: &[Informer], owners: bool, packed: bool) -> (Store, Vec<Part
     if packed {
         let dictionary = Arc::new(Dictionary::none());
         for (_, partition) in store.published().load().partitions() {
-            partition.iter().map(|object| object.pack(&dictionary)).sum::<usize>();
+            let _ = pack_all(partition.iter(), &dictionary, &Arc::default());
         }
     }
     (store, ids)

@@ -114,7 +114,7 @@ struct Lines {
     told: BTreeMap<Subject, Vec<Told>>,
     /// When the first list had been told: the number of facts then.
     synced: BTreeMap<Kind, usize>,
-    /// What each list may have in it: the number of facts when it ended, or was answered.
+    /// What each list may have in it: the number of facts when it was answered.
     listed: BTreeMap<Kind, Vec<usize>>,
     count: usize,
 }
@@ -138,15 +138,10 @@ impl Log {
         self.lines.lock().synced.entry(kind).or_insert(now);
     }
 
-    /// Notes that lists have begun: this many since the start; and whether the last of them is under way still.
-    pub(super) fn listed(&self, kind: Kind, lists: usize, under_way: bool) {
+    /// Notes that a list has been answered.
+    pub(super) fn listed(&self, kind: Kind) {
         let now = self.facts.now();
-        let mut lines = self.lines.lock();
-        let known = lines.listed.entry(kind).or_default();
-        known.resize(lists.max(known.len()), now);
-        if let Some(last) = known.last_mut().filter(|_| under_way) {
-            *last = now;
-        }
+        self.lines.lock().listed.entry(kind).or_default().push(now);
     }
 
     /// What each list may have in it: all but what happened after this many facts.

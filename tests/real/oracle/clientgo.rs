@@ -96,9 +96,7 @@ fn take(text: &str, logs: &[Log; 2]) {
     let new = state(&line.uid, &line.version);
     let told = match &*line.event {
         "synced" => return log.synced(kind),
-        "request" if matches!(&*line.verb, "list" | "stream") => {
-            return log.listed(kind, log.lists(kind).len() + 1, false);
-        }
+        "request" if matches!(&*line.verb, "list" | "stream") => return log.listed(kind),
         "request" => return,
         "added" => Told::Added { new, initial: line.initial },
         "updated" => Told::Updated { old: state(&line.old_uid, &line.old_version), new },

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::account::{Fact, State, Told, What};
+use super::witness::{Gap, number};
 
 /// A way in which what the hub tells of an object may be another than what client-go tells of it. There is no other:
 /// whatever is not in this list fails the test. The list for people is `docs/client-go-differences.md`.
@@ -39,18 +40,61 @@ pub(super) struct Side<'a> {
     pub(super) told: &'a [Told],
     /// How many facts there were when its first list had been told.
     pub(super) synced_at: usize,
-    /// How many facts there were, or a few more, when each of its lists was made: a list is the only excuse for most
-    /// things, and only for what happened before it.
-    pub(super) lists: &'a [usize],
+    /// What it need not have been told.
+    pub(super) excuse: Excuse<'a>,
     /// How often it may have been told each object for being asked to.
     pub(super) resyncs: usize,
 }
 
-impl Side<'_> {
-    /// Whether it may not have seen this as it happened.
-    fn may_miss(&self, fact: &Fact) -> bool {
-        fact.number < self.synced_at || self.lists.iter().any(|begun| *begun > fact.number)
+/// Lists, which are the only excuse for most things.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Excuse<'a> {
+    /// Of client-go: how many facts there were, or a few more, when each list was answered. It may have missed any fact
+    /// before one of them, or before its first list had been told.
+    Lists(&'a [usize]),
+    /// Of the hub: what of this object its lists jumped over, by version, and how many they were. It may have missed
+    /// that, and a handler that joined `late` what was before.
+    Gaps { gaps: &'a [Gap], lists: usize, late: bool },
+}
+
+impl Excuse<'_> {
+    fn lists(&self) -> usize {
+        match self {
+            Self::Lists(lists) => lists.len(),
+            Self::Gaps { lists, .. } => *lists,
+        }
     }
+}
+
+impl Side<'_> {
+    /// Whether it may not have seen as it happened what is at this place of the history.
+    fn may_miss(&self, history: &[Fact], at: usize) -> bool {
+        let number = history[at].number;
+        match self.excuse {
+            Excuse::Lists(lists) => number < self.synced_at || lists.iter().any(|answered| *answered > number),
+            Excuse::Gaps { gaps, late, .. } => {
+                let (first, last) = versions(history, at);
+                late && number < self.synced_at || gaps.iter().any(|gap| gap.after < last && first <= gap.upto)
+            }
+        }
+    }
+}
+
+/// The first and the last version that a fact can have. Where the apiserver did not tell, it is between those before
+/// and after it that are known.
+fn versions(history: &[Fact], at: usize) -> (u64, u64) {
+    let known = |fact: &Fact| match &fact.what {
+        What::Is(State { version, .. }) | What::Gone { version: Some(version), .. } => {
+            Some((number(version), number(version)))
+        }
+        What::Dying { after, before, .. } => Some((number(after) + 1, number(before) - 1)),
+        What::Gone { version: None, .. } => None,
+    };
+    known(&history[at]).unwrap_or_else(|| {
+        let before = history[..at].iter().rev().find_map(known).map_or(0, |(_, last)| last);
+        let after = history[at..].iter().find_map(known).map_or(u64::MAX, |(first, _)| first);
+        (before + 1, after - 1)
+    })
 }
 
 /// How one fact was told.
@@ -167,16 +211,17 @@ fn is_told(what: &What, told: &Told, known: Option<&State>) -> bool {
 
 /// Whether a side may have told what it told and kept quiet about what it did not tell, by what it went through.
 fn excused(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<'_>) -> Result<(), String> {
-    if placed.repeated >= side.lists.len().max(1) + side.resyncs {
-        return Err(format!("repeats {} times after {} lists", placed.repeated, side.lists.len()));
+    let lists = side.excuse.lists();
+    if placed.repeated >= lists.max(1) + side.resyncs {
+        return Err(format!("repeats {} times after {lists} lists", placed.repeated));
     }
-    for (at, fact) in history.iter().enumerate().filter(|(_, fact)| !side.may_miss(fact)) {
+    for (at, fact) in history.iter().enumerate().filter(|(at, _)| !side.may_miss(history, *at)) {
         match placed.facts.get(&at) {
             Some((How::Tombstone | How::Replaced, told)) => {
-                return Err(format!("{told:?}, without having listed after it"));
+                return Err(format!("{told:?}, without having listed past it"));
             }
             None if !matches!(fact.what, What::Gone { .. }) => {
-                return Err(format!("did not tell {:?}, without having listed after it", fact.what));
+                return Err(format!("did not tell {:?}, without having listed past it", fact.what));
             }
             _ => {}
         }

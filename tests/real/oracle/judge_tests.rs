@@ -3,7 +3,8 @@
 use informer_hub::types::{ResourceVersion, Uid};
 
 use super::account::{Fact, State, Told, What};
-use super::judge::{Difference, Side, judge};
+use super::judge::{Difference, Excuse, Side, judge};
+use super::witness::Gap;
 
 /// `a1` is object a at version 1.
 fn state(text: &str) -> State {
@@ -55,15 +56,15 @@ fn told(text: &str) -> Vec<Told> {
 /// when all had happened, a `~` that it synced only then.
 fn verdict(facts: &str, hub: &str, go: &str) -> Result<Vec<(Difference, usize)>, String> {
     let history = history(facts);
-    let lists = [1, history.len()];
+    let (lists, gaps) = ([1, history.len()], [Gap { after: 0, upto: 1 }, Gap { after: 1, upto: 9 }]);
     let [mine, its] = [hub, go].map(|text| told(text.trim_start_matches(['%', '~'])));
-    let side = |told, text: &str| Side {
-        told,
-        synced_at: if text.starts_with('~') { history.len() } else { 1 },
-        lists: &lists[..=usize::from(text.starts_with('%'))],
-        resyncs: 0,
-    };
-    judge(&history, 1, side(&mine, hub), side(&its, go)).map(|tally| tally.into_iter().collect())
+    let count = |text: &str| 1 + usize::from(text.starts_with('%'));
+    let synced_at = |text: &str| if text.starts_with('~') { history.len() } else { 1 };
+    let excuse = Excuse::Gaps { gaps: &gaps[..count(hub)], lists: count(hub), late: hub.starts_with('~') };
+    let mine = Side { told: &mine, synced_at: synced_at(hub), excuse, resyncs: 0 };
+    let excuse = Excuse::Lists(&lists[..count(go)]);
+    let its = Side { told: &its, synced_at: synced_at(go), excuse, resyncs: 0 };
+    judge(&history, 1, mine, its).map(|tally| tally.into_iter().collect())
 }
 
 #[test]
@@ -124,13 +125,63 @@ fn oracle_a_list_excuses_only_what_happened_before_it() {
     let history = history("a1 a2 a3 -a4");
     let (all, some, none) = (told("*a1 a1>a2 a2>a3 -a4"), told("*a1 a1>a3 -a4"), told("*a1 !a1"));
     let judged = |told: &[Told], list| {
-        let go = Side { told: &all, synced_at: 1, lists: &[1], resyncs: 0 };
-        judge(&history, 1, Side { told, synced_at: 1, lists: &[1, list], resyncs: 0 }, go)
+        let hub =
+            Side { told: &all, synced_at: 1, excuse: Excuse::Gaps { gaps: &[], lists: 1, late: false }, resyncs: 0 };
+        judge(&history, 1, hub, Side { told, synced_at: 1, excuse: Excuse::Lists(&[1, list]), resyncs: 0 })
     };
     assert!(judged(&some, 2).is_ok());
-    assert!(judged(&some, 1).unwrap_err().contains("without having listed after it"));
+    assert!(judged(&some, 1).unwrap_err().contains("without having listed past it"));
     assert!(judged(&none, 4).is_ok());
-    assert!(judged(&none, 3).unwrap_err().contains("without having listed after it"));
+    assert!(judged(&none, 3).unwrap_err().contains("without having listed past it"));
+}
+
+#[test]
+fn oracle_a_list_of_the_hub_excuses_only_the_versions_that_it_jumped_over() {
+    let history = history("a1 a3 a5 -a7");
+    let (all, some, none) = (told("*a1 a1>a3 a3>a5 -a7"), told("*a1 a1>a5 -a7"), told("*a1 !a1"));
+    let judged = |told: &[Told], after, upto| {
+        let go = Side { told: &all, synced_at: 1, excuse: Excuse::Lists(&[1]), resyncs: 0 };
+        let excuse = Excuse::Gaps { gaps: &[Gap { after, upto }], lists: 2, late: false };
+        judge(&history, 1, Side { told, synced_at: 1, excuse, resyncs: 0 }, go)
+    };
+    let refused = |told, after, upto| {
+        let problem = judged(told, after, upto).expect_err(&format!("{after} to {upto}"));
+        assert!(problem.contains("without having listed past it"), "{problem}");
+    };
+    assert!(judged(&some, 2, 3).is_ok());
+    refused(&some, 3, 9);
+    refused(&some, 1, 2);
+    assert!(judged(&none, 1, 7).is_ok());
+    refused(&none, 1, 6);
+    refused(&none, 3, 7);
+}
+
+#[test]
+fn oracle_a_deletion_of_unknown_version_was_between_its_neighbours() {
+    let history = history("a1 a3 -a b7");
+    let (all, unseen) = (told("*a1 a1>a3 -a5 +b7"), told("*a1 a1>a3 !a3 +b7"));
+    let judged = |after, upto| {
+        let go = Side { told: &all, synced_at: 1, excuse: Excuse::Lists(&[1]), resyncs: 0 };
+        let excuse = Excuse::Gaps { gaps: &[Gap { after, upto }], lists: 2, late: false };
+        judge(&history, 1, Side { told: &unseen, synced_at: 1, excuse, resyncs: 0 }, go)
+    };
+    assert!(judged(3, 4).is_ok());
+    assert!(judged(5, 9).is_ok());
+    assert!(judged(1, 3).unwrap_err().contains("without having listed past it"));
+    assert!(judged(6, 9).unwrap_err().contains("without having listed past it"));
+}
+
+#[test]
+fn oracle_only_who_joined_late_is_excused_of_what_was_before() {
+    let history = history("a1 a3 a5 -a7");
+    let (all, some) = (told("*a1 a1>a3 a3>a5 -a7"), told("*a5 -a7"));
+    let judged = |late| {
+        let go = Side { told: &all, synced_at: 1, excuse: Excuse::Lists(&[1]), resyncs: 0 };
+        let excuse = Excuse::Gaps { gaps: &[Gap { after: 0, upto: 1 }], lists: 1, late };
+        judge(&history, 1, Side { told: &some, synced_at: 3, excuse, resyncs: 0 }, go)
+    };
+    assert!(judged(true).is_ok());
+    assert!(judged(false).unwrap_err().contains("without having listed past it"));
 }
 
 #[test]
@@ -138,7 +189,7 @@ fn oracle_resyncs_excuse_as_many_repetitions_of_both_as_there_can_be() {
     let history = history("a1 a2");
     let (once, twice) = (told("*a1 a1>a1 a1>a2"), told("*a1 a1>a1 a1>a2 a2>a2"));
     let judged = |hub, go, resyncs| {
-        let side = |told| Side { told, synced_at: 1, lists: &[1], resyncs };
+        let side = |told| Side { told, synced_at: 1, excuse: Excuse::Lists(&[1]), resyncs };
         judge(&history, 1, side(hub), side(go)).map(|tally| tally.into_iter().collect::<Vec<_>>())
     };
     assert_eq!(judged(&once, &once, 1), Ok(vec![]));

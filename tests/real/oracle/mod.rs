@@ -6,10 +6,11 @@
 //! answers: they are what really happened ([`author`]). The hub, in this process ([`subject`]), and client-go's
 //! informers, in another ([`clientgo`]), reach the apiserver by one proxy that misbehaves. When all is well again and
 //! both have what is true, each object's notifications are placed in its history, compared, and the differences
-//! counted ([`judge`], [`verdict`]).
+//! counted ([`judge`], [`verdict`]). What was not told needs a list for an excuse: of the hub by the versions that the
+//! list jumped over ([`witness`]), of client-go by the moment at which it was answered.
 //!
-//! `INFORMER_HUB_ORACLE_SEEDS=50` runs the first fifty schedules instead of a few; `INFORMER_HUB_ORACLE_SEED` runs a
-//! single one again.
+//! `INFORMER_HUB_ORACLE_SEEDS=50` runs the first fifty schedules instead of a few; `INFORMER_HUB_ORACLE_SEED=13` runs a
+//! single one again, and `13,47,13` those three, one after the other.
 //!
 //! A machine whose clock jumps is one that slept: the apiserver's process, or client-go's, is stopped and goes on
 //! later. The hub's own process is this one, so its clock does not jump here.
@@ -23,6 +24,8 @@ mod run;
 mod schedule;
 mod subject;
 mod verdict;
+mod witness;
+mod witness_tests;
 
 use std::collections::BTreeMap;
 
@@ -38,14 +41,17 @@ const ORDINARY: [u64; 8] = [1, 2, 11, 13, 16, 17, 20, 24];
 
 /// Every other seed, so that each kind of apiserver has its own.
 fn seeds(rest: u64) -> Vec<u64> {
-    let number = |name| {
+    let numbers = |name| {
         let text = std::env::var(name).ok()?;
-        Some(text.parse::<u64>().unwrap_or_else(|error| panic!("{name}={text:?} is not a number: {error}")))
+        let number = |word: &str| word.trim().parse::<u64>();
+        let numbers: Result<Vec<_>, _> = text.split(',').map(number).collect();
+        Some(numbers.unwrap_or_else(|error| panic!("{name}={text:?} is not a number, nor some with commas: {error}")))
     };
     let mine = |seed: &u64| seed % 2 == rest;
-    let seeds = match (number("INFORMER_HUB_ORACLE_SEED"), number("INFORMER_HUB_ORACLE_SEEDS")) {
-        (Some(only), _) => vec![only],
-        (None, Some(last)) => (1..=last).collect(),
+    let seeds = match (numbers("INFORMER_HUB_ORACLE_SEED"), numbers("INFORMER_HUB_ORACLE_SEEDS").as_deref()) {
+        (Some(only), _) => only,
+        (None, Some([last])) => (1..=*last).collect(),
+        (None, Some(_)) => panic!("INFORMER_HUB_ORACLE_SEEDS is one number: how many"),
         (None, None) => ORDINARY.to_vec(),
     };
     seeds.into_iter().filter(mine).collect()
@@ -74,9 +80,10 @@ async fn run_all(seeds: &[u64], mut cluster: RealCluster, forgets: bool) {
     let mut tally = Tally::new();
     let mut lists = BTreeMap::new();
     let mut settled = [Vec::new(), Vec::new()];
-    for seed in seeds {
+    for (turn, seed) in seeds.iter().enumerate() {
         let began = clock::now();
-        let outcome = Run::start(&mut cluster, &client, *seed, forgets).await.go_through().await;
+        let namespace = format!("oracle-{seed}-{turn}");
+        let outcome = Run::start(&mut cluster, &client, *seed, &namespace, forgets).await.go_through().await;
         println!("oracle seed {seed}: {:?}, {outcome:?}", began.elapsed());
         settled.iter_mut().zip(outcome.settled).for_each(|(all, took)| all.push(took));
         for (difference, count) in outcome.differences {

@@ -61,12 +61,17 @@ pub(super) struct Outcome {
 
 impl<'a> Run<'a> {
     /// Makes the first objects and starts both sides, into the trouble that the schedule begins with.
-    pub(super) async fn start(cluster: &'a mut RealCluster, client: &Client, seed: u64, forgets: bool) -> Self {
+    pub(super) async fn start(
+        cluster: &'a mut RealCluster,
+        client: &Client,
+        seed: u64,
+        namespace: &str,
+        forgets: bool,
+    ) -> Self {
         let schedule = Schedule::of(seed);
         println!("oracle seed {seed}: {schedule:?}");
-        let namespace = format!("oracle-{seed}");
-        create_namespace(client, &namespace).await;
-        let mut author = Author::new(client.clone(), &namespace, seed);
+        create_namespace(client, namespace).await;
+        let mut author = Author::new(client.clone(), namespace, seed);
         author.fill(6).await;
         author.change(10).await;
         let started_at = author.facts().now();
@@ -82,9 +87,9 @@ impl<'a> Run<'a> {
             proxy.set(fault).await;
         }
         let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{namespace}.log"));
-        let go = ClientGo::start(&kubeconfig, &namespace, &schedule, &trace, author.facts());
-        let hub = HubUnderTest::start(&kubeconfig, &namespace, schedule.resync, author.facts()).await;
-        let client = client.clone();
+        let go = ClientGo::start(&kubeconfig, namespace, &schedule, &trace, author.facts());
+        let hub = HubUnderTest::start(&kubeconfig, namespace, schedule.resync, author.facts()).await;
+        let (client, namespace) = (client.clone(), namespace.to_owned());
         let began = clock::now();
         Self { began, cluster, client, limited, forgets, seed, schedule, namespace, author, started_at, proxy, hub, go }
     }
@@ -222,6 +227,9 @@ impl<'a> Run<'a> {
                 wrong.map(|subject| format!("{subject:?}")).collect::<Vec<_>>()
             };
             let wrong: Vec<_> = self.logs().map(wrong).collect();
+            for kind in Kind::ALL {
+                self.show_requests(kind);
+            }
             let report = self.hub.report_text().await;
             panic!(
                 "oracle seed {}: not within {SETTLE:?}: {what}\n{:?}\nwrong of the hub, its late subscriber, client-go, \
@@ -229,6 +237,11 @@ impl<'a> Run<'a> {
                 self.seed, self.schedule
             );
         }
+    }
+
+    fn show_requests(&self, kind: Kind) {
+        println!("oracle seed {}: what the hub asked for of {kind:?}:", self.seed);
+        self.hub.reading(kind).requests().iter().for_each(|line| println!("  {line}"));
     }
 
     /// A fresh list of everything in the schedule's namespace.
@@ -257,15 +270,19 @@ impl<'a> Run<'a> {
         for kind in Kind::ALL {
             let informer = self.hub.informer(kind).await;
             assert_eq!((informer.restarts, informer.skipped), (0, 0), "seed {}: {informer:?}", self.seed);
-            let lists = [self.hub.logs()[0].lists(kind), self.go.logs()[0].lists(kind)];
-            outcome.lists.insert(kind, [lists[0].len(), lists[1].len()]);
+            let merged: u64 = informer.listeners.iter().map(|listener| listener.merged).sum();
+            assert_eq!(merged, 0, "seed {}: the hub merged, of which nothing can be judged", self.seed);
+            let (reading, go_lists) = (self.hub.reading(kind), self.go.logs()[0].lists(kind));
+            outcome.lists.insert(kind, [reading.lists(), go_lists.len()]);
+            let found = problems.len();
             // Of what was there when the later handlers joined nothing is known.
-            for (hub, go, started_at, resyncs) in [
-                (&self.hub.logs()[0], &self.go.logs()[0], self.started_at, resyncs),
-                (&self.hub.logs()[1], &self.go.logs()[1], 0, 0),
-            ] {
-                let pair = Pair { hub, go, lists: &lists, started_at, resyncs };
+            for (late, started_at, resyncs) in [(false, self.started_at, resyncs), (true, 0, 0)] {
+                let [hub, go] = [self.hub.logs(), self.go.logs()].map(|logs| &logs[usize::from(late)]);
+                let pair = Pair { hub, go, late, reading: &reading, go_lists: &go_lists, started_at, resyncs };
                 problems.extend(pair.judge(kind, &history, &mut outcome.differences));
+            }
+            if problems.len() > found {
+                self.show_requests(kind);
             }
         }
         if !problems.is_empty() {

@@ -5,27 +5,27 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use informer_hub::actors::messages::AddCluster;
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
-use informer_hub::app::{Hub, Reporter};
+use informer_hub::app::Hub;
 use informer_hub::cache::Query;
 use informer_hub::config::{Config, HubConfig, ResourceConfig};
+use informer_hub::reflector::StallPolicy;
 use informer_hub::sim::oracle::Replica;
-use informer_hub::types::{ClusterSelector, Dynamic, Notification, Object, Phase};
+use informer_hub::source::{Access, KubeConnector};
+use informer_hub::types::{ClusterName, ClusterSelector, Dynamic, Notification, Object};
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
 
 use super::account::{Count, Kind, Log, State, Subject, Told};
-use crate::fleet::{cluster, resource};
-
-/// How often it is looked whether the hub has begun another list.
-const LOOK: Duration = Duration::from_millis(20);
+use super::witness::{Reading, Witness, Witnessed};
+use crate::fleet::resource;
 
 /// A hub over one namespace of one cluster.
 pub(super) struct HubUnderTest {
     hub: Hub,
     logs: [Log; 2],
+    witness: Witness,
     replicas: [Arc<Mutex<Replica>>; 2],
-    looking: JoinHandle<()>,
 }
 
 impl HubUnderTest {
@@ -33,16 +33,35 @@ impl HubUnderTest {
     pub(super) async fn start(kubeconfig: &Path, namespace: &str, resync: Option<Duration>, facts: Count) -> Self {
         let config = Config {
             hub: HubConfig::default(),
-            clusters: vec![cluster("real", kubeconfig)],
+            // Added below, with a witness.
+            clusters: Vec::new(),
             resources: Kind::ALL.iter().map(|kind| informer(*kind, namespace)).collect(),
             sinks: Vec::new(),
         };
         let hub = Hub::start(config).await.unwrap();
-        let logs = [Log::new(facts.clone()), Log::new(facts)];
-        let looking = tokio::spawn(look(hub.reporter(), logs[0].clone()));
-        let this = Self { hub, logs, replicas: Default::default(), looking };
+        let logs = [Log::new(facts.clone()), Log::new(facts.clone())];
+        let this = Self { hub, logs, witness: Witness::new(facts), replicas: Default::default() };
+        // First, so that they miss nothing but what the lists do.
         this.subscribe(0, resync).await;
+        this.add_cluster(kubeconfig).await;
         this
+    }
+
+    async fn add_cluster(&self, kubeconfig: &Path) {
+        let connector = KubeConnector {
+            access: Access::Kubeconfig { path: kubeconfig.to_owned(), context: None },
+            compression: true,
+            stall: StallPolicy::default(),
+            io: self.hub.system().env().io.clone(),
+        };
+        let connector = Arc::new(Witnessed::new(connector, self.witness.clone()));
+        let add = AddCluster { name: ClusterName::new("real").unwrap(), labels: BTreeMap::new(), connector };
+        self.hub.registry().send(add).await.unwrap().unwrap();
+    }
+
+    /// What the informer of a kind was brought.
+    pub(super) fn reading(&self, kind: Kind) -> Reading {
+        self.witness.reading(kind)
     }
 
     /// Adds a second subscriber of each kind.
@@ -102,7 +121,6 @@ impl HubUnderTest {
 
     /// Ends the hub; no actor may be left.
     pub(super) async fn end(self) {
-        self.looking.abort();
         let report = self.hub.shutdown(Duration::from_secs(20)).await;
         assert_eq!(report.actors_left, 0);
     }
@@ -113,39 +131,6 @@ fn informer(kind: Kind, namespace: &str) -> ResourceConfig {
         namespaces: vec![namespace.to_owned()],
         metadata_only: kind == Kind::ConfigMaps,
         ..resource(&kind.resource())
-    }
-}
-
-/// What was seen of an informer when it was looked at last.
-#[derive(Default)]
-struct Looked {
-    lists: u64,
-    version: Option<String>,
-    /// Whether a list is under way, and the version before it.
-    listing: bool,
-    before: Option<String>,
-}
-
-/// Notes when lists are made, until the hub ends. One is under way until the informer watches again and has read further
-/// than it had before: an attempt that fails is made again without being counted again, and what it had read before may
-/// be more than was seen at the last look.
-async fn look(reporter: Reporter, log: Log) {
-    let mut pace = tokio::time::interval(LOOK);
-    let mut looked: BTreeMap<Kind, Looked> = BTreeMap::new();
-    while let Ok(report) = reporter.report().await {
-        for informer in report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers) {
-            let kind = Kind::ALL.into_iter().find(|kind| kind.resource().gvr.to_string() == informer.resource);
-            let Some(kind) = kind else { continue };
-            let looked = looked.entry(kind).or_default();
-            if looked.lists != informer.lists {
-                (looked.lists, looked.listing, looked.before) = (informer.lists, true, looked.version.take());
-            }
-            // Once more when it is over: it ended at some moment since the last look.
-            log.listed(kind, usize::try_from(informer.lists).unwrap(), looked.listing);
-            looked.listing &= looked.before == informer.resource_version || informer.state != Phase::Watching;
-            looked.version = informer.resource_version;
-        }
-        pace.tick().await;
     }
 }
 

@@ -4,14 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use super::account::{Fact, Kind, Log, Subject};
-use super::judge::{Side, Tally, judge};
+use super::judge::{Excuse, Side, Tally, judge};
+use super::witness::Reading;
 
 /// A handler of the hub and one of client-go that began at the same moment, as far as they could.
 pub(super) struct Pair<'a> {
     pub(super) hub: &'a Log,
     pub(super) go: &'a Log,
-    /// What the lists of both may have in them.
-    pub(super) lists: &'a [Vec<usize>; 2],
+    /// Whether they joined later.
+    pub(super) late: bool,
+    /// What the hub's informer was brought.
+    pub(super) reading: &'a Reading,
+    /// What the lists of client-go may have in them.
+    pub(super) go_lists: &'a [usize],
     pub(super) started_at: usize,
     /// How often a resync may have repeated each object.
     pub(super) resyncs: usize,
@@ -34,8 +39,11 @@ impl Pair<'_> {
             let facts = history.get(subject).map_or(&[][..], |facts| facts);
             let by_hub = hub.get(subject).map_or(&[][..], |told| told);
             let by_go = go.get(subject).map_or(&[][..], |told| told);
-            let hub = Side { told: by_hub, synced_at: hub_synced, lists: &self.lists[0], resyncs: self.resyncs };
-            let go = Side { told: by_go, synced_at: go_synced, lists: &self.lists[1], resyncs: self.resyncs };
+            let gaps = self.reading.gaps(&subject.1);
+            let excuse = Excuse::Gaps { gaps: &gaps, lists: self.reading.lists(), late: self.late };
+            let hub = Side { told: by_hub, synced_at: hub_synced, excuse, resyncs: self.resyncs };
+            let excuse = Excuse::Lists(self.go_lists);
+            let go = Side { told: by_go, synced_at: go_synced, excuse, resyncs: self.resyncs };
             match judge(facts, self.started_at, hub, go) {
                 Ok(tally) => tally.into_iter().for_each(|(which, n)| *differences.entry(which).or_default() += n),
                 Err(problem) => problems.push(told_in_full(subject, &problem, facts, by_hub, by_go)),

@@ -1,0 +1,162 @@
+//! When dictionaries are trained, and what a sweep packs anew.
+
+use std::sync::Arc;
+
+use crate::cache::testing::{origin, pods};
+use crate::cache::{Packing, Popped, Store, Young};
+use crate::types::{
+    Delta, DeltaKind, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid,
+};
+
+/// Objects of a shape, which is a letter: those of one resemble each other and no others.
+fn object(shape: char, i: usize) -> Arc<StoredObject> {
+    let words: String =
+        (0..60_u32).map(|word| format!("{shape}{}-", (word * word * 31 + shape as u32 * 977) % 8191)).collect();
+    let json = format!(r#"{{"metadata":{{"name":"{shape}-{i}"}},"words":"{words}","own":"{}"}}"#, i * 7919 % 100_003);
+    Arc::new(StoredObject::new(StoredObjectParts {
+        key: ObjectKey::new("ns", &format!("{shape}-{i}")),
+        uid: Uid::new(&format!("{shape}{i}")),
+        resource_version: ResourceVersion::new("1"),
+        labels: Labels::default(),
+        index_values: Vec::new(),
+        json: json.into_bytes(),
+    }))
+}
+
+struct Rig {
+    store: Store,
+    packing: Packing,
+    texts: Vec<(Arc<StoredObject>, String)>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let mut store = Store::new(pods());
+        store.open(origin("a"), InformerHealth::new(), Vec::new());
+        Self { store, packing: Packing::new(), texts: Vec::new() }
+    }
+
+    /// Puts `count` objects of a shape into the store, and packs them in rounds of a hundred.
+    fn add(&mut self, shape: char, count: usize) {
+        let id = self.store.published().load().partitions().next().unwrap().0;
+        let objects: Vec<_> = (0..count).map(|i| object(shape, i)).collect();
+        for chunk in objects.chunks(100) {
+            let mut young = Young::new(usize::MAX);
+            let batch = chunk.iter().map(|object| {
+                young.add(Arc::clone(object));
+                let delta = Delta { kind: DeltaKind::Added, object: Arc::clone(object) };
+                Popped::Deltas(object.key().clone(), [delta].into_iter().collect())
+            });
+            self.store.apply(id, batch.collect());
+            let aged = young.take_all();
+            let round = self.packing.round(aged, &young, &self.store.published().load());
+            self.packing.finished(Some(round.run()));
+        }
+        self.texts.extend(objects.into_iter().map(|object| (Arc::clone(&object), object.json_text().unwrap())));
+    }
+
+    /// Runs the slices of a sweep to its end; how many there were.
+    fn sweep(&mut self) -> usize {
+        let mut slices = 0;
+        while let Some(slice) = self.packing.slice(&self.store.published().load()) {
+            drop(slice.run());
+            slices += 1;
+            assert!(slices < 10_000, "a sweep that does not end");
+        }
+        slices
+    }
+
+    fn bytes_each(&self) -> usize {
+        self.texts.iter().map(|(object, _)| object.body_size()).sum::<usize>() / self.texts.len()
+    }
+}
+
+impl Drop for Rig {
+    /// However the bodies lie, they say what they said.
+    fn drop(&mut self) {
+        for (object, text) in &self.texts {
+            assert_eq!(object.json_text().unwrap(), *text);
+        }
+    }
+}
+
+#[test]
+fn a_dictionary_is_trained_once_while_the_objects_stay_alike() {
+    let mut rig = Rig::new();
+    rig.add('a', 6_000);
+    assert_eq!((rig.packing.trainings(), rig.sweep()), (1, 0));
+    assert!(rig.bytes_each() < 60, "{}", rig.bytes_each());
+}
+
+#[test]
+fn too_few_objects_make_none_until_there_are_more() {
+    let mut rig = Rig::new();
+    rig.add('a', 20);
+    assert_eq!(rig.packing.trainings(), 0);
+    assert!(rig.bytes_each() > 60);
+    // Rounds of a hundred; some pass before it is tried again.
+    rig.add('b', 1_000);
+    assert_eq!(rig.packing.trainings(), 1);
+}
+
+#[test]
+fn when_objects_change_their_shape_a_new_dictionary_is_trained_and_the_old_ones_move_to_it() {
+    let mut rig = Rig::new();
+    rig.add('a', 3_000);
+    let before = rig.packing.totals().bytes();
+    assert_eq!(rig.packing.trainings(), 1);
+    rig.add('b', 6_000);
+    assert!(rig.packing.trainings() > 1, "objects of another shape went unnoticed");
+    assert!(rig.packing.trainings() < 6, "{} trainings for one change", rig.packing.trainings());
+    let unswept = rig.packing.totals().bytes();
+    eprintln!(
+        "{} trainings, sizes a0 {} b0 {} b5999 {}",
+        rig.packing.trainings(),
+        rig.texts[0].0.body_size(),
+        rig.texts[3000].0.body_size(),
+        rig.texts[8999].0.body_size()
+    );
+    assert!(rig.sweep() > 0);
+    let swept = rig.packing.totals();
+    assert!(swept.bytes() < unswept, "{} of {unswept}", swept.bytes());
+    assert!(rig.bytes_each() < 70, "{} each, {before} for the first 3,000", rig.bytes_each());
+    assert_eq!(rig.sweep(), 0);
+}
+
+#[test]
+fn the_dead_are_swept_out_of_chunks_and_memory_returns_to_its_level() {
+    let mut rig = Rig::new();
+    rig.add('a', 12_000);
+    let full = rig.packing.totals().bytes();
+    // Each round replaces two thirds, so that what lives is scattered over many chunks.
+    for version in 2..40_u64 {
+        let id = rig.store.published().load().partitions().next().unwrap().0;
+        let mut young = Young::new(usize::MAX);
+        let mut batch = Vec::new();
+        for (at, (object, text)) in rig.texts.iter_mut().enumerate() {
+            if !(at as u64 + version).is_multiple_of(3) {
+                let next = StoredObject::new(StoredObjectParts {
+                    key: object.key().clone(),
+                    uid: object.uid().clone(),
+                    resource_version: ResourceVersion::new(&version.to_string()),
+                    labels: Labels::default(),
+                    index_values: Vec::new(),
+                    json: text.clone().into_bytes(),
+                });
+                *object = Arc::new(next);
+                young.add(Arc::clone(object));
+                let delta = Delta { kind: DeltaKind::Updated, object: Arc::clone(object) };
+                batch.push(Popped::Deltas(object.key().clone(), [delta].into_iter().collect()));
+            }
+        }
+        rig.store.apply(id, batch);
+        // The outbox holds what the batch replaced until the next one.
+        rig.store.apply(id, Vec::new());
+        let aged = young.take_all();
+        let round = rig.packing.round(aged, &young, &rig.store.published().load());
+        rig.packing.finished(Some(round.run()));
+        rig.sweep();
+        let bytes = rig.packing.totals().bytes();
+        assert!(bytes * 5 <= full * 9 + 5 * 256 * 1024, "{bytes} after {version} rounds of {full}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Indices that are added to the store of an informer, for as long as that runs.
+
+use std::sync::Arc;
+
+use actix::MailboxError;
+use futures::future::join_all;
+
+use super::{Inner, Phase, SharedInformer};
+use crate::actors::messages::{AddIndexers, RemoveIndexer};
+use crate::cache::{AddIndexersError, Indexers};
+use crate::informers::InformerError;
+use crate::types::SharedStr;
+
+impl Inner {
+    /// Notes whose indices these are; gives those back that were complete only after the stop.
+    fn keep_indexers(&self, names: Vec<SharedStr>) -> Vec<SharedStr> {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Stopped {
+            return names;
+        }
+        state.indexers.extend(names);
+        Vec::new()
+    }
+}
+
+impl<K: 'static> SharedInformer<K> {
+    /// Adds computed indices, at any time before the stop. What the store has is indexed on threads of their own, while
+    /// events go on being taken in; this returns when they are complete, and until then there are none of their names
+    /// for who asks. The store is that of everybody who watches the same, and so are its indices, until this informer is
+    /// stopped.
+    ///
+    /// # Errors
+    /// An index of one of the names exists: none is added. Or somebody removed one before it was complete.
+    pub async fn add_indexers(&self, indexers: Indexers) -> Result<(), InformerError> {
+        if self.inner.is_stopped() {
+            return Err(InformerError::Stopped);
+        }
+        self.inner.state.lock().read = true;
+        let names: Vec<_> = indexers.names().cloned().collect();
+        let cache = self.inner.core.env.caches.of(self.resource(), &self.inner.scope().view);
+        let inner = Arc::clone(&self.inner);
+        let adding = async move {
+            let added = cache.send(AddIndexers(indexers)).await?;
+            let there = match &added {
+                Ok(()) => names,
+                // Somebody took these away; the others are there.
+                Err(AddIndexersError::Removed { names: removed, .. }) => {
+                    names.into_iter().filter(|name| !removed.iter().any(|gone| name == gone)).collect()
+                }
+                Err(AddIndexersError::Conflict(_) | AddIndexersError::Stopped) => Vec::new(),
+            };
+            let too_late = inner.keep_indexers(there);
+            join_all(too_late.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
+            Ok::<_, MailboxError>(added)
+        };
+        Ok(self.inner.whole(adding).await???)
+    }
+}
