@@ -109,8 +109,14 @@ fn a_scan_waits_for_its_turn_in_its_own_time_and_one_that_nobody_waits_for_gives
 #[test]
 fn more_scans_than_may_wait_are_refused() {
     with_a_busy_cache(async |bed| {
-        let asked: Vec<_> = (0..=SCANS_WAITING).map(|_| actix::spawn(bed.cache.send(Ask(Query::list())))).collect();
-        tokio::task::yield_now().await;
+        let mut asked = Vec::new();
+        for _ in 0..=SCANS_WAITING {
+            asked.push(actix::spawn(bed.cache.send(Ask(Query::list()))));
+            // The message is sent, taken and its question begun, each on a turn of this one thread.
+            for _ in 0..8 {
+                tokio::task::yield_now().await;
+            }
+        }
         let refused = bed.ask(Query::list()).await.unwrap_err();
         assert_eq!(refused, QueryError::Busy { waiting: SCANS_WAITING });
         bed.gate.open();

@@ -20,7 +20,7 @@ use crate::query::{Columns, Matcher, Output, SortKey, Values};
 use crate::types::{Object, StoredObject};
 
 /// Up to how many objects are walked over where the question is asked: well under a millisecond's worth.
-const SHORT: usize = 1_000;
+pub(super) const SHORT: usize = 1_000;
 /// The same of objects that have to be decompressed.
 const SHORT_READ: usize = 50;
 /// Objects in one piece of a walk, at most: under a millisecond where heads decide. A piece is found by a walk over the

@@ -6,6 +6,7 @@ use std::fmt;
 use smol_str::{SmolStr, ToSmolStr};
 
 use super::OWNER_INDEX;
+use super::job::SHORT;
 use super::view::View;
 use crate::cache::snapshot::{Partition, Snapshot};
 use crate::query::{Expr, Literal, Test, TextTest};
@@ -63,8 +64,8 @@ impl<'q> Planner<'_, '_> {
     /// The cheapest way.
     pub(super) fn best(&self, condition: &'q Expr) -> Way<'q> {
         let way = self.way(condition);
-        // What is cheap is not compared: to know what a scan costs is a look at every informer.
-        if let Some(way) = way.as_ref().filter(|way| way.cost <= LOOKUP * 64) {
+        // What is short is not compared: to know what a scan costs is a look at every informer.
+        if let Some(way) = way.as_ref().filter(|way| way.candidates <= SHORT) {
             return way.clone();
         }
         let all = self.view.len();
