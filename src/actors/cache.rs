@@ -13,22 +13,21 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use arc_swap::ArcSwap;
-use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::capacity::MAILBOX;
+use super::capacity::{MAILBOX, Tuning};
 use super::messages::{
     AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
     TakeSnapshot,
 };
 use super::pressure::PressureSource;
+use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written};
-use crate::cache::{Answer, Packing, QueryError, Snapshot, Store, Young};
-use crate::types::clock;
-use crate::types::{ApiResource, ClusterName, Gvr, Origin, StoredObject, View};
+use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
+use crate::types::{ApiResource, ClusterName, Gvr, Object, Origin, StoredObject, View, clock};
 
 /// See the module.
 pub struct CacheActor {
@@ -36,6 +35,11 @@ pub struct CacheActor {
     packs: Packing,
     next_lease: u64,
     io: Handle,
+    questions: Questions,
+    /// Snapshots that are kept for who goes on with an answer.
+    held: Arc<Mutex<Held>>,
+    /// Set while there may be some to be forgotten.
+    holding: Option<SpawnHandle>,
     /// Set while a compression is under way.
     packing: Option<PressureSource>,
     /// Whether a slice of a sweep is under way, or the rest after it.
@@ -50,6 +54,9 @@ pub struct CacheActor {
 /// After how long without a change (up to twice that) all of a resource is compressed.
 const REST: Duration = Duration::from_secs(2);
 
+/// How often it is looked whether a held snapshot has expired.
+const HELD_LOOK: Duration = Duration::from_secs(30);
+
 /// How long a sweep rests after a slice of it, as a multiple of what the slice took: a fifth of a core is its budget.
 const SWEEP_REST: u32 = 4;
 
@@ -57,12 +64,16 @@ const SWEEP_REST: u32 = 4;
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 impl CacheActor {
-    fn new(write_half: SharedWriteHalf, io: Handle, guard: ExitGuard) -> Self {
+    fn new(write_half: SharedWriteHalf, io: Handle, questions: Questions, guard: ExitGuard) -> Self {
+        let held = Arc::clone(write_half.held());
         Self {
             write_half,
             packs: Packing::new(),
             next_lease: 0,
             io,
+            questions,
+            held,
+            holding: None,
             packing: None,
             sweeping: false,
             resting: None,
@@ -95,6 +106,18 @@ impl CacheActor {
             }
             act.resting.take().map(|timer| ctx.cancel_future(timer));
             act.start_round(Young::take_all, ctx);
+        }));
+    }
+
+    /// Forgets held snapshots in time, also when nobody asks for any more.
+    fn watch_held(&mut self, ctx: &mut Context<Self>) {
+        if self.holding.is_some() {
+            return;
+        }
+        self.holding = Some(ctx.run_interval(HELD_LOOK, |act, ctx| {
+            if act.held.lock().expire(clock::now()).is_none() {
+                act.holding.take().map(|timer| ctx.cancel_future(timer));
+            }
         }));
     }
 
@@ -253,15 +276,17 @@ impl Handler<TakeSnapshot> for CacheActor {
 }
 
 impl Handler<Ask> for CacheActor {
-    type Result = ResponseFuture<Result<Answer, QueryError>>;
+    type Result = Answering;
 
-    fn handle(&mut self, Ask(query): Ask, _ctx: &mut Self::Context) -> Self::Result {
-        let snapshot = self.write_half.published().load_full();
-        if !snapshot.is_long(&query) {
-            return Box::pin(std::future::ready(snapshot.answer(&query)));
+    fn handle(&mut self, Ask(query): Ask, ctx: &mut Self::Context) -> Self::Result {
+        if query.question().limit.is_some() {
+            self.watch_held(ctx);
         }
-        let scan = self.io.spawn_blocking(move || snapshot.answer(&query));
-        Box::pin(scan.map(|answer| answer.unwrap_or(Err(QueryError::Stopped))))
+        let asked = self.questions.answer(query, self.write_half.published().load_full(), &self.held);
+        if asked.lacks_owners {
+            self.index_owners(ctx);
+        }
+        asked
     }
 }
 
@@ -277,6 +302,7 @@ pub struct CacheDirectory {
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     young_bytes: usize,
+    questions: Questions,
     census: Census,
 }
 
@@ -286,9 +312,10 @@ struct Entry {
 }
 
 impl CacheDirectory {
-    pub(super) fn new(io: Handle, arbiters: Arc<[ArbiterHandle]>, young_bytes: usize, census: Census) -> Self {
-        let end = CancellationToken::new();
-        Self { caches: Arc::default(), end, io, arbiters, next: Arc::default(), young_bytes, census }
+    pub(super) fn new(io: Handle, arbiters: Arc<[ArbiterHandle]>, tuning: &Tuning, census: Census) -> Self {
+        let (end, young_bytes) = (CancellationToken::new(), tuning.young_bytes);
+        let questions = Questions::new(io.clone(), tuning.scans);
+        Self { caches: Arc::default(), end, io, arbiters, next: Arc::default(), young_bytes, questions, census }
     }
 
     /// The cache of a resource.
@@ -332,12 +359,12 @@ impl CacheDirectory {
         };
         let write_half = SharedWriteHalf::new(store, self.young_bytes);
         let guard = ExitGuard::new(0, 0, None, &self.census);
-        let (io, shared) = (self.io.clone(), write_half.clone());
+        let (io, shared, questions) = (self.io.clone(), write_half.clone(), self.questions.clone());
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
         let end = self.end.clone();
         let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
             stop_with(&end, ctx);
-            CacheActor::new(shared, io, guard)
+            CacheActor::new(shared, io, questions, guard)
         });
         caches.insert(key.clone(), Entry { address, write_half });
         &caches[&key]
@@ -347,6 +374,15 @@ impl CacheDirectory {
     #[must_use]
     pub fn published(&self, gvr: &Gvr, view: &View) -> Option<Arc<Snapshot>> {
         self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.write_half.published().load_full())
+    }
+
+    /// Who owns an object, up to the one that nobody owns, in all that the caches have published. Costs a look-up and a
+    /// decompression for each of them.
+    #[must_use]
+    pub fn owner_chain(&self, object: &Object) -> Chain {
+        let snapshots: Vec<_> =
+            self.caches.lock().values().map(|entry| entry.write_half.published().load_full()).collect();
+        owner_chain(object, &snapshots)
     }
 
     /// The resources that have a cache, in each of their views.

@@ -25,6 +25,12 @@ pub const DIRECT_BATCH: usize = 16;
 /// Notifications that a listener hands over in one message, at most.
 pub const DELIVER_BATCH: usize = 256;
 
+/// Threads that work on one long question, at most.
+pub const SCAN_THREADS: usize = 8;
+
+/// Long questions that wait for their turn; one more is refused.
+pub const SCANS_WAITING: usize = 64;
+
 /// How long a supervisor waits for a child to stop by itself before it goes on without it.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -37,6 +43,8 @@ pub struct Tuning {
     pub young_bytes: usize,
     /// Notifications that wait for one listener one by one before they merge. Default 1,024.
     pub merge_above: usize,
+    /// Long questions that are worked on at once, in all caches together. Default 4.
+    pub scans: usize,
     /// How long a degraded informer rests before it is tried again (up to half of it is added at random). Default 60 s.
     pub degraded_rest: Duration,
     /// How reflectors list and watch.
@@ -49,6 +57,7 @@ impl Default for Tuning {
             fifo_bytes: DeltaFifo::DEFAULT_LIMIT,
             young_bytes: Young::DEFAULT_LIMIT,
             merge_above: ListenerQueue::DEFAULT_MERGE_ABOVE,
+            scans: 4,
             degraded_rest: Duration::from_secs(60),
             reflector: ReflectorOptions::default(),
         }

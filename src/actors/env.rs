@@ -42,7 +42,7 @@ impl Env {
         let arbiters: Arc<[ArbiterHandle]> = arbiters.into();
         let next = Arc::new(AtomicUsize::new(0));
         let census = Census::default();
-        let caches = CacheDirectory::new(io.clone(), Arc::clone(&arbiters), tuning.young_bytes, census.clone());
+        let caches = CacheDirectory::new(io.clone(), Arc::clone(&arbiters), &tuning, census.clone());
         Self {
             io,
             handlers,

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::capacity::DIRECT_BATCH;
 use super::messages::Lease;
-use crate::cache::{Applied, Outbox, PartitionId, Popped, Snapshot, Store, Young};
+use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
 use crate::types::StoredObject;
 
 /// See the module.
@@ -32,6 +32,8 @@ pub(super) struct WriteHalf {
     pub(super) watched: bool,
     /// Whether a compression is under way.
     pub(super) packing: bool,
+    /// Snapshots that are kept for who goes on with an answer.
+    held: Arc<Mutex<Held>>,
 }
 
 /// What a batch did.
@@ -44,9 +46,21 @@ pub(super) struct Written {
 }
 
 impl WriteHalf {
-    pub(super) fn new(store: Store, young_bytes: usize) -> Self {
+    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>) -> Self {
         let (leases, young) = (BTreeMap::new(), Young::new(young_bytes));
-        Self { store, young, leases, changed: false, watched: false, packing: false }
+        Self { store, young, leases, changed: false, watched: false, packing: false, held }
+    }
+
+    /// Notes what held snapshots keep from being freed.
+    fn note_replaced(&self, applied: &[Applied]) {
+        let mut held = self.held.lock();
+        if !held.is_empty() {
+            let replaced = applied.iter().filter_map(|applied| match applied {
+                Applied::Updated { old, .. } | Applied::Deleted { stored: old, .. } => Some(old.body_size()),
+                Applied::Added(_) | Applied::Repeated(_) | Applied::Synced => None,
+            });
+            held.note_replaced(replaced.sum());
+        }
     }
 
     /// Applies a batch; `None` when the partition is closed, or the lease was taken over.
@@ -55,6 +69,7 @@ impl WriteHalf {
             return None;
         }
         let outbox = self.store.apply(partition, batch)?;
+        self.note_replaced(&outbox.applied);
         for object in outbox.applied.iter().filter_map(newcomer) {
             self.young.add(Arc::clone(object));
         }
@@ -81,6 +96,7 @@ pub(super) struct SharedWriteHalf {
     slot: Arc<Mutex<Option<WriteHalf>>>,
     published: Arc<ArcSwap<Snapshot>>,
     young_bytes: usize,
+    held: Arc<Mutex<Held>>,
 }
 
 /// What came of the short way.
@@ -94,8 +110,14 @@ pub(super) enum Direct {
 impl SharedWriteHalf {
     pub(super) fn new(store: Store, young_bytes: usize) -> Self {
         let published = Arc::clone(store.published());
-        let slot = Arc::new(Mutex::new(Some(WriteHalf::new(store, young_bytes))));
-        Self { slot, published, young_bytes }
+        let held = Arc::<Mutex<Held>>::default();
+        let slot = Arc::new(Mutex::new(Some(WriteHalf::new(store, young_bytes, Arc::clone(&held)))));
+        Self { slot, published, young_bytes, held }
+    }
+
+    /// Snapshots that are kept for who goes on with an answer.
+    pub(super) fn held(&self) -> &Arc<Mutex<Held>> {
+        &self.held
     }
 
     /// Where its snapshots appear.
@@ -107,7 +129,10 @@ impl SharedWriteHalf {
     /// processor has panicked over it.
     pub(super) fn write<T>(&self, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
         let mut slot = self.slot.lock();
-        let recover = || WriteHalf::new(Store::recover(Arc::clone(&self.published)), self.young_bytes);
+        let recover = || {
+            let store = Store::recover(Arc::clone(&self.published));
+            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held))
+        };
         let mut half = slot.take().unwrap_or_else(recover);
         let result = work(&mut half);
         *slot = Some(half);

@@ -15,10 +15,11 @@ use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{AddCluster, GetStatus, Shutdown, Start, WaitForCacheSync};
 use crate::actors::sink::{Drain, Sink, SinkParams};
 use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
+use crate::cache::Chain;
 use crate::config::{Config, Initial, SinkConfig};
 use crate::sink::{SinkHealth, SinkStatus};
-use crate::types::ApiResource;
 use crate::types::clock::{self, Instant};
+use crate::types::{ApiResource, Object};
 
 /// How long before the end of a shutdown it is seen how far behind the sinks are.
 const LAST_LOOK: Duration = Duration::from_millis(50);
@@ -175,6 +176,13 @@ impl Hub {
     #[must_use]
     pub fn cache_of(&self, resource: ApiResource) -> CacheClient {
         CacheClient::new(self.system.env().caches.clone(), resource)
+    }
+
+    /// Who owns an object, the nearest first, up to the one that nobody owns: as far as the hub watches their kinds in the
+    /// object's cluster. Where the chain breaks off, it says why.
+    #[must_use]
+    pub fn owner_chain<K>(&self, object: &Object<K>) -> Chain {
+        self.system.env().caches.owner_chain(&object.clone().cast())
     }
 
     /// Waits until every informer has synced.

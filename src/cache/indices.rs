@@ -7,6 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use smol_str::SmolStr;
+
 use super::indexers::{IndexFn, Indexers};
 use super::posting::{Location, PartitionId, Posting};
 use super::values::Values;
@@ -239,6 +241,29 @@ impl Indices {
     pub(super) fn values_in(&self, name: &str, partitions: &[PartitionId]) -> impl Iterator<Item = &SharedStr> {
         let values = self.values_of(name).into_iter().flat_map(Values::iter);
         values.filter(|(_, at)| at.is_in_any(partitions)).map(|(value, _)| value)
+    }
+
+    /// How many objects carry a value.
+    pub(super) fn count(&self, name: &str, value: &str) -> usize {
+        self.posting(name, value).map_or(0, Posting::len)
+    }
+
+    /// Whether the object of a partition carries any of these values in an index.
+    pub(super) fn carries(
+        &self,
+        name: &str,
+        values: &[SmolStr],
+        partition: PartitionId,
+        object: &StoredObject,
+    ) -> bool {
+        let among = |value: &SharedStr| values.iter().any(|one| *one == value.as_str());
+        match self.computed(name) {
+            None => object.index_values().iter().any(|entry| entry.index == name && among(&entry.value)),
+            Some(index) => {
+                let given = index.given.get(&partition).and_then(|given| given.get(object.key()));
+                given.is_some_and(|given| given.values().iter().any(among))
+            }
+        }
     }
 
     /// Where the objects are that carry a value, if any does.

@@ -58,7 +58,10 @@ pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
 pub use lister::{Lister, NamespaceLister, NotFound};
 pub use packing::{Packing, Round, RoundOutcome};
 pub use posting::{Location, PartitionId};
-pub use query::{Answer, Coverage, Query, QueryError};
+pub use query::{
+    Answer, Bounds, Broken, Chain, Coverage, Fingerprint, Group, Held, Inquiry, Looks, OWNER_INDEX, OwnerRef, Plan,
+    Position, Query, QueryError, Row, Step, TokenKey, owner_chain, owner_index,
+};
 pub use reader::IndexReader;
 pub use resync::ResyncSchedule;
 pub use snapshot::{Outbox, Partition, Snapshot};

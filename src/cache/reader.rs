@@ -72,8 +72,7 @@ impl<K> IndexReader<K> {
     /// The object of one cluster at a key.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object<K>> {
-        let is_there = |origin: &Origin| origin.cluster == *cluster && self.selects(origin);
-        self.published.load().get_of(key, is_there).map(Object::cast)
+        self.published.load().get_of(cluster, key, |origin| self.selects(origin)).map(Object::cast)
     }
 
     /// The object of one cluster at a key that is written `namespace/name`, or `name`.
@@ -94,7 +93,7 @@ impl<K> IndexReader<K> {
         let values = snapshot.values_for(index, object)?;
         let mut found = Vec::new();
         for value in &values {
-            found.extend(self.find_in(&snapshot, Query::by_index(index, value))?);
+            found.extend(self.by_index_in(&snapshot, index, value)?);
         }
         if values.len() > 1 {
             found.sort_by(|a, b| (a.cluster(), a.key()).cmp(&(b.cluster(), b.key())));
@@ -137,7 +136,12 @@ impl<K> IndexReader<K> {
     /// # Errors
     /// [`QueryError::UnknownIndex`] names what there is.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Object<K>>, QueryError> {
-        self.find(Query::by_index(index, value))
+        self.by_index_in(&self.published.load(), index, value)
+    }
+
+    fn by_index_in(&self, snapshot: &Snapshot, index: &str, value: &str) -> Result<Vec<Object<K>>, QueryError> {
+        let found = snapshot.find_by_index_of(index, value, |origin| self.selects(origin))?;
+        Ok(found.into_iter().map(Object::cast).collect())
     }
 
     /// The answer's objects, from what was published last.

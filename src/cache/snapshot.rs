@@ -127,6 +127,8 @@ impl fmt::Debug for Partition {
 pub struct Snapshot {
     resource: ApiResource,
     partitions: imbl::OrdMap<PartitionId, Arc<Partition>>,
+    /// The partitions of each cluster, in the order in which they were opened.
+    clusters: imbl::OrdMap<ClusterName, Arc<[PartitionId]>>,
     pub(super) indices: Indices,
     /// Clusters that should have the resource and could not be asked yet.
     expected: imbl::OrdMap<ClusterName, ClusterLabels>,
@@ -139,6 +141,7 @@ impl Snapshot {
         Self {
             resource,
             partitions: imbl::OrdMap::new(),
+            clusters: imbl::OrdMap::new(),
             indices: Indices::default(),
             expected: imbl::OrdMap::new(),
             next_partition: 0,
@@ -165,6 +168,16 @@ impl Snapshot {
     #[must_use]
     pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
         self.partitions.get(&id).map(|partition| &**partition)
+    }
+
+    /// The clusters that have a partition, by name, each with its partitions in the order in which they were opened.
+    pub(super) fn clusters(&self) -> impl Iterator<Item = (&ClusterName, &[PartitionId])> {
+        self.clusters.iter().map(|(name, ids)| (name, &**ids))
+    }
+
+    /// The partitions of one cluster, in the order in which they were opened.
+    pub(super) fn partitions_of(&self, cluster: &ClusterName) -> &[PartitionId] {
+        self.clusters.get(cluster).map_or(&[], |ids| ids)
     }
 
     /// How many objects there are in all.
@@ -265,6 +278,10 @@ impl Snapshot {
     ) {
         self.expected.remove(&origin.cluster);
         let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
+        if known.is_none() {
+            let ids = self.partitions_of(&origin.cluster).iter().copied().chain([id]).collect();
+            self.clusters.insert(origin.cluster.clone(), ids);
+        }
         let partition = match known {
             Some(known) => {
                 if !Arc::ptr_eq(&known.health, &health) {
@@ -287,6 +304,13 @@ impl Snapshot {
 
     pub(super) fn close(&mut self, id: PartitionId) {
         let Some(partition) = self.partitions.remove(&id) else { return };
+        let cluster = &partition.origin.cluster;
+        let others: Arc<[_]> = self.partitions_of(cluster).iter().copied().filter(|other| *other != id).collect();
+        if others.is_empty() {
+            self.clusters.remove(cluster);
+        } else {
+            self.clusters.insert(cluster.clone(), others);
+        }
         for object in partition.iter() {
             self.indices.remove(id, object);
         }

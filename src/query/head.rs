@@ -2,7 +2,7 @@
 
 use smol_str::SmolStr;
 
-use crate::types::{ClusterLabels, ClusterName, FieldPath, Segment, Uid};
+use crate::types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, Segment, Uid};
 
 /// What is known of an object without a look at its bytes.
 pub trait Head {
@@ -16,6 +16,10 @@ pub trait Head {
     fn name(&self) -> &str;
     /// The value of a label.
     fn label(&self, key: &str) -> Option<&str>;
+    /// Whether the labels match. For a store that remembers it: most objects share their labels with others.
+    fn matches_labels(&self, selector: &LabelSelector) -> bool {
+        selector.matches(|key| self.label(key))
+    }
     /// `metadata.uid`.
     fn uid(&self) -> &Uid;
     /// Whether the object carries any of `values` in `index`; of an index that does not exist it carries none.

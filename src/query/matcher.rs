@@ -185,7 +185,7 @@ impl Term {
             Self::Cluster(selector) => Some(selector.matches(head.cluster(), head.cluster_labels())),
             Self::Namespace(test) => Some(test.holds(head.namespace())),
             Self::Name(test) => Some(test.holds(head.name())),
-            Self::Labels(selector) => Some(selector.matches(|key| head.label(key))),
+            Self::Labels(selector) => Some(head.matches_labels(selector)),
             Self::Index { index, values } => Some(head.in_index(index, values)),
             Self::Uid(uid) => Some(head.uid() == uid),
             Self::OwnedBy { owner, .. } => head.owned_by(owner),

@@ -23,7 +23,7 @@ mod question;
 mod terms;
 mod test;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trie;
 mod walk;
 

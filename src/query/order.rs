@@ -38,6 +38,17 @@ impl SortKey {
             Some(compound) => Rank::Compound(compound.to_string().into()),
         })
     }
+
+    /// Bytes that it takes, about.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let text = match &self.0 {
+            Rank::Missing | Rank::Bool(_) | Rank::Number(_) => 0,
+            Rank::Text(text) => text.len(),
+            Rank::Compound(text) => text.len(),
+        };
+        size_of::<Self>() + text
+    }
 }
 
 impl Direction {

@@ -9,4 +9,5 @@ mod hostile;
 mod informers;
 mod out_of_reach;
 mod parity;
+mod questions;
 mod subscriptions;

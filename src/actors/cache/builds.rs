@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::CacheActor;
 use crate::actors::messages::{AddIndexers, RemoveIndexer};
-use crate::cache::{AddIndexersError, BuildId, BuildStep, IndexBuild};
+use crate::cache::{AddIndexersError, BuildId, BuildStep, IndexBuild, Indexers, OWNER_INDEX, owner_index};
 
 /// Who waits for which indices.
 pub(super) type Waiting = BTreeMap<BuildId, oneshot::Sender<Result<(), AddIndexersError>>>;
@@ -26,6 +26,14 @@ fn workers() -> usize {
 }
 
 impl CacheActor {
+    /// Has the index of owners built, unless it is there or on its way.
+    pub(super) fn index_owners(&mut self, ctx: &mut Context<Self>) {
+        let indexers = Indexers::new().with(OWNER_INDEX, owner_index());
+        if self.write_half.write(|half| half.store.plan_indexers(indexers)).is_ok() {
+            self.next_build(ctx);
+        }
+    }
+
     fn next_build(&mut self, ctx: &mut Context<Self>) {
         if let Some((id, build)) = self.write_half.write(|half| half.store.begin_build()) {
             self.work_on(id, &build, ctx);

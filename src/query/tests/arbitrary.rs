@@ -10,7 +10,7 @@ use super::super::{Column, Direction, Expr, Literal, Output, Question, Test, Tex
 use crate::types::{ClusterName, ClusterSelector, FieldPath, LabelSelector, Uid};
 
 /// Quantities and how many billionths they are, as a second opinion on what they mean.
-pub(super) const QUANTITIES: &[(&str, i128)] = &[
+pub(crate) const QUANTITIES: &[(&str, i128)] = &[
     ("0", 0),
     ("1", 1_000_000_000),
     ("1000m", 1_000_000_000),
@@ -23,7 +23,7 @@ pub(super) const QUANTITIES: &[(&str, i128)] = &[
     ("9007199254740993", 9_007_199_254_740_993_000_000_000),
 ];
 
-pub(super) fn texts() -> impl Strategy<Value = SmolStr> {
+pub(crate) fn texts() -> impl Strategy<Value = SmolStr> {
     let quantities: Vec<_> = QUANTITIES.iter().map(|(text, _)| *text).collect();
     prop_oneof![
         4 => prop::sample::select(vec!["", "a", "ab", "b", "web", "true", "null", "in", "not"]),
@@ -37,11 +37,11 @@ fn odd_texts() -> impl Strategy<Value = SmolStr> {
     prop_oneof![3 => texts(), 1 => "[ -~é\\n\\t]{0,8}".prop_map(SmolStr::from), 1 => "\\PC{0,4}".prop_map(SmolStr::from)]
 }
 
-pub(super) fn numbers() -> impl Strategy<Value = f64> {
+pub(crate) fn numbers() -> impl Strategy<Value = f64> {
     prop::sample::select(vec![-1.0, 0.0, 0.5, 1.0, 1.5, 1024.0, 9_007_199_254_740_992.0, 1e300])
 }
 
-pub(super) fn literals() -> impl Strategy<Value = Literal> {
+pub(crate) fn literals() -> impl Strategy<Value = Literal> {
     let quantity = prop::sample::select(QUANTITIES).prop_map(|(text, _)| Literal::Quantity(text.into()));
     prop_oneof![
         any::<bool>().prop_map(Literal::Bool),
@@ -51,7 +51,7 @@ pub(super) fn literals() -> impl Strategy<Value = Literal> {
     ]
 }
 
-fn paths() -> impl Strategy<Value = FieldPath> {
+pub(crate) fn paths() -> impl Strategy<Value = FieldPath> {
     let known = [
         "a",
         "a.b",
@@ -148,7 +148,7 @@ fn single(odd: bool) -> impl Strategy<Value = Expr> {
 }
 
 /// Expressions; `least` is how many an `and` and an `or` have at least, `odd` ones have texts that are hard to write.
-pub(super) fn exprs(least: usize, odd: bool) -> impl Strategy<Value = Expr> {
+pub(crate) fn exprs(least: usize, odd: bool) -> impl Strategy<Value = Expr> {
     single(odd).prop_recursive(4, 24, 4, move |inner| {
         let several = prop::collection::vec(inner.clone(), least..4);
         prop_oneof![
@@ -163,7 +163,7 @@ fn columns() -> impl Strategy<Value = Column> {
     prop_oneof![1 => Just(Column::Cluster), 3 => odd_paths().prop_map(Column::Path)]
 }
 
-pub(super) fn questions() -> impl Strategy<Value = Question> {
+pub(crate) fn questions() -> impl Strategy<Value = Question> {
     let direction = prop::sample::select(vec![Direction::Ascending, Direction::Descending]);
     let output = prop_oneof![
         Just(Output::Objects),
@@ -199,7 +199,7 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 /// Objects with metadata that a head can be made of.
-pub(super) fn objects() -> impl Strategy<Value = Value> {
+pub(crate) fn objects() -> impl Strategy<Value = Value> {
     let labels = prop::collection::btree_map("[ab]", "web|b|3|", 0..3);
     let owners = prop::option::of(prop::collection::vec(texts(), 0..3));
     let fields = prop::collection::btree_map("[abc]|count|name|not", values(), 0..5);

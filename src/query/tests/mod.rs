@@ -1,6 +1,6 @@
 //! Tests of the language: what texts mean, what is wrong with those that mean nothing, and what holds of objects.
 
-mod arbitrary;
+pub(crate) mod arbitrary;
 mod bounds;
 mod docs;
 mod errors;

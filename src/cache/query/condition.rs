@@ -1,0 +1,159 @@
+//! What can be told of a condition before any object is looked at, and of an object from its head.
+
+use std::cell::RefCell;
+
+use smol_str::{SmolStr, ToSmolStr};
+
+use super::memo::LabelMemo;
+use super::view::Member;
+use super::{OWNER_INDEX, QueryError};
+use crate::cache::snapshot::Snapshot;
+use crate::query::{Expr, Head, TextTest};
+use crate::types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, StoredObject, Uid};
+
+/// Whether a condition asks whom an object belongs to.
+pub(super) fn asks_owners(expr: &Expr) -> bool {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().any(asks_owners),
+        Expr::Not(part) => asks_owners(part),
+        Expr::OwnedBy(_) => true,
+        _ => false,
+    }
+}
+
+/// What is known of all objects in question.
+pub(super) struct Known<'k> {
+    pub(super) cluster: &'k ClusterName,
+    pub(super) labels: &'k ClusterLabels,
+    /// The namespace that they have in common, if they have one.
+    pub(super) namespace: Option<&'k str>,
+}
+
+/// A condition's clusters, indices and paths. The condition must not be deeper than a matcher takes.
+pub(super) struct Condition<'q> {
+    pub(super) expr: &'q Expr,
+    indexes: Vec<&'q str>,
+    /// Paths of fields, each once.
+    pub(super) paths: Vec<FieldPath>,
+    names_clusters: bool,
+    /// Whether it asks for what an object owns.
+    pub(super) asks_owners: bool,
+}
+
+impl<'q> Condition<'q> {
+    /// Looks a condition through.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownIndex`] where the snapshot has not one that it names.
+    pub(super) fn new(expr: &'q Expr, snapshot: &Snapshot) -> Result<Self, QueryError> {
+        let mut condition =
+            Self { expr, indexes: Vec::new(), paths: Vec::new(), names_clusters: false, asks_owners: false };
+        condition.note(expr, snapshot)?;
+        Ok(condition)
+    }
+
+    fn note(&mut self, expr: &'q Expr, snapshot: &Snapshot) -> Result<(), QueryError> {
+        match expr {
+            Expr::And(all) | Expr::Or(all) => all.iter().try_for_each(|one| self.note(one, snapshot))?,
+            Expr::Not(one) => self.note(one, snapshot)?,
+            Expr::Cluster(_) => self.names_clusters = true,
+            Expr::OwnedBy(_) => self.asks_owners = true,
+            Expr::Index { index, .. } => {
+                snapshot.check_index(index)?;
+                self.indexes.push(index);
+            }
+            Expr::Field { path, .. } if !self.paths.contains(path) => self.paths.push(path.clone()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The indices that it names.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = &'q str> {
+        self.indexes.iter().copied()
+    }
+
+    /// Whether what is known rules all the objects out.
+    pub(super) fn rules_out(&self, known: &Known<'_>) -> bool {
+        (self.names_clusters || known.namespace.is_some()) && fold(self.expr, known) == Some(false)
+    }
+}
+
+/// Three-valued. What holds of no object, whatever its cluster, tells nothing here: its clusters are asked all the same,
+/// so that the answer says of whom it is.
+fn fold(expr: &Expr, known: &Known<'_>) -> Option<bool> {
+    let parts = |parts: &[Expr], decisive: bool| {
+        let mut told = !parts.is_empty();
+        for part in parts {
+            match fold(part, known) {
+                Some(holds) if holds == decisive => return Some(decisive),
+                Some(_) => {}
+                None => told = false,
+            }
+        }
+        told.then_some(!decisive)
+    };
+    match expr {
+        Expr::And(all) => parts(all, false),
+        Expr::Or(any) => parts(any, true),
+        Expr::Not(one) => fold(one, known).map(|holds| !holds),
+        Expr::Cluster(selector) => Some(selector.matches(known.cluster, known.labels)),
+        Expr::Namespace(test) => known.namespace.map(|namespace| passes(test, namespace)),
+        _ => None,
+    }
+}
+
+fn passes(test: &TextTest, namespace: &str) -> bool {
+    match test {
+        TextTest::In(list) => list.iter().any(|one| one == namespace),
+        TextTest::Prefix(prefix) => namespace.starts_with(prefix.as_str()),
+    }
+}
+
+/// An object as a condition looks at it.
+#[derive(Clone, Copy)]
+pub(super) struct HeadOf<'o, 's> {
+    pub(super) snapshot: &'s Snapshot,
+    pub(super) member: &'o Member<'s>,
+    pub(super) stored: &'o StoredObject,
+    pub(super) memo: &'o RefCell<LabelMemo>,
+}
+
+impl Head for HeadOf<'_, '_> {
+    fn cluster(&self) -> &ClusterName {
+        &self.member.partition.origin().cluster
+    }
+
+    fn cluster_labels(&self) -> &ClusterLabels {
+        &self.member.partition.origin().cluster_labels
+    }
+
+    fn namespace(&self) -> &str {
+        self.stored.key().namespace().unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        self.stored.key().name()
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.stored.labels().get(key)
+    }
+
+    fn matches_labels(&self, selector: &LabelSelector) -> bool {
+        self.memo.borrow_mut().matches(selector, self.stored.labels())
+    }
+
+    fn uid(&self) -> &Uid {
+        self.stored.uid()
+    }
+
+    fn in_index(&self, index: &str, values: &[SmolStr]) -> bool {
+        self.snapshot.indices.carries(index, values, self.member.id, self.stored)
+    }
+
+    fn owned_by(&self, owner: &Uid) -> Option<bool> {
+        self.snapshot.index_fn(OWNER_INDEX)?;
+        Some(self.in_index(OWNER_INDEX, &[owner.to_smolstr()]))
+    }
+}

@@ -1,0 +1,186 @@
+//! Snapshots that are kept for who goes on with an answer: a bounded number, for a bounded time and memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::QueryError;
+use crate::cache::snapshot::Snapshot;
+use crate::types::clock::Instant;
+
+/// The snapshots of one resource that tokens are about.
+///
+/// What a snapshot takes is what has been replaced since: all else it shares with the newest one. At each bound the one
+/// that was used least recently goes; whoever still has a token of it starts over.
+#[derive(Debug)]
+pub struct Held {
+    /// By when they were used last, the least recent first.
+    entries: VecDeque<Entry>,
+    /// Bytes of bodies that have been replaced or deleted since there are any entries.
+    replaced: usize,
+}
+
+struct Entry {
+    number: u64,
+    snapshot: Arc<Snapshot>,
+    until: Instant,
+    /// [`Held::replaced`] when it was taken.
+    since: usize,
+}
+
+impl Held {
+    /// How long after its last use a snapshot is kept.
+    pub const KEPT: Duration = Duration::from_secs(5 * 60);
+    /// How many of one resource are kept at once.
+    pub const SNAPSHOTS: usize = 16;
+    /// Bytes of bodies that are kept for them and nothing else, about.
+    pub const BYTES: usize = 64 << 20;
+
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { entries: VecDeque::new(), replaced: 0 }
+    }
+
+    /// Keeps a snapshot from now on, as `fresh()` numbers it, unless it is kept already: its number.
+    pub fn hold(&mut self, snapshot: &Arc<Snapshot>, now: Instant, fresh: impl FnOnce() -> u64) -> u64 {
+        self.expire(now);
+        let known = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.snapshot, snapshot));
+        let until = now + Self::KEPT;
+        let entry = if let Some(entry) = known.and_then(|at| self.entries.remove(at)) {
+            Entry { until, ..entry }
+        } else {
+            Entry { number: fresh(), snapshot: Arc::clone(snapshot), until, since: self.replaced }
+        };
+        let number = entry.number;
+        self.entries.push_back(entry);
+        if self.entries.len() > Self::SNAPSHOTS {
+            self.entries.pop_front();
+        }
+        number
+    }
+
+    /// The snapshot of a number, which is kept as long again.
+    ///
+    /// # Errors
+    /// [`QueryError::ExpiredToken`] where it is not kept any more.
+    pub fn get(&mut self, number: u64, now: Instant) -> Result<Arc<Snapshot>, QueryError> {
+        self.expire(now);
+        let at = self.entries.iter().position(|entry| entry.number == number);
+        let mut entry = at.and_then(|at| self.entries.remove(at)).ok_or(QueryError::ExpiredToken)?;
+        entry.until = now + Self::KEPT;
+        let snapshot = Arc::clone(&entry.snapshot);
+        self.entries.push_back(entry);
+        Ok(snapshot)
+    }
+
+    /// Forgets what has not been used for long; when to look again, if anything is left.
+    pub fn expire(&mut self, now: Instant) -> Option<Instant> {
+        while self.entries.front().is_some_and(|entry| entry.until <= now) {
+            self.entries.pop_front();
+        }
+        if self.entries.is_empty() {
+            self.replaced = 0;
+        }
+        self.entries.front().map(|entry| entry.until)
+    }
+
+    /// Notes that a body of so many bytes is in no newer snapshot any more.
+    pub fn note_replaced(&mut self, bytes: usize) {
+        self.replaced += bytes;
+        // Those taken first pin most.
+        while self.oldest().is_some_and(|since| self.replaced - since > Self::BYTES) {
+            let Some(since) = self.oldest() else { break };
+            self.entries.retain(|entry| entry.since != since);
+        }
+    }
+
+    fn oldest(&self) -> Option<usize> {
+        self.entries.iter().map(|entry| entry.since).min()
+    }
+
+    /// Whether none is kept, so that nothing need be noted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("number", &self.number).field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Store;
+    use crate::cache::testing::pods;
+    use crate::types::clock;
+
+    fn snapshot() -> Arc<Snapshot> {
+        Store::new(pods()).published().load_full()
+    }
+
+    fn hold(held: &mut Held, number: u64, now: Instant) -> Arc<Snapshot> {
+        let snapshot = snapshot();
+        assert_eq!(held.hold(&snapshot, now, || number), number);
+        snapshot
+    }
+
+    #[test]
+    fn a_snapshot_is_kept_for_five_minutes_after_its_last_use() {
+        let (mut held, start) = (Held::new(), clock::now());
+        let first = hold(&mut held, 1, start);
+        let almost = start + Held::KEPT - Duration::from_millis(1);
+        assert!(Arc::ptr_eq(&held.get(1, almost).unwrap(), &first));
+        assert!(held.get(1, almost + Held::KEPT - Duration::from_millis(1)).is_ok());
+        assert_eq!(held.get(1, almost + 3 * Held::KEPT).unwrap_err(), QueryError::ExpiredToken);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn one_snapshot_is_kept_once_and_one_too_many_drives_out_the_one_used_least_recently() {
+        let (mut held, now) = (Held::new(), clock::now());
+        let first = hold(&mut held, 1, now);
+        assert_eq!(held.hold(&first, now, || unreachable!()), 1);
+        for number in 2..=Held::SNAPSHOTS as u64 {
+            hold(&mut held, number, now);
+        }
+        held.get(1, now).unwrap();
+        hold(&mut held, 100, now);
+        assert_eq!(held.len(), Held::SNAPSHOTS);
+        assert!(held.get(1, now).is_ok() && held.get(100, now).is_ok() && held.get(3, now).is_ok());
+        assert_eq!(held.get(2, now).unwrap_err(), QueryError::ExpiredToken);
+    }
+
+    #[test]
+    fn what_is_replaced_drives_out_those_taken_before_it() {
+        let (mut held, now) = (Held::new(), clock::now());
+        hold(&mut held, 1, now);
+        held.note_replaced(Held::BYTES / 2);
+        hold(&mut held, 2, now);
+        held.note_replaced(Held::BYTES / 2);
+        assert_eq!(held.len(), 2);
+        held.note_replaced(1);
+        assert_eq!(held.get(1, now).unwrap_err(), QueryError::ExpiredToken);
+        assert!(held.get(2, now).is_ok());
+        held.note_replaced(usize::MAX / 2);
+        assert!(held.is_empty());
+        assert_eq!(held.expire(now), None);
+        assert_eq!(held.replaced, 0);
+    }
+}

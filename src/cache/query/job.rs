@@ -1,0 +1,301 @@
+//! One question to one snapshot: prepared, worked off by any number of threads, answered.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::answer::{Answer, Row};
+use super::condition::{Condition, HeadOf};
+use super::gather::{Hit, Order, groups, unmatched};
+use super::inquiry::Progress;
+use super::memo::LabelMemo;
+use super::pieces::Pieces;
+use super::plan::{Looks, Plan, Planner, Way};
+use super::token::Position;
+use super::view::{Start, View};
+use super::worker::Worker;
+use super::{Query, QueryError};
+use crate::cache::snapshot::Snapshot;
+use crate::query::{Columns, Matcher, Output, SortKey, Values};
+use crate::types::{Object, StoredObject};
+
+/// Up to how many objects are walked over where the question is asked: well under a millisecond's worth.
+pub(super) const SHORT: usize = 1_000;
+/// The same of objects that have to be decompressed.
+const SHORT_READ: usize = 50;
+/// Objects in one piece of a walk, at most: under a millisecond where heads decide. A piece is found by a walk over the
+/// keys alone.
+const PIECE: usize = 8_192;
+/// The same of objects that have to be decompressed: a few milliseconds.
+const READ_PIECE: usize = 512;
+/// After how many objects it is looked whether anybody still waits.
+pub(super) const LOOK_UP: u64 = 64;
+
+/// A question made ready.
+pub(super) struct Job<'s> {
+    pub(super) snapshot: &'s Snapshot,
+    pub(super) query: &'s Query,
+    pub(super) condition: Condition<'s>,
+    pub(super) view: View<'s>,
+    way: Way<'s>,
+    /// `None` where whatever lies on the way matches.
+    pub(super) matcher: Option<Matcher>,
+    pub(super) sort: Option<Columns>,
+    pub(super) columns: Option<Columns>,
+    /// Where it goes on.
+    pub(super) start: Option<Start>,
+    /// The same by columns.
+    pub(super) sorted_start: Option<Box<[SortKey]>>,
+    /// One more than the limit: so it is known whether there are more.
+    pub(super) keep: Option<usize>,
+}
+
+impl<'s> Job<'s> {
+    /// Makes a question ready; `position`: where it goes on.
+    ///
+    /// # Errors
+    /// The question's faults.
+    pub(super) fn new(
+        snapshot: &'s Snapshot,
+        query: &'s Query,
+        position: Option<&Position>,
+    ) -> Result<Self, QueryError> {
+        let question = &query.question;
+        let of_objects = matches!(question.output, Output::Objects | Output::Columns(_));
+        if !of_objects && !question.order.is_empty() {
+            return Err(QueryError::Contradiction(
+                "an order is for objects and columns; counts and values have their own",
+            ));
+        }
+        let matcher = Matcher::new(&question.condition)?;
+        let condition = Condition::new(&question.condition, snapshot)?;
+        let view = View::new(snapshot, query, &condition);
+        let way = Planner { snapshot, view: &view }.best(&question.condition);
+        let matcher = (!way.exact).then_some(matcher);
+        let sort: Vec<_> = question.order.iter().map(|(column, _)| column.clone()).collect();
+        let sort = (!sort.is_empty()).then(|| Columns::new(&sort));
+        let columns = match &question.output {
+            Output::Objects | Output::Count => None,
+            Output::Columns(columns) => Some(Columns::new(columns)),
+            Output::CountBy(column) | Output::Distinct(column) => Some(Columns::new(std::slice::from_ref(column))),
+        };
+        let keep = question.limit.filter(|_| of_objects).map(|limit| limit.get().saturating_add(1));
+        let mut job = Self {
+            snapshot,
+            query,
+            condition,
+            view,
+            way,
+            matcher,
+            sort,
+            columns,
+            start: None,
+            sorted_start: None,
+            keep,
+        };
+        if let Some(position) = position {
+            job.begin_behind(position)?;
+        }
+        Ok(job)
+    }
+
+    fn begin_behind(&mut self, position: &Position) -> Result<(), QueryError> {
+        let rank = self.view.rank_of(&position.cluster);
+        let there = self.view.is_named(rank, &position.cluster);
+        self.start = Some(Start { rank, key: there.then(|| position.key.clone()) });
+        if let Some(sort) = &self.sort {
+            // It was there when the token was made, and the snapshot is the same.
+            let at = self.find(rank, position).ok_or(QueryError::ExpiredToken)?;
+            let (member, stored) = (at, self.view.members[at].partition.get(&position.key));
+            let stored = stored.ok_or(QueryError::ExpiredToken)?;
+            let memo = RefCell::new(LabelMemo::new());
+            let values =
+                read(sort, &self.head(member, stored, &memo), &mut None).map_err(|()| QueryError::ExpiredToken)?;
+            self.sorted_start = Some(values.iter().map(|values| SortKey::new(values)).collect());
+        }
+        Ok(())
+    }
+
+    /// The informer that has the newest state of an object.
+    fn find(&self, rank: usize, position: &Position) -> Option<usize> {
+        self.view.speakers().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
+            let stored = self.view.members[*at].partition.get(&position.key);
+            stored.is_some_and(|stored| !self.view.is_superseded(*at, stored))
+        })
+    }
+
+    /// What it is going to do.
+    pub(super) fn plan(&self) -> Plan {
+        let looks = match &self.matcher {
+            None => Looks::Nothing,
+            Some(matcher) if self.reads_owners() || matcher.needs_body() => Looks::Bodies,
+            Some(_) => Looks::Heads,
+        };
+        Plan::new(&self.way, looks, self.reads())
+    }
+
+    /// Whether owners are looked for without an index of them.
+    fn reads_owners(&self) -> bool {
+        self.condition.asks_owners && self.snapshot.index_fn(super::OWNER_INDEX).is_none()
+    }
+
+    /// Whether what matches has to be read.
+    fn reads(&self) -> bool {
+        [&self.sort, &self.columns].into_iter().flatten().any(Columns::needs_body)
+    }
+
+    /// About how many objects there are to look at.
+    pub(super) fn candidates(&self) -> usize {
+        self.way.candidates
+    }
+
+    /// Whether it takes so long that it belongs on threads of its own.
+    pub(super) fn is_long(&self) -> bool {
+        let reads = self.reads() || self.plan().looks == Looks::Bodies;
+        self.way.candidates > if reads { SHORT_READ } else { SHORT }
+    }
+
+    /// Objects in one piece of a walk.
+    fn piece(&self) -> usize {
+        let usual = if self.reads() || self.plan().looks == Looks::Bodies { READ_PIECE } else { PIECE };
+        self.query.piece.map_or(usual, std::num::NonZeroUsize::get)
+    }
+
+    /// Threads that there is enough work for.
+    pub(super) fn threads(&self) -> usize {
+        self.way.candidates / self.piece() + 1
+    }
+
+    pub(super) fn order(&self) -> Order<'_, 's> {
+        let directions = self.query.question.order.iter().map(|(_, direction)| *direction).collect();
+        Order { directions, view: &self.view }
+    }
+
+    fn pieces(&self) -> Pieces<'_, 's, 's> {
+        let start = self.start.as_ref().filter(|_| self.sort.is_none());
+        Pieces { snapshot: self.snapshot, view: &self.view, access: &self.way.access, start, size: self.piece() }
+    }
+
+    fn head<'o>(&'o self, member: usize, stored: &'o StoredObject, memo: &'o RefCell<LabelMemo>) -> HeadOf<'o, 's> {
+        HeadOf { snapshot: self.snapshot, member: &self.view.members[member], stored, memo }
+    }
+
+    /// Works pieces off until there are none left, or nobody wants more.
+    pub(super) fn work(&self, progress: &Progress) {
+        let (pieces, order) = (self.pieces(), self.order());
+        let overlaps = self.any_overlap();
+        let mut bounds = self.query.bounds;
+        if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
+            // No more than the limit is kept.
+            bounds.items = usize::MAX;
+        }
+        let mut worker = Worker::new(self, &order, progress);
+        while !progress.is_over() {
+            let Some(piece) = progress.next(|cursor| pieces.next(cursor)) else { break };
+            let found = worker.examine(&pieces, &piece);
+            progress.take(
+                piece.number,
+                found,
+                |gathered, number, found| {
+                    gathered.take(number, found, &order, self.keep);
+                    self.keep.is_some_and(|keep| !overlaps && order.directions.is_empty() && gathered.has_enough(keep))
+                },
+                bounds,
+            );
+        }
+    }
+
+    /// Whether keys of one cluster may come out of order.
+    fn any_overlap(&self) -> bool {
+        self.view.members.windows(2).any(|pair| pair[0].rank == pair[1].rank)
+    }
+
+    /// The answer from what was found.
+    ///
+    /// # Errors
+    /// What ended the work early.
+    pub(super) fn finish(&self, progress: &Progress) -> Result<Answer, QueryError> {
+        progress.ended(self.query.bounds.within, self.candidates())?;
+        let question = &self.query.question;
+        let limit = question.limit.map(std::num::NonZeroUsize::get);
+        let mut gathered = progress.gathered();
+        let mut answer = self.empty();
+        (answer.examined, answer.read, answer.unreadable) = (gathered.examined, gathered.read, gathered.unreadable);
+        answer.unmatched = unmatched(&self.condition.paths, &gathered.seen, gathered.read);
+        match &question.output {
+            Output::Count => answer.count = Some(gathered.count),
+            output @ (Output::CountBy(_) | Output::Distinct(_)) => {
+                (answer.groups, answer.more) = groups(std::mem::take(&mut gathered.groups), output, limit);
+            }
+            Output::Objects | Output::Columns(_) => {
+                let (hits, more) = gathered.into_hits(&self.order(), limit);
+                answer.more = more;
+                answer.end = hits.last().filter(|_| more).map(|hit| self.position(hit));
+                self.fill(&mut answer, hits, progress)?;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// An answer to say nothing but how it would be found.
+    pub(super) fn empty(&self) -> Answer {
+        Answer {
+            items: Vec::new(),
+            rows: Vec::new(),
+            groups: Vec::new(),
+            count: None,
+            more: false,
+            next: None,
+            coverage: self.view.coverage(),
+            plan: self.plan(),
+            examined: 0,
+            read: 0,
+            unmatched: Vec::new(),
+            unreadable: 0,
+            end: None,
+            kind: PhantomData,
+        }
+    }
+
+    fn position(&self, hit: &Hit) -> Position {
+        let cluster = self.view.members[hit.member].partition.origin().cluster.as_str().into();
+        Position { cluster, key: hit.stored.key().clone() }
+    }
+
+    fn fill(&self, answer: &mut Answer, hits: Vec<Hit>, progress: &Progress) -> Result<(), QueryError> {
+        let handle = |hit: &Hit| {
+            Object::new(Arc::clone(self.view.members[hit.member].partition.origin()), Arc::clone(&hit.stored))
+        };
+        let Some(columns) = &self.columns else {
+            answer.items = hits.iter().map(handle).collect();
+            return Ok(());
+        };
+        let memo = RefCell::new(LabelMemo::new());
+        for (number, hit) in hits.into_iter().enumerate() {
+            if (number as u64).is_multiple_of(LOOK_UP) {
+                progress.ended(self.query.bounds.within, self.candidates())?;
+            }
+            let object = handle(&hit);
+            let values = match hit.row {
+                Some(row) => row,
+                None => read(columns, &self.head(hit.member, &hit.stored, &memo), &mut None).unwrap_or_else(|()| {
+                    answer.unreadable += 1;
+                    Vec::new()
+                }),
+            };
+            answer.rows.push(Row { object, values });
+        }
+        Ok(())
+    }
+}
+
+/// The values of columns, from the head where that has them all, else from the bytes, which are read once.
+pub(super) fn read(columns: &Columns, head: &HeadOf<'_, '_>, body: &mut Option<Arc<[u8]>>) -> Result<Vec<Values>, ()> {
+    if body.is_none() {
+        if let Some(values) = columns.on_head(head) {
+            return Ok(values);
+        }
+        *body = Some(head.stored.json().map_err(drop)?);
+    }
+    columns.on_body(head, body.as_deref().unwrap_or_default()).map_err(drop)
+}

@@ -1,0 +1,110 @@
+//! The two questions that are asked most, on a way of their own: an object by its key, and by an index value. What they
+//! cost does not depend on how many clusters there are, and they allocate nothing but their answer.
+
+use std::sync::Arc;
+
+use super::QueryError;
+use super::view::has_newer;
+use crate::cache::posting::PartitionId;
+use crate::cache::snapshot::{Partition, Snapshot};
+use crate::types::{ClusterName, Object, ObjectKey, Origin, StoredObject};
+
+impl Snapshot {
+    /// Whether there is an index of this name.
+    pub(in crate::cache) fn check_index(&self, index: &str) -> Result<(), QueryError> {
+        if self.index_fn(index).is_some() || self.partitions().any(|(_, partition)| partition.declares(index)) {
+            return Ok(());
+        }
+        Err(QueryError::UnknownIndex {
+            index: index.to_owned(),
+            resource: self.resource().gvr.to_string(),
+            known: self.index_names().iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    /// The object at a key of one cluster, in the newest state that any of the selected informers has. Costs a look-up
+    /// in each of that cluster's informers.
+    pub(in crate::cache) fn get_of(
+        &self,
+        cluster: &ClusterName,
+        key: &ObjectKey,
+        is_selected: impl Fn(&Origin) -> bool,
+    ) -> Option<Object> {
+        let theirs = self.partitions_of(cluster).iter().filter_map(|id| self.partition(*id));
+        let mut newest: Option<(&Partition, &Arc<StoredObject>)> = None;
+        for partition in theirs.filter(|partition| is_selected(partition.origin())) {
+            let Some(stored) = partition.get(key) else { continue };
+            if newest.is_none_or(|(_, best)| stored.resource_version().newer_than(best.resource_version())) {
+                newest = Some((partition, stored));
+            }
+        }
+        newest.map(|(partition, stored)| Object::new(Arc::clone(partition.origin()), Arc::clone(stored)))
+    }
+
+    /// The object of a cluster at a key, in the newest state that any of its informers has.
+    #[must_use]
+    pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object> {
+        self.get_of(cluster, key, |_| true)
+    }
+
+    /// The objects that carry `value` in `index`, by cluster and key, in their newest states. Costs a look-up for each of
+    /// them: not a look at every cluster, as an [`super::Answer`] does that says how fresh each is.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownIndex`].
+    pub fn find_by_index(&self, index: &str, value: &str) -> Result<Vec<Object>, QueryError> {
+        self.find_by_index_of(index, value, |_| true)
+    }
+
+    /// The same of the selected informers.
+    pub(in crate::cache) fn find_by_index_of(
+        &self,
+        index: &str,
+        value: &str,
+        is_selected: impl Fn(&Origin) -> bool,
+    ) -> Result<Vec<Object>, QueryError> {
+        let Some(posting) = self.indices.posting(index, value) else {
+            return self.check_index(index).map(|()| Vec::new());
+        };
+        let mut found = Vec::new();
+        let mut at: Option<(PartitionId, Option<&Partition>)> = None;
+        for (id, key) in posting.iter() {
+            let partition = match at {
+                Some((last, partition)) if last == id => partition,
+                _ => {
+                    let selected = |partition: &&Partition| is_selected(partition.origin());
+                    let partition = self.partition(id).filter(selected);
+                    at = Some((id, partition));
+                    partition
+                }
+            };
+            let Some((partition, stored)) = partition.and_then(|it| it.get(key).map(|stored| (it, stored))) else {
+                continue;
+            };
+            if !self.is_superseded(id, partition, stored, index, &is_selected) {
+                found.push(Object::new(Arc::clone(partition.origin()), Arc::clone(stored)));
+            }
+        }
+        let place = |a: &Object, b: &Object| (a.cluster(), a.key()).cmp(&(b.cluster(), b.key()));
+        if !found.is_sorted_by(|a, b| place(a, b).is_le()) {
+            found.sort_unstable_by(place);
+        }
+        Ok(found)
+    }
+
+    /// Whether another selected informer of the cluster, which has the index too, has the object in a newer state.
+    fn is_superseded(
+        &self,
+        id: PartitionId,
+        partition: &Partition,
+        stored: &StoredObject,
+        index: &str,
+        is_selected: impl Fn(&Origin) -> bool,
+    ) -> bool {
+        let others = self.partitions_of(&partition.origin().cluster).iter().filter(|other| **other != id);
+        others.filter_map(|other| Some((*other, self.partition(*other)?))).any(|(other, them)| {
+            // Numbers are given in the order of opening.
+            is_selected(them.origin()) && self.has_index(them, index) && has_newer(them, stored, other < id)
+        })
+    }
+}

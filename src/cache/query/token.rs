@@ -1,0 +1,173 @@
+//! Continue tokens: where an answer ended, and on which snapshot; signed, so that nobody else makes one.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use smol_str::SmolStr;
+
+use super::{Query, QueryError};
+use crate::types::{Gvr, ObjectKey};
+
+/// Where an answer ended: its last object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// Its cluster.
+    pub(super) cluster: SmolStr,
+    /// Its key.
+    pub(super) key: ObjectKey,
+}
+
+/// What tokens are signed with: of one process, so that none outlives the snapshots that it is about.
+#[derive(Clone)]
+pub struct TokenKey([u8; 32]);
+
+/// Which question a token is of. Its limit may differ from page to page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fingerprint([u8; 16]);
+
+/// The first byte: how the rest is written.
+const VERSION: u8 = 1;
+const TAG: usize = 16;
+/// A name of a cluster, a namespace and a name have their bounds; nothing longer is looked at.
+const MAX_TEXT: usize = 2_048;
+
+impl Fingerprint {
+    /// Of a question to a resource.
+    #[must_use]
+    pub fn new(query: &Query, resource: &Gvr) -> Self {
+        let question = &query.question;
+        let parts = (&question.condition, &question.order, &question.output, &query.clusters, &query.scope, resource);
+        let digest = Sha256::digest(format!("{parts:?}").as_bytes());
+        let mut half = [0; 16];
+        half.copy_from_slice(&digest[..16]);
+        Self(half)
+    }
+}
+
+impl TokenKey {
+    /// Takes over a key, which nobody must be able to guess.
+    #[must_use]
+    pub fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    fn mac(&self, text: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
+        mac.update(text);
+        mac
+    }
+
+    /// The token of a place on a held snapshot.
+    #[must_use]
+    pub fn sign(&self, held: u64, of: Fingerprint, position: &Position) -> SmolStr {
+        let cluster = position.cluster.as_bytes();
+        let mut text = vec![VERSION];
+        text.extend(held.to_be_bytes());
+        text.extend(of.0);
+        // A cluster's name has 63 characters at most.
+        text.push(u8::try_from(cluster.len()).unwrap_or(u8::MAX));
+        text.extend(cluster);
+        text.extend(position.key.as_str().as_bytes());
+        let tag = self.mac(&text).finalize().into_bytes();
+        text.extend(&tag[..TAG]);
+        BASE64.encode(text).into()
+    }
+
+    /// The held snapshot and the place of a token.
+    ///
+    /// # Errors
+    /// [`QueryError::ForgedToken`], and [`QueryError::ForeignToken`] where it is of another question.
+    pub fn verify(&self, token: &str, of: Fingerprint) -> Result<(u64, Position), QueryError> {
+        let text = (token.len() <= MAX_TEXT).then(|| BASE64.decode(token).ok()).flatten();
+        let text = text.ok_or(QueryError::ForgedToken)?;
+        let (text, tag) = text.split_at_checked(text.len().saturating_sub(TAG)).ok_or(QueryError::ForgedToken)?;
+        self.mac(text).verify_truncated_left(tag).map_err(|_| QueryError::ForgedToken)?;
+        if tag.len() != TAG {
+            return Err(QueryError::ForgedToken);
+        }
+        let (held, theirs, position) = parse(text).ok_or(QueryError::ForgedToken)?;
+        if theirs == of { Ok((held, position)) } else { Err(QueryError::ForeignToken) }
+    }
+}
+
+fn parse(text: &[u8]) -> Option<(u64, Fingerprint, Position)> {
+    let (version, rest) = text.split_first()?;
+    let (held, rest) = rest.split_first_chunk::<8>()?;
+    let (of, rest) = rest.split_first_chunk::<16>()?;
+    let (length, rest) = rest.split_first()?;
+    let (cluster, key) = rest.split_at_checked(usize::from(*length))?;
+    let cluster = std::str::from_utf8(cluster).ok()?.into();
+    let key = std::str::from_utf8(key).ok()?.parse().ok()?;
+    (*version == VERSION).then_some((u64::from_be_bytes(*held), Fingerprint(*of), Position { cluster, key }))
+}
+
+impl fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cache::testing::pods;
+
+    fn position(key: &str) -> Position {
+        Position { cluster: "eu".into(), key: key.parse().unwrap() }
+    }
+
+    fn of(query: &Query) -> Fingerprint {
+        Fingerprint::new(query, &pods().gvr)
+    }
+
+    #[test]
+    fn a_token_comes_back_as_it_was_to_its_own_question_whatever_the_limit() {
+        let key = TokenKey::new([7; 32]);
+        let query = Query::by_namespace("shop");
+        let limited = query.clone().limit(5.try_into().unwrap());
+        let token = key.sign(12, of(&query), &position("shop/web"));
+        assert_eq!(key.verify(&token, of(&limited)), Ok((12, position("shop/web"))));
+        for other in [Query::list(), Query::by_namespace("pay"), query.clone().count(), query.clone().across_clusters()]
+        {
+            let expected =
+                if of(&other) == of(&query) { Ok((12, position("shop/web"))) } else { Err(QueryError::ForeignToken) };
+            assert_eq!(key.verify(&token, of(&other)), expected);
+        }
+        assert_eq!(key.verify(&token, of(&Query::list())), Err(QueryError::ForeignToken));
+        let nodes = Fingerprint::new(&query, &Gvr::new("", "v1", "nodes"));
+        assert_eq!(key.verify(&token, nodes), Err(QueryError::ForeignToken));
+        assert_eq!(TokenKey::new([8; 32]).verify(&token, of(&query)), Err(QueryError::ForgedToken));
+        assert!(!format!("{key:?}").contains('7'));
+    }
+
+    proptest! {
+        #[test]
+        fn a_token_that_was_changed_anywhere_is_forged(at in 0_usize..1000, bit in 0_u8..6, cut in 0_usize..1000) {
+            let key = TokenKey::new([7; 32]);
+            let query = Query::list();
+            let token = key.sign(1, of(&query), &position("shop/web"));
+            let mut bytes = BASE64.decode(&token).unwrap();
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+            prop_assert_eq!(key.verify(&BASE64.encode(&bytes), of(&query)), Err(QueryError::ForgedToken));
+            let cut = cut % token.len();
+            prop_assert_eq!(key.verify(&token[..cut], of(&query)), Err(QueryError::ForgedToken));
+        }
+
+        #[test]
+        fn any_text_is_forged(text in ".{0,100}") {
+            prop_assert_eq!(TokenKey::new([7; 32]).verify(&text, of(&Query::list())), Err(QueryError::ForgedToken));
+        }
+    }
+
+    #[test]
+    fn a_text_of_a_mebibyte_is_not_looked_at() {
+        let text = "A".repeat(1 << 20);
+        assert_eq!(TokenKey::new([7; 32]).verify(&text, of(&Query::list())), Err(QueryError::ForgedToken));
+    }
+}

@@ -1,0 +1,180 @@
+//! Which informers a question is asked of, and what is known of their clusters.
+
+use std::ops::Range;
+
+use super::condition::{Condition, Known};
+use super::{Coverage, Query};
+use crate::cache::posting::PartitionId;
+use crate::cache::snapshot::{Partition, Snapshot};
+use crate::types::{ClusterSelector, Freshness, ObjectKey, Origin, StoredObject};
+
+/// One informer that may know of what is asked for.
+pub(super) struct Member<'s> {
+    pub(super) id: PartitionId,
+    pub(super) partition: &'s Partition,
+    /// The place of its cluster among those asked, which is by name.
+    pub(super) rank: usize,
+    /// Whether it has every index that the question names. One that has not says nothing.
+    pub(super) speaks: bool,
+}
+
+/// One cluster that is asked for.
+struct Asked {
+    /// Its members.
+    members: Range<usize>,
+    coverage: Coverage,
+}
+
+/// The informers asked, by cluster.
+pub(super) struct View<'s> {
+    pub(super) members: Vec<Member<'s>>,
+    clusters: Vec<Asked>,
+    /// Clusters that could not be asked yet.
+    expected: Vec<Coverage>,
+}
+
+impl<'s> View<'s> {
+    /// Costs a look at each cluster that the question's selector does not rule out by name.
+    pub(super) fn new(snapshot: &'s Snapshot, query: &Query, condition: &Condition<'_>) -> Self {
+        let mut view = Self { members: Vec::new(), clusters: Vec::new(), expected: Vec::new() };
+        match &query.clusters {
+            ClusterSelector::Names(names) => {
+                let mut names: Vec<_> = names.iter().collect();
+                names.sort_unstable();
+                names.dedup();
+                for name in names {
+                    view.ask(snapshot, query, condition, snapshot.partitions_of(name));
+                }
+            }
+            ClusterSelector::All | ClusterSelector::Labels(_) => {
+                for (_, ids) in snapshot.clusters() {
+                    view.ask(snapshot, query, condition, ids);
+                }
+            }
+        }
+        for (cluster, labels) in snapshot.expected() {
+            let asked = query.clusters.matches(cluster, labels)
+                && !condition.rules_out(&Known { cluster, labels, namespace: None })
+                && !view.is_named(view.rank_of(cluster.as_str()), cluster.as_str());
+            if asked {
+                view.expected.push(Coverage { cluster: cluster.clone(), freshness: Freshness::Missing });
+            }
+        }
+        view
+    }
+
+    fn ask(&mut self, snapshot: &'s Snapshot, query: &Query, condition: &Condition<'_>, ids: &[PartitionId]) {
+        let (begin, rank) = (self.members.len(), self.clusters.len());
+        let mut freshness: Option<Freshness> = None;
+        let mut cluster = None;
+        for id in ids {
+            let Some(partition) = snapshot.partition(*id) else { continue };
+            let origin = partition.origin();
+            if !is_selected(query, condition, origin) {
+                continue;
+            }
+            cluster = Some(&origin.cluster);
+            if !is_in_reach(condition, origin) {
+                continue;
+            }
+            let speaks = condition.indexes().all(|index| snapshot.has_index(partition, index));
+            let trust = if speaks { partition.freshness() } else { Freshness::Missing };
+            freshness = Some(freshness.map_or(trust, |known| stalest(known, trust)));
+            self.members.push(Member { id: *id, partition, rank, speaks });
+        }
+        if let Some(cluster) = cluster {
+            // Of a cluster whose informers all look elsewhere, nothing is known.
+            let freshness = freshness.unwrap_or(Freshness::Missing);
+            let coverage = Coverage { cluster: cluster.clone(), freshness };
+            self.clusters.push(Asked { members: begin..self.members.len(), coverage });
+        }
+    }
+
+    /// Those that can answer, in the order of clusters, with their places.
+    pub(super) fn speakers(&self) -> impl Iterator<Item = (usize, &Member<'s>)> {
+        self.members.iter().enumerate().filter(|(_, member)| member.speaks)
+    }
+
+    /// How many objects those have that can answer.
+    pub(super) fn len(&self) -> usize {
+        self.speakers().map(|(_, member)| member.partition.len()).sum()
+    }
+
+    /// The rank of a cluster among those asked: where it is, or where it would be.
+    pub(super) fn rank_of(&self, cluster: &str) -> usize {
+        self.clusters.partition_point(|asked| asked.coverage.cluster.as_str() < cluster)
+    }
+
+    /// Whether the cluster of this rank has this name.
+    pub(super) fn is_named(&self, rank: usize, cluster: &str) -> bool {
+        self.clusters.get(rank).is_some_and(|asked| asked.coverage.cluster.as_str() == cluster)
+    }
+
+    /// Informers of one cluster may overlap: whether another one has the object in a newer state. Of two states that
+    /// are as new, the one of the informer that was opened first counts. Asked of each match, since a newer state may
+    /// not match any more; informers of different namespaces are not even looked at.
+    pub(super) fn is_superseded(&self, at: usize, stored: &StoredObject) -> bool {
+        let members = self.clusters[self.members[at].rank].members.clone();
+        members.len() > 1
+            && members.filter(|other| *other != at).any(|other| {
+                let them = &self.members[other];
+                them.speaks && has_newer(them.partition, stored, other < at)
+            })
+    }
+
+    /// How far each cluster's part can be trusted, by name.
+    pub(super) fn coverage(&self) -> Vec<Coverage> {
+        let mut coverage: Vec<_> = self.clusters.iter().map(|asked| asked.coverage.clone()).collect();
+        if !self.expected.is_empty() {
+            coverage.extend(self.expected.iter().cloned());
+            coverage.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        }
+        coverage
+    }
+}
+
+/// Whether a partition has the object of this key in a newer state than this one, or `also_as_new` in one as new.
+pub(super) fn has_newer(partition: &Partition, stored: &StoredObject, also_as_new: bool) -> bool {
+    let (version, watched) = (stored.resource_version(), partition.origin().scope.namespace.as_deref());
+    let may_have = watched.is_none() || watched == stored.key().namespace();
+    may_have
+        && partition
+            .get(stored.key())
+            .map(|state| state.resource_version())
+            .is_some_and(|theirs| theirs.newer_than(version) || (also_as_new && !version.newer_than(theirs)))
+}
+
+/// Whether an informer's cluster is asked for, and informers of its scope are.
+fn is_selected(query: &Query, condition: &Condition<'_>, origin: &Origin) -> bool {
+    query.clusters.matches(&origin.cluster, &origin.cluster_labels)
+        && query.scope.as_ref().is_none_or(|scope| *scope == origin.scope)
+        && !condition.rules_out(&Known { cluster: &origin.cluster, labels: &origin.cluster_labels, namespace: None })
+}
+
+/// Whether an informer can know of what is asked for.
+fn is_in_reach(condition: &Condition<'_>, origin: &Origin) -> bool {
+    let Some(namespace) = origin.scope.namespace.as_deref() else { return true };
+    let known = Known { cluster: &origin.cluster, labels: &origin.cluster_labels, namespace: Some(namespace) };
+    !condition.rules_out(&known)
+}
+
+fn stalest(a: Freshness, b: Freshness) -> Freshness {
+    if staleness(&b) > staleness(&a) { b } else { a }
+}
+
+fn staleness(freshness: &Freshness) -> (u8, i64) {
+    match freshness {
+        Freshness::Synced => (0, 0),
+        Freshness::StaleSince { since } => (1, -since.as_millisecond()),
+        Freshness::Missing => (2, 0),
+    }
+}
+
+/// Where an answer goes on: behind this object.
+#[derive(Clone, Debug)]
+pub(super) struct Start {
+    /// The rank of its cluster.
+    pub(super) rank: usize,
+    /// Its key; `None` where its cluster is not asked any more, and that whole rank is still to come.
+    pub(super) key: Option<ObjectKey>,
+}

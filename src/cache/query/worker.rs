@@ -1,0 +1,172 @@
+//! One thread's share of a question: looks at objects, first at their heads, then at their bytes.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::condition::HeadOf;
+use super::gather::{Found, Hit, Order, truncate};
+use super::inquiry::Progress;
+use super::job::{Job, LOOK_UP, read};
+use super::memo::LabelMemo;
+use super::pieces::{Piece, Pieces};
+use crate::query::{Extractor, Output, SortKey, Values};
+use crate::types::StoredObject;
+
+/// See the module.
+pub(super) struct Worker<'j, 's> {
+    job: &'j Job<'s>,
+    order: &'j Order<'j, 's>,
+    progress: &'j Progress,
+    memo: RefCell<LabelMemo>,
+    /// The paths of the condition, while there are some that no object has had.
+    watched: Option<Extractor>,
+    seen: Vec<bool>,
+}
+
+/// The bytes of an object cannot be read.
+struct Unreadable;
+
+impl<'j, 's> Worker<'j, 's> {
+    pub(super) fn new(job: &'j Job<'s>, order: &'j Order<'j, 's>, progress: &'j Progress) -> Self {
+        let paths = &job.condition.paths;
+        let watched = (!paths.is_empty()).then(|| Extractor::new(paths));
+        Self { job, order, progress, memo: RefCell::new(LabelMemo::new()), watched, seen: vec![false; paths.len()] }
+    }
+
+    /// What a piece has.
+    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's, 's>, piece: &Piece) -> Found {
+        let mut found = Found::default();
+        pieces.each(piece, |stored| {
+            found.examined += 1;
+            if self.look(piece.member, stored, &mut found).is_err() {
+                found.unreadable += 1;
+            }
+            let enough = self.job.keep.is_some_and(|keep| {
+                if !self.order.directions.is_empty() {
+                    truncate(&mut found.hits, keep, self.order, 2);
+                }
+                self.order.directions.is_empty() && found.hits.len() == keep
+            });
+            !enough && (!found.examined.is_multiple_of(LOOK_UP) || !self.progress.is_over())
+        });
+        found.seen.clone_from(&self.seen);
+        found
+    }
+
+    /// Takes an object in, if it matches.
+    fn look(&mut self, member: usize, stored: &Arc<StoredObject>, found: &mut Found) -> Result<(), Unreadable> {
+        let job = self.job;
+        let memo = &self.memo;
+        let head = HeadOf { snapshot: job.snapshot, member: &job.view.members[member], stored, memo };
+        let told = job.matcher.as_ref().map_or(Some(true), |matcher| matcher.on_head(&head));
+        if told == Some(false) || job.view.is_superseded(member, stored) {
+            return Ok(());
+        }
+        let mut body = None;
+        let matches = match (told, &job.matcher) {
+            (None, Some(matcher)) => {
+                found.read += 1;
+                let bytes = body.insert(stored.json().map_err(|_| Unreadable)?);
+                note_paths(&mut self.watched, &mut self.seen, bytes);
+                matcher.on_body(&head, bytes).map_err(|_| Unreadable)?
+            }
+            _ => true,
+        };
+        if matches { self.take(member, stored, &head, &mut body, found) } else { Ok(()) }
+    }
+
+    fn take(
+        &self,
+        member: usize,
+        stored: &Arc<StoredObject>,
+        head: &HeadOf<'_, '_>,
+        body: &mut Option<Arc<[u8]>>,
+        found: &mut Found,
+    ) -> Result<(), Unreadable> {
+        let job = self.job;
+        let was_read = body.is_some();
+        let result = match (&job.query.question.output, &job.columns) {
+            (Output::CountBy(_) | Output::Distinct(_), Some(columns)) => {
+                read(columns, head, body).map(|values| count(&values, found)).map_err(|()| Unreadable)
+            }
+            (Output::Count, _) => {
+                found.count += 1;
+                Ok(())
+            }
+            _ => self.hit(member, stored, head, body, found),
+        };
+        found.read += u64::from(!was_read && body.is_some());
+        result
+    }
+
+    fn hit(
+        &self,
+        member: usize,
+        stored: &Arc<StoredObject>,
+        head: &HeadOf<'_, '_>,
+        body: &mut Option<Arc<[u8]>>,
+        found: &mut Found,
+    ) -> Result<(), Unreadable> {
+        let job = self.job;
+        let sort: Box<[_]> = match &job.sort {
+            None => Box::default(),
+            // What cannot be read is sorted as what has no values: it is there, after all.
+            Some(columns) => match read(columns, head, body) {
+                Ok(values) => values.iter().map(|values| SortKey::new(values)).collect(),
+                Err(()) => self.order.directions.iter().map(|_| SortKey::new(&[])).collect(),
+            },
+        };
+        let mut hit = Hit { member, stored: Arc::clone(stored), sort, row: None };
+        if let (Some(start), Some(sort)) = (&job.start, &job.sorted_start)
+            && !self.order.is_behind(&hit, sort, start)
+        {
+            return Ok(());
+        }
+        // Of very many sorted objects few are in the answer, so those are read when they are known.
+        if let Some(columns) = job.columns.as_ref().filter(|_| job.sort.is_none() || job.keep.is_none()) {
+            let row = read(columns, head, body).map_err(|()| Unreadable)?;
+            found.bytes += row.iter().map(|values| size(values)).sum::<usize>();
+            hit.row = Some(row);
+        }
+        if job.keep.is_none() {
+            found.bytes += hit.sort.iter().map(SortKey::size).sum::<usize>();
+        }
+        found.hits.push(hit);
+        Ok(())
+    }
+}
+
+/// An object counts once for each value that differs, and for `null` where it has none.
+fn count(values: &[Values], found: &mut Found) {
+    let values = values.first().map_or(&[][..], |values| values);
+    let values = if values.is_empty() { &[serde_json::Value::Null][..] } else { values };
+    for (_, value) in values.iter().enumerate().filter(|(at, value)| !values[..*at].contains(value)) {
+        match found.groups.get_mut(value) {
+            Some(count) => *count += 1,
+            None => drop(found.groups.insert(value.clone(), 1)),
+        }
+    }
+}
+
+/// Notes which of the paths the bytes of an object have, until each has been seen.
+fn note_paths(watched: &mut Option<Extractor>, seen: &mut [bool], bytes: &[u8]) {
+    let Some(Ok(values)) = watched.as_ref().map(|paths| paths.extract(bytes)) else { return };
+    seen.iter_mut().zip(values).for_each(|(seen, values)| *seen |= !values.is_empty());
+    if !seen.contains(&false) {
+        *watched = None;
+    }
+}
+
+/// Bytes of values, about.
+pub(super) fn size(values: &[serde_json::Value]) -> usize {
+    use serde_json::Value;
+    let one = |value: &Value| match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(elements) => size(elements),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + 32 + size(std::slice::from_ref(value))).sum()
+        }
+    };
+    values.iter().map(|value| size_of::<Value>() + one(value)).sum()
+}

@@ -1,0 +1,194 @@
+//! How a question is worked off: its end before its time, its bounds, and what it says of what it saw.
+
+use std::sync::Arc;
+use std::thread;
+
+use serde_json::json;
+
+use super::query::{fill, found, origin};
+use crate::cache::testing::{object_with, pods};
+use crate::cache::{Bounds, Group, Inquiry, Query, QueryError, Snapshot, Store};
+use crate::query::{Column, Direction, Expr, Literal, Output, Question, Test};
+use crate::types::{ClusterName, FieldPath, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid};
+
+fn pod(name: &str, body: &serde_json::Value) -> StoredObject {
+    StoredObject::new(StoredObjectParts {
+        key: ObjectKey::new("shop", name),
+        uid: Uid::new(name),
+        resource_version: ResourceVersion::new("1"),
+        labels: crate::types::Labels::default(),
+        index_values: Vec::new(),
+        json: body.to_string().into_bytes(),
+    })
+}
+
+fn of(objects: Vec<StoredObject>) -> Arc<Snapshot> {
+    let mut store = Store::new(pods());
+    fill(&mut store, origin("eu", &[], None), &[], objects);
+    store.published().load_full()
+}
+
+fn path(text: &str) -> FieldPath {
+    text.parse().unwrap()
+}
+
+fn names(number: usize) -> Vec<StoredObject> {
+    (0..number).map(|number| pod(&format!("{number:05}"), &json!({"spec": {"size": number % 10}}))).collect()
+}
+
+fn is(at: &str, text: &str) -> Expr {
+    Expr::Field { path: path(at), test: Test::Is(Literal::Text(text.into())) }
+}
+
+#[test]
+fn work_that_nobody_waits_for_ends_within_a_few_objects() {
+    let snapshot = of(names(10_000));
+    let inquiry = Inquiry::new(snapshot, Query::matching(is("spec.x", "y")).in_pieces(1_000), None);
+    inquiry.cancel();
+    inquiry.work();
+    assert_eq!(inquiry.finish().unwrap_err(), QueryError::Cancelled);
+}
+
+#[test]
+fn a_question_whose_time_is_up_says_how_far_it_came() {
+    let snapshot = of(names(10_000));
+    let inquiry = Inquiry::new(snapshot, Query::matching(is("spec.x", "y")).in_pieces(1), None);
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| inquiry.work());
+        while inquiry.examined() == 0 {
+            thread::yield_now();
+        }
+        let told = inquiry.time_is_up();
+        assert!(matches!(told, QueryError::Deadline { candidates: 10_000, .. }), "{told}");
+        // What ended it first counts.
+        inquiry.cancel();
+        worker.join().unwrap();
+    });
+    let error = inquiry.finish().unwrap_err();
+    let QueryError::Deadline { within, examined, candidates } = &error else { panic!("{error:?}") };
+    assert_eq!((*within, *candidates), (Bounds::default().within, 10_000));
+    assert!((1..10_000).contains(examined), "{examined}");
+    assert!(error.to_string().contains(&format!("{examined} of about 10000 objects were looked at")), "{error}");
+}
+
+#[test]
+fn an_answer_that_would_be_too_large_is_an_error_unless_it_has_a_limit() {
+    let snapshot = of(names(100));
+    let small = Bounds { items: 50, ..Bounds::default() };
+    let error = snapshot.answer(&Query::list().within(small)).unwrap_err();
+    assert_eq!(error, QueryError::TooMuch { what: "objects or values", limit: 50 });
+    let limited = Query::list().within(small).limit(50.try_into().unwrap());
+    assert_eq!(snapshot.answer(&limited).unwrap().items.len(), 50);
+    assert_eq!(snapshot.answer(&Query::list().within(small).count()).unwrap().count, Some(100));
+    let by_name = Query::list().within(small).distinct(Column::Path(path("metadata.name")));
+    assert!(matches!(snapshot.answer(&by_name), Err(QueryError::TooMuch { .. })));
+    let few_bytes = Bounds { bytes: 1_000, ..Bounds::default() };
+    for query in [
+        Query::list().select([path("metadata.name")]),
+        Query::list().distinct(Column::Path(path("metadata.name"))),
+        Query::list().sort_by(path("metadata.name")),
+    ] {
+        let error = snapshot.answer(&query.within(few_bytes)).unwrap_err();
+        assert_eq!(error, QueryError::TooMuch { what: "bytes of values", limit: 1_000 });
+    }
+}
+
+#[test]
+fn a_path_that_no_object_has_is_told() {
+    let snapshot = of(names(20));
+    let either = |paths: &[&str]| Query::matching(Expr::Or(paths.iter().map(|path| is(path, "x")).collect()));
+    let answer = snapshot.answer(&either(&["spec.size", "spec.sise", "spec.size.deep"])).unwrap();
+    assert_eq!(answer.unmatched, [path("spec.sise"), path("spec.size.deep")]);
+    assert_eq!((answer.examined, answer.read), (20, 20));
+    // Nothing is said of paths that were not looked for.
+    let answer = snapshot.answer(&either(&["spec.sise"]).and(Expr::Uid(Uid::new("nobody")))).unwrap();
+    assert_eq!((answer.unmatched.len(), answer.examined, answer.read), (0, 20, 0));
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_counted_and_matches_nothing_that_it_would_have_to_be_read_for() {
+    let broken = StoredObject::new(StoredObjectParts {
+        key: ObjectKey::new("shop", "broken"),
+        uid: Uid::new("broken"),
+        resource_version: ResourceVersion::new("1"),
+        labels: crate::types::Labels::default(),
+        index_values: Vec::new(),
+        json: b"{\"spec\":{".to_vec(),
+    });
+    let snapshot = of(vec![broken, pod("whole", &json!({"spec": {"a": "x"}}))]);
+    let answer = snapshot.answer(&Query::matching(is("spec.a", "x"))).unwrap();
+    assert_eq!((found(&answer), answer.unreadable), (vec!["eu/shop/whole@1".to_owned()], 1));
+    assert_eq!(snapshot.answer(&Query::list()).unwrap().items.len(), 2);
+    let sorted = snapshot.answer(&Query::list().sort_by(path("spec.a"))).unwrap();
+    assert_eq!(found(&sorted), ["eu/shop/broken@1", "eu/shop/whole@1"]);
+    let counted = snapshot.answer(&Query::list().count_by(Column::Path(path("spec.a")))).unwrap();
+    assert_eq!((counted.groups, counted.unreadable), (vec![Group { value: "x".into(), count: 1 }], 1));
+}
+
+#[test]
+fn a_count_of_values_has_the_most_frequent_first_and_distinct_values_the_least() {
+    let sizes = [2, 1, 3, 2, 3, 3];
+    let pods = sizes.iter().enumerate().map(|(at, size)| pod(&at.to_string(), &json!({"spec": {"size": size}})));
+    let snapshot = of(pods.collect());
+    let column = || Column::Path(path("spec.size"));
+    let groups = |query: Query| {
+        let answer = snapshot.answer(&query).unwrap();
+        let groups = answer.groups.iter().map(|group| format!("{} {}", group.value, group.count));
+        (groups.collect::<Vec<_>>().join(", "), answer.more)
+    };
+    assert_eq!(groups(Query::list().count_by(column())), ("3 3, 2 2, 1 1".to_owned(), false));
+    assert_eq!(groups(Query::list().distinct(column())), ("1 1, 2 2, 3 3".to_owned(), false));
+    assert_eq!(groups(Query::list().count_by(column()).limit(2.try_into().unwrap())), ("3 3, 2 2".to_owned(), true));
+}
+
+#[test]
+fn a_limit_in_the_order_of_keys_looks_at_little_more_than_it_gives() {
+    let snapshot = of(names(10_000));
+    let query = Query::list().limit(10.try_into().unwrap()).in_pieces(100);
+    let answer = snapshot.answer(&query).unwrap();
+    assert_eq!((answer.items.len(), answer.more, answer.examined), (10, true, 11));
+    let page = snapshot.answer_after(&query, answer.end().unwrap()).unwrap();
+    assert_eq!((page.items[0].name(), page.examined), ("00010", 11));
+}
+
+#[test]
+fn parts_of_a_question_that_do_not_go_together_are_refused() {
+    let snapshot = of(names(1));
+    let refused = |question: Question, why: &str| {
+        let error = snapshot.answer(&Query::from(question)).unwrap_err();
+        assert!(matches!(error, QueryError::Contradiction(_)) && error.to_string().contains(why), "{error}");
+    };
+    let sorted = Question::default().order_by(Column::Cluster, Direction::Ascending);
+    refused(sorted.output(Output::Count), "an order is for objects and columns");
+    refused(Question::default().continue_at("AAAA"), "for the cache that gave it");
+    let deep = (0..1_000).fold(Expr::All, |inner, _| Expr::Not(Box::new(inner)));
+    let error = snapshot.answer(&Query::matching(deep)).unwrap_err();
+    assert_eq!(error.to_string(), "the condition is nested more than 256 deep");
+}
+
+#[test]
+fn a_look_up_by_index_or_key_looks_at_the_informers_of_its_own_cluster_alone() {
+    let mut store = Store::new(pods());
+    for cluster in 0..50 {
+        let pod = object_with("shop", "web", "u", 1, &[], &[("by-node", &format!("n{cluster}"))]);
+        fill(&mut store, origin(&format!("c{cluster}"), &[], None), &["by-node"], vec![pod]);
+    }
+    let newer = object_with("shop", "web", "u", 2, &[], &[("by-node", "elsewhere")]);
+    fill(&mut store, origin("c7", &[], Some("shop")), &["by-node"], vec![newer]);
+    let snapshot = store.published().load_full();
+    let names = |value: &str| {
+        let found = snapshot.find_by_index("by-node", value).unwrap();
+        found.iter().map(|object| format!("{}@{}", object.cluster(), object.resource_version())).collect::<Vec<_>>()
+    };
+    assert_eq!(names("n8"), ["c8@1"]);
+    assert_eq!(names("n7"), Vec::<String>::new(), "a newer state is elsewhere");
+    assert_eq!(names("elsewhere"), ["c7@2"]);
+    assert!(matches!(snapshot.find_by_index("by-rack", "x"), Err(QueryError::UnknownIndex { .. })));
+    let cluster = ClusterName::new("c7").unwrap();
+    let key = ObjectKey::new("shop", "web");
+    assert_eq!(snapshot.get(&cluster, &key).unwrap().resource_version().to_string(), "2");
+    let id = snapshot.partitions().find(|(_, partition)| partition.origin().scope.namespace.is_some()).unwrap().0;
+    store.close(id);
+    assert_eq!(store.published().load().get(&cluster, &key).unwrap().resource_version().to_string(), "1");
+    assert!(store.published().load().get(&ClusterName::new("none").unwrap(), &key).is_none());
+}

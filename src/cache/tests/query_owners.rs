@@ -1,0 +1,137 @@
+//! Who owns whom.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::query::{fill, found, origin};
+use crate::cache::{Broken, Chain, Indexers, OWNER_INDEX, Query, Snapshot, Store, owner_chain, owner_index};
+use crate::types::{
+    ApiResource, ClusterName, Gvr, Labels, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject,
+    StoredObjectParts, Uid,
+};
+
+fn object(namespace: &str, name: &str, uid: &str, owners: &[Value]) -> StoredObject {
+    StoredObject::new(StoredObjectParts {
+        key: ObjectKey::new(namespace, name),
+        uid: Uid::new(uid),
+        resource_version: ResourceVersion::new("1"),
+        labels: Labels::default(),
+        index_values: Vec::new(),
+        json: json!({"metadata": {"name": name, "uid": uid, "ownerReferences": owners}}).to_string().into_bytes(),
+    })
+}
+
+fn owner(kind: &str, api_version: &str, name: &str, uid: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true})
+}
+
+/// The snapshot of one kind in cluster `eu`.
+fn kind(group: &str, plural: &str, kind: &str, namespaced: bool, objects: Vec<StoredObject>) -> Arc<Snapshot> {
+    let resource = ApiResource { gvr: Gvr::new(group, "v1", plural), kind: kind.into(), namespaced };
+    let mut store = Store::new(resource.clone());
+    let place =
+        Origin { cluster: ClusterName::new("eu").unwrap(), cluster_labels: [].into(), resource, scope: Scope::all() };
+    fill(&mut store, Arc::new(place), &[], objects);
+    store.published().load_full()
+}
+
+fn fleet() -> Vec<Arc<Snapshot>> {
+    let replica_set =
+        |name: &str, uid: &str, of: &str| object("shop", name, uid, &[owner("Deployment", "apps/v1beta1", "web", of)]);
+    let ring =
+        |name: &str, uid: &str, next: &str, of: &str| object("shop", name, uid, &[owner("Ring", "x.io/v1", next, of)]);
+    let pods = vec![
+        object("shop", "web-1", "p1", &[json!({"kind": "Odd"}), owner("ReplicaSet", "apps/v1", "web-a", "r1")]),
+        object("shop", "web-2", "p2", &[owner("ReplicaSet", "apps/v1", "web-b", "r2")]),
+        object("shop", "lone", "p3", &[]),
+        object("shop", "static", "p4", &[owner("Node", "v1", "n1", "n1")]),
+        object("shop", "odd", "p5", &[owner("Widget", "x.io/v1", "w", "w1")]),
+        object("shop", "late", "p6", &[owner("ReplicaSet", "apps/v1", "gone", "r9")]),
+        object("shop", "in-ring", "p7", &[owner("Ring", "x.io/v1", "a", "ra")]),
+    ];
+    vec![
+        kind("", "pods", "Pod", true, pods),
+        kind(
+            "apps",
+            "replicasets",
+            "ReplicaSet",
+            true,
+            vec![replica_set("web-a", "r1", "d1"), replica_set("web-b", "r2", "d0")],
+        ),
+        kind("apps", "deployments", "Deployment", true, vec![object("shop", "web", "d1", &[])]),
+        kind("", "nodes", "Node", false, vec![object("", "n1", "n1", &[])]),
+        kind("x.io", "rings", "Ring", true, vec![ring("a", "ra", "b", "rb"), ring("b", "rb", "a", "ra")]),
+    ]
+}
+
+fn pod(fleet: &[Arc<Snapshot>], name: &str) -> Object {
+    fleet[0].get(&ClusterName::new("eu").unwrap(), &ObjectKey::new("shop", name)).unwrap()
+}
+
+fn chain(name: &str) -> (Vec<String>, Option<Broken>) {
+    let fleet = fleet();
+    let Chain { owners, broken } = owner_chain(&pod(&fleet, name), &fleet);
+    (owners.iter().map(|owner| format!("{}/{}", owner.origin().resource.kind, owner.name())).collect(), broken)
+}
+
+#[test]
+fn the_owners_of_an_object_are_followed_up_to_the_one_that_nobody_owns() {
+    assert_eq!(chain("web-1"), (vec!["ReplicaSet/web-a".to_owned(), "Deployment/web".to_owned()], None));
+    assert_eq!(chain("static"), (vec!["Node/n1".to_owned()], None));
+    assert_eq!(chain("lone"), (Vec::new(), None));
+}
+
+#[test]
+fn a_chain_that_breaks_off_says_where_and_why() {
+    let (owners, broken) = chain("web-2");
+    assert_eq!(owners, ["ReplicaSet/web-b"]);
+    let told = broken.unwrap().to_string();
+    assert_eq!(told, r#"apps/v1beta1 Deployment "web" is another object by now, of UID d1"#);
+    let (_, broken) = chain("odd");
+    assert_eq!(
+        broken.unwrap().to_string(),
+        r#"nothing is known of x.io/v1 Widget "w": the hub has no cache of that kind"#
+    );
+    let (_, broken) = chain("late");
+    assert_eq!(broken.unwrap().to_string(), r#"apps/v1 ReplicaSet "gone" is not there"#);
+}
+
+#[test]
+fn owners_in_a_ring_are_followed_once() {
+    let (owners, broken) = chain("in-ring");
+    assert_eq!(owners, ["Ring/a", "Ring/b"]);
+    assert!(matches!(broken, Some(Broken::Cycle(reference)) if &*reference.name == "a"));
+}
+
+#[test]
+fn a_chain_without_end_is_cut() {
+    let links = (0..40).map(|at| {
+        object(
+            "shop",
+            &at.to_string(),
+            &format!("u{at}"),
+            &[owner("Pod", "v1", &(at + 1).to_string(), &format!("u{}", at + 1))],
+        )
+    });
+    let fleet = vec![kind("", "pods", "Pod", true, links.collect())];
+    let Chain { owners, broken } = owner_chain(&pod(&fleet, "0"), &fleet);
+    assert_eq!((owners.len(), broken), (32, Some(Broken::TooLong)));
+}
+
+#[test]
+fn children_are_found_without_an_index_and_with_one_that_follows_what_changes() {
+    let mut store = Store::new(crate::cache::testing::pods());
+    let of = |uid: &str| vec![owner("ReplicaSet", "apps/v1", "web", uid)];
+    let objects =
+        vec![object("shop", "a", "1", &of("r1")), object("shop", "b", "2", &of("r2")), object("shop", "c", "3", &[])];
+    fill(&mut store, origin("eu", &[], None), &[], objects);
+    let children =
+        |store: &Store| found(&store.published().load().answer(&Query::children_of(&Uid::new("r1"))).unwrap());
+    assert_eq!(children(&store), ["eu/shop/a@1"]);
+    store.add_indexers(Indexers::new().with(OWNER_INDEX, owner_index())).unwrap();
+    assert_eq!(children(&store), ["eu/shop/a@1"]);
+    let others = vec![object("shop", "d", "4", &of("r1")), object("pay", "a", "5", &of("r1"))];
+    fill(&mut store, origin("us", &[], None), &[], others);
+    assert_eq!(children(&store), ["eu/shop/a@1", "us/pay/a@1", "us/shop/d@1"]);
+}

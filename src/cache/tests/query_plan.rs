@@ -1,0 +1,159 @@
+//! Which way a question takes.
+
+use super::query::{fill, origin};
+use crate::cache::testing::{object_with, pods};
+use crate::cache::{Indexers, OWNER_INDEX, Query, QueryError, Store, owner_index};
+use crate::query::{Expr, Literal, Test, TextTest};
+use crate::types::Uid;
+
+/// 200 pods: 10 on each of 20 nodes, all of one zone, 50 in each of 4 namespaces.
+fn fleet() -> Store {
+    let mut store = Store::new(pods());
+    for cluster in ["a", "b"] {
+        let pod = |number: usize| {
+            let (namespace, node) = (format!("ns-{}", number % 4), format!("n{}", number % 20));
+            let labels = [("app", "web")];
+            object_with(&namespace, &format!("web-{number}"), "u", 1, &labels, &[("by-node", &node), ("by-zone", "z")])
+        };
+        fill(&mut store, origin(cluster, &[], None), &["by-node", "by-zone"], (0..100).map(pod).collect());
+    }
+    store
+}
+
+fn explained(store: &Store, condition: Expr) -> String {
+    let query = Query::matching(condition);
+    let snapshot = store.published().load();
+    let plan = snapshot.explain(&query).unwrap();
+    assert_eq!(snapshot.answer(&query.explain()).unwrap().plan, plan);
+    plan.to_string()
+}
+
+fn plan(condition: Expr) -> String {
+    explained(&fleet(), condition)
+}
+
+fn index(index: &str, values: &[&str]) -> Expr {
+    Expr::Index { index: index.into(), values: values.iter().map(|value| (*value).into()).collect() }
+}
+
+fn is(text: &str) -> TextTest {
+    TextTest::In(vec![text.into()])
+}
+
+fn labels() -> Expr {
+    Expr::Labels("app=web".parse().unwrap())
+}
+
+fn field(path: &str, text: &str) -> Expr {
+    Expr::Field { path: path.parse().unwrap(), test: Test::Is(Literal::Text(text.into())) }
+}
+
+#[test]
+fn a_question_without_anything_to_go_by_is_a_scan() {
+    assert_eq!(plan(Expr::All), "all objects: about 200 objects; all of them match");
+    assert_eq!(plan(labels()), "all objects: about 200 objects; their heads decide");
+    let bodies = "all objects: about 200 objects; their heads decide where they can, else their bytes are decompressed";
+    assert_eq!(plan(field("spec.nodeName", "n1")), bodies);
+    assert_eq!(
+        plan(Expr::Not(Box::new(index("by-node", &["n1"])))),
+        "all objects: about 200 objects; their heads decide"
+    );
+    assert_eq!(
+        plan(Expr::Or(vec![index("by-node", &["n1"]), labels()])),
+        "all objects: about 200 objects; their heads decide"
+    );
+}
+
+#[test]
+fn an_index_is_taken_and_what_else_is_asked_is_looked_at_in_what_it_has() {
+    assert_eq!(plan(index("by-node", &["n1"])), "index by-node = \"n1\": about 10 objects; all of them match");
+    let both = Expr::And(vec![labels(), index("by-node", &["n1"])]);
+    assert_eq!(plan(both), "index by-node = \"n1\": about 10 objects; their heads decide");
+    let two = index("by-node", &["n1", "n2"]);
+    assert_eq!(plan(two), "index by-node = \"n1\", index by-node = \"n2\": about 20 objects; all of them match");
+}
+
+#[test]
+fn the_smallest_of_several_ways_is_taken() {
+    let zone_and_node = Expr::And(vec![index("by-zone", &["z"]), index("by-node", &["n1"])]);
+    assert_eq!(plan(zone_and_node), "index by-node = \"n1\": about 10 objects; their heads decide");
+    let nested = Expr::And(vec![Expr::And(vec![labels(), index("by-node", &["n1"])]), Expr::Namespace(is("ns-1"))]);
+    assert_eq!(plan(nested), "keys from ns-1/*: about 50 objects; their heads decide");
+    let nobody = Expr::And(vec![index("by-node", &["none"]), Expr::Namespace(is("ns-1"))]);
+    assert_eq!(plan(nobody), "index by-node = \"none\": about 0 objects; their heads decide");
+}
+
+#[test]
+fn an_index_that_nearly_all_of_very_many_objects_have_is_no_better_than_a_scan() {
+    assert_eq!(plan(index("by-zone", &["z"])), "index by-zone = \"z\": about 200 objects; all of them match");
+    let mut store = fleet();
+    let pod = |number: usize| object_with("many", &number.to_string(), "u", 1, &[], &[("by-zone", "z")]);
+    fill(&mut store, origin("c", &[], None), &["by-zone"], (0..1_000).map(pod).collect());
+    let many = explained(&store, index("by-zone", &["z"]));
+    assert_eq!(many, "all objects: about 1200 objects; their heads decide");
+}
+
+#[test]
+fn either_of_two_indices_is_both_together() {
+    let either = Expr::Or(vec![index("by-node", &["n1"]), index("by-node", &["n2"])]);
+    assert_eq!(plan(either), "index by-node = \"n1\", index by-node = \"n2\": about 20 objects; all of them match");
+    let mixed = Expr::Or(vec![
+        index("by-node", &["n1"]),
+        Expr::And(vec![Expr::Namespace(is("ns-1")), Expr::Name(is("web-1"))]),
+    ]);
+    assert_eq!(plan(mixed), "index by-node = \"n1\", key ns-1/web-1: about 12 objects; their heads decide");
+    assert_eq!(plan(Expr::Or(Vec::new())), "nothing: about 0 objects; all of them match");
+}
+
+#[test]
+fn keys_are_looked_up_and_namespaces_and_beginnings_of_names_are_ranges() {
+    let key = Expr::And(vec![Expr::Namespace(is("ns-1")), Expr::Name(is("web-1"))]);
+    assert_eq!(plan(key), "key ns-1/web-1: about 2 objects; their heads decide");
+    assert_eq!(plan(Expr::Namespace(is("ns-1"))), "keys from ns-1/*: about 50 objects; all of them match");
+    assert_eq!(plan(field("metadata.namespace", "ns-1")), "keys from ns-1/*: about 50 objects; all of them match");
+    let names = Expr::And(vec![Expr::Namespace(is("ns-1")), Expr::Name(TextTest::Prefix("web-1".into()))]);
+    assert_eq!(plan(names), "keys from ns-1/web-1*: about 6 objects; all of them match");
+    assert_eq!(
+        plan(Expr::Namespace(TextTest::Prefix("ns-".into()))),
+        "keys from ns-*: about 200 objects; their heads decide"
+    );
+    assert_eq!(plan(Expr::Name(is("web-1"))), "all objects: about 200 objects; their heads decide");
+    let two = Expr::Namespace(TextTest::In(vec!["ns-1".into(), "ns-2".into()]));
+    assert_eq!(plan(two), "keys from ns-1/*, keys from ns-2/*: about 100 objects; all of them match");
+}
+
+#[test]
+fn clusters_that_are_not_asked_for_are_not_counted() {
+    let there = Expr::Cluster(crate::types::ClusterSelector::Names(vec!["a".parse().unwrap()]));
+    let in_a = Expr::And(vec![there, labels()]);
+    assert_eq!(plan(in_a), "all objects: about 100 objects; their heads decide");
+}
+
+#[test]
+fn owners_are_read_from_the_bytes_until_there_is_an_index_of_them() {
+    let mut store = fleet();
+    let owned = || Expr::OwnedBy(Uid::new("u-1"));
+    let bodies = "all objects: about 200 objects; their heads decide where they can, else their bytes are decompressed";
+    assert_eq!(explained(&store, owned()), bodies);
+    store.add_indexers(Indexers::new().with(OWNER_INDEX, owner_index())).unwrap();
+    assert_eq!(explained(&store, owned()), "index owner-uid = \"u-1\": about 0 objects; all of them match");
+}
+
+#[test]
+fn what_is_read_for_the_answer_alone_is_said() {
+    let query = Query::by_index("by-node", "n1").sort_by("spec.nodeName".parse().unwrap());
+    let plan = fleet().published().load().explain(&query).unwrap().to_string();
+    assert!(plan.ends_with("all of them match; what matches is decompressed for the answer"), "{plan}");
+    let query = Query::by_index("by-node", "n1").sort_by("metadata.name".parse().unwrap());
+    let plan = fleet().published().load().explain(&query).unwrap().to_string();
+    assert!(plan.ends_with("all of them match"), "{plan}");
+}
+
+#[test]
+fn a_mistyped_index_is_told_with_the_nearest_known_one() {
+    let error = fleet().published().load().answer(&Query::by_index("by-nod", "n1")).unwrap_err();
+    let told = r#"no index "by-nod" is declared for pods; did you mean "by-node"? declared: by-node, by-zone"#;
+    assert_eq!(error.to_string(), told);
+    let nested = Query::matching(Expr::Not(Box::new(index("by-rack", &[]))));
+    assert!(matches!(fleet().published().load().answer(&nested), Err(QueryError::UnknownIndex { .. })));
+}
