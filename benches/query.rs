@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use informer_hub::cache::{Applied, DeltaFifo, Inquiry, Query, Snapshot, Store, pack_all};
 use informer_hub::query::{Column, Expr, Literal, Test};
 use informer_hub::types::{
-    ApiResource, Change, ClusterName, Delta, DeltaKind, Dictionary, Gvr, IndexEntry, InformerHealth, Interner, Labels,
+    ApiResource, Change, ClusterName, Delta, DeltaKind, Dictionary, Gvr, IndexEntry, InformerHealth, Interner,
     ObjectKey, Origin, Phase, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
 };
 
@@ -63,7 +63,6 @@ fn object(number: usize, interner: &mut Interner) -> StoredObject {
         ("tier", ["gold", "silver", "bronze"][number % 3].to_owned()),
         ("pod-template-hash", format!("{:x}", number % 5_000)),
     ];
-    let labels = labels.iter().map(|(key, value)| (interner.string(key), interner.string(value))).collect();
     let entry = |interner: &mut Interner, index: &str, value: &str| IndexEntry {
         index: interner.string(index),
         value: interner.string(value),
@@ -81,7 +80,7 @@ fn object(number: usize, interner: &mut Interner) -> StoredObject {
         key: ObjectKey::new(&namespace, &name),
         uid: Uid::new(&uid),
         resource_version: ResourceVersion::new(&number.to_string()),
-        labels: interner.labels(Labels::new(labels)),
+        labels: interner.labels(labels.map(|(key, value)| (key.into(), value.into()))),
         index_values,
         json: json.into_bytes(),
     })
@@ -92,7 +91,7 @@ fn fill(objects: usize, clusters: usize) -> Arc<Snapshot> {
     let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
     let mut store = Store::new(pods.clone());
     let mut interner = Interner::default();
-    let samples: Vec<_> = (0..500).map(|number| object(number * 7, &mut interner).json().expect("plain")).collect();
+    let samples: Vec<_> = (0..500).map(|number| object(number * 7, &mut interner).sample()).collect();
     let dictionary = Arc::new(Dictionary::train(&samples).expect("they are alike"));
     let ids: Vec<_> = (0..clusters)
         .map(|cluster| {

@@ -122,7 +122,7 @@ fn sent(json: &[u8]) -> Option<String> {
 /// A hub over one cluster per URL that is asked for nothing yet.
 pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
     let cluster = |(i, url): (usize, &String)| ClusterConfig {
-        name: ClusterName::new(&format!("replay-{i}")).unwrap(),
+        name: ClusterName::new(format!("replay-{i}")).unwrap(),
         labels: BTreeMap::new(),
         access: ClusterAccess::Server { server: url.clone(), ca_file: ca_file.map(Path::to_owned), token: None },
         compression: false,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use informer_hub::app::Hub;
 use informer_hub::cache::{Popped, Store};
-use informer_hub::types::{Delta, DeltaKind, IndexEntry, InformerHealth, SharedStr, StoredObject};
+use informer_hub::types::{Delta, DeltaKind, InformerHealth, SharedStr, StoredObject};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::common::heap::{self, SizeClass, size_class};
@@ -66,7 +66,7 @@ async fn parts(hub: &Hub) -> Vec<Part> {
         Part::new("head (StoredObject)", all().map(|_| ARC + size_of::<StoredObject>())),
         bodies(&objects),
         Part::new("key", all().map(|object| ARC + object.key().as_str().len())),
-        Part::new("index entries", all().map(|object| object.index_values().len() * size_of::<IndexEntry>())),
+        Part::new("index entries", all().map(|object| size_of_val(object.index_values()))),
         Part::new("label sets, distinct", label_sets.values().map(|set| ARC + set.len() * label)),
         Part::new("label strings, distinct", strings.iter().map(|text| ARC + text.len())),
         Part::new("index values, distinct", values.difference(&strings).map(|text| ARC + text.len())),

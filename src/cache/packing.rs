@@ -139,6 +139,7 @@ impl Packing {
 
     /// Work that packs what has aged; it trains first where that is due, on young objects or, of a resource that has
     /// changed its shape, on all.
+    #[must_use]
     pub fn round(&self, aged: Vec<Arc<StoredObject>>, young: &Young, snapshot: &Snapshot) -> Round {
         let is_due = match &self.fitness {
             Fitness::Untrained => true,

@@ -117,11 +117,14 @@ fn number(bytes: &[u8]) -> (usize, &[u8]) {
 }
 
 fn put_number(mut value: usize, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(0x80 | (value & 0x7f) as u8);
+    loop {
+        let [low, ..] = value.to_le_bytes();
         value >>= 7;
+        if value == 0 {
+            return out.push(low & 0x7f);
+        }
+        out.push(low | 0x80);
     }
-    out.push((value & 0x7f) as u8);
 }
 
 /// Packed bodies, end to end.
@@ -328,7 +331,9 @@ mod tests {
 
     fn pack(objects: &[Arc<StoredObject>], dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> PackOutcome {
         let mut packer = Packer::new(dictionary, totals);
-        objects.iter().for_each(|object| packer.add(object));
+        for object in objects {
+            packer.add(object);
+        }
         packer.finish()
     }
 

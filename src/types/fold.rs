@@ -83,7 +83,9 @@ fn fold_hex(json: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(&json[from..begin]);
             out.push(UUID);
             let groups = [0..8, 9..13, 14..18, 19..23, UUID_HEAD..UUID_HEAD + STRIDE];
-            groups.into_iter().for_each(|group| put_bytes(&json[begin + group.start..begin + group.end], out));
+            for group in groups {
+                put_bytes(&json[begin + group.start..begin + group.end], out);
+            }
             from = end;
             probe = from + STRIDE - 1;
         } else {

@@ -50,7 +50,8 @@ impl Uid {
 /// A lower-case, hyphenated UUID; `None` for anything that would not print back the same.
 fn parse_uuid(text: &str) -> Option<UidRepr> {
     let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
-    let mut value = 0_u128;
+    // Sixteen digits each.
+    let mut halves = [0_u64; 2];
     for (at, byte) in bytes.iter().enumerate() {
         let digit = match byte {
             b'-' if is_dash(at) => continue,
@@ -58,10 +59,10 @@ fn parse_uuid(text: &str) -> Option<UidRepr> {
             b'a'..=b'f' if !is_dash(at) => byte - b'a' + 10,
             _ => return None,
         };
-        value = value << 4 | u128::from(digit);
+        let half = &mut halves[usize::from(at > 18)];
+        *half = *half << 4 | u64::from(digit);
     }
-    let (first, second) = ((value >> 64) as u64, value as u64);
-    Some(UidRepr::Uuid(first, NonZeroU64::new(second)?))
+    Some(UidRepr::Uuid(halves[0], NonZeroU64::new(halves[1])?))
 }
 
 /// Where a UUID has its hyphens.
@@ -74,9 +75,9 @@ impl fmt::Display for Uid {
         match &self.0 {
             UidRepr::Text(text) => f.write_str(text),
             UidRepr::Uuid(first, second) => {
-                let (a, b, c) = (first >> 32, first >> 16 & 0xffff, first & 0xffff);
-                let (d, e) = (second.get() >> 48, second.get() & 0xffff_ffff_ffff);
-                write!(f, "{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+                let head = (first >> 32, first >> 16 & 0xffff, first & 0xffff);
+                let tail = (second.get() >> 48, second.get() & 0xffff_ffff_ffff);
+                write!(f, "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", head.0, head.1, head.2, tail.0, tail.1)
             }
         }
     }

@@ -10,8 +10,10 @@ use crate::types::{
 
 /// Objects of a shape, which is a letter: those of one resemble each other and no others.
 fn object(shape: char, i: usize) -> Arc<StoredObject> {
-    let words: String =
-        (0..60_u32).map(|word| format!("{shape}{}-", (word * word * 31 + shape as u32 * 977) % 8191)).collect();
+    let words = (0..60_u32)
+        .map(|word| format!("{shape}{}", (word * word * 31 + shape as u32 * 977) % 8191))
+        .collect::<Vec<_>>();
+    let words = words.join("-");
     let json = format!(r#"{{"metadata":{{"name":"{shape}-{i}"}},"words":"{words}","own":"{}"}}"#, i * 7919 % 100_003);
     Arc::new(StoredObject::new(StoredObjectParts {
         key: ObjectKey::new("ns", &format!("{shape}-{i}")),

@@ -105,8 +105,8 @@ fn event(rng: &mut StdRng) -> Value {
 }
 
 fn settings(rng: &mut StdRng) -> Value {
-    let lines: String =
-        (0..14).map(|line| format!("option.{line}.of.the.server = {}\n", rng.random_range(0..100_000))).collect();
+    let mut line = |number| format!("option.{number}.of.the.server = {}\n", rng.random_range(0..100_000));
+    let lines = (0..14).map(&mut line).collect::<Vec<_>>().concat();
     json!({
         "metadata": { "labels": { "app": "settings" } },
         "spec": { "data": { "server.properties": lines, "checksum": pods::hex(rng, 64), "LOG_LEVEL": "info" } },

@@ -97,10 +97,10 @@ async fn shards_divide_the_pods_and_each_is_told_of_its_own() {
     let path = format!("/shards/2/3/api/v1/pods?watch=true&resourceVersion={first}");
     let mut watch = within(try_get(address, &path, &[])).await.unwrap();
     server.flood(5);
-    for i in 0..5 {
+    for (i, version_of) in (0..5).zip(first + 1..) {
         let (_, key, version) = watch.event().await;
-        assert_eq!(version, first + i + 1);
-        assert!(key.ends_with(names[6 + i as usize % 4].as_str().unwrap()), "{key}");
+        assert_eq!(version, version_of);
+        assert!(key.ends_with(names[6 + i % 4].as_str().unwrap()), "{key}");
     }
 }
 
@@ -138,7 +138,7 @@ fn fields(mut message: &[u8]) -> Vec<(u8, &[u8])> {
     fields
 }
 
-fn only<'m>(message: &'m [u8], number: u8) -> &'m [u8] {
+fn only(message: &[u8], number: u8) -> &[u8] {
     let mut found = fields(message).into_iter().filter(|(at, _)| *at == number);
     let (_, bytes) = found.next().unwrap();
     assert!(found.next().is_none(), "field {number} twice");
