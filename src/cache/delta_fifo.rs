@@ -102,6 +102,10 @@ impl DeltaFifo {
     /// Bookkeeping per delta that counts against the bound, so that tiny objects are bounded too.
     const OVERHEAD: usize = 128;
 
+    /// What a list may take of the bound. An apiserver waits for the reader of a list, unlike that of a watch, so a list
+    /// that gathered here would only cost memory.
+    pub(super) const LIST_SHARE: usize = 16;
+
     /// Room for keys that an empty queue keeps; the rest of what a backlog took is given back.
     const KEPT: usize = 256;
 
@@ -307,11 +311,12 @@ impl DeltaFifo {
         bytes > self.limit / 2
     }
 
-    /// Whether the bound is passed: whoever pushes should wait. Lists in line have a bound of their own, since one
+    /// Whether the bound, or a list's share of it, is passed: whoever pushes should wait. Lists in line have a bound of their own, since one
     /// that repeats what waits already adds no bytes of objects, but a set of keys.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.bytes > self.limit || self.ends.len() > Self::MAX_LISTS
+        let limit = if self.listing.is_some() { self.limit / Self::LIST_SHARE } else { self.limit };
+        self.bytes > limit || self.ends.len() > Self::MAX_LISTS
     }
 
     /// Whether nothing is in line.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::pump::{BATCHES, Intake, ListIntake, Pieces, WatchIntake, pump};
+use super::pump::{Intake, ListIntake, Pieces, WatchIntake, pump};
 use super::request::{Get, Query, encode, transient};
 use crate::reflector::{
     Decoder, ListRequest, ListStream, ListerWatcher, MAX_OBJECT_BYTES, SourceError, StallPolicy, VersionMatch,
@@ -160,7 +160,7 @@ impl KubeSource {
         let (client, io) = (self.client.clone(), self.io.clone());
         Box::pin(async move {
             let (opened, answer) = oneshot::channel();
-            let (out, pieces) = mpsc::channel(BATCHES);
+            let (out, pieces) = mpsc::channel(I::BATCHES);
             let task = io.spawn(async move {
                 let response = match get.open(&client, head).await {
                     Ok(response) => response,

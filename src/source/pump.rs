@@ -17,8 +17,6 @@ use super::request::{next_data, stalled, transient};
 use crate::reflector::split::{Line, LineSplitter, ListSplitter, ListStep};
 use crate::reflector::{Decoder, ErrorClass, ListChunk, SourceError, WatchItem};
 
-/// Batches that wait for the reader.
-pub(super) const BATCHES: usize = 16;
 /// Decoded items that a reader's slowness lets gather outside the channel, before the socket has to wait.
 const MAX_ITEMS: usize = 512;
 /// The same in bytes as they came.
@@ -28,6 +26,8 @@ const MAX_BYTES: usize = 1024 * 1024;
 pub(super) trait Intake: Send + 'static {
     /// What goes through the channel.
     type Batch: Send + 'static;
+    /// Batches that wait for the reader.
+    const BATCHES: usize;
     /// Takes in bytes. What came before an error is kept.
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError>;
     /// Takes in the end of the body.
@@ -129,6 +129,8 @@ impl WatchIntake {
 
 impl Intake for WatchIntake {
     type Batch = Vec<WatchItem>;
+    /// An apiserver ends a watch whose reader is slow.
+    const BATCHES: usize = 16;
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError> {
         self.bytes += bytes.len();
@@ -206,6 +208,8 @@ impl ListIntake {
 
 impl Intake for ListIntake {
     type Batch = ListChunk;
+    /// A list waits for its reader.
+    const BATCHES: usize = 2;
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError> {
         self.bytes += bytes.len();

@@ -316,7 +316,8 @@ impl Pair {
         self.fifo.check();
         let lists = self.naive.line.iter().filter(|place| matches!(place, Place::End { .. })).count();
         assert_eq!((self.fifo.len(), self.fifo.is_empty()), (self.naive.line.len(), self.naive.line.is_empty()));
-        assert_eq!(self.fifo.is_full(), self.fifo.bytes() > self.limit || lists > 2);
+        let limit = if self.naive.listing.is_some() { self.limit / DeltaFifo::LIST_SHARE } else { self.limit };
+        assert_eq!(self.fifo.is_full(), self.fifo.bytes() > limit || lists > 2);
         assert_eq!(self.fifo.is_drained(), self.fifo.is_closed() && self.naive.line.is_empty());
         let synced = self.naive.began == Some("watch") || self.naive.ends_out > 0;
         assert_eq!((self.fifo.has_synced(), self.fifo.refused()), (synced, self.refused));
