@@ -436,6 +436,8 @@ async fn subscribers_share_one_list_and_the_last_one_closes_the_watch() {
     let fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
     fleet.converged().await;
     let cluster = &fleet.clusters["c00"];
+    // All objects are there before the watch that follows their list.
+    eventually("the watch of pods", async || cluster.stats().open_watches == 1).await;
     let before = cluster.stats();
     let registry = fleet.hub.registry();
     let counting = || {
