@@ -246,7 +246,8 @@ async fn heal(fleet: &Fleet, cases: &[Case], name: &str) {
 
 /// Waits until every case has shown what it should, and heals it then, while the healthy cluster changes and is followed.
 async fn all_shown(fleet: &Fleet, cases: &[Case]) {
-    let deadline = Instant::now() + PATIENCE;
+    // An error shows only while its retry is waited for, and may be over between two looks: two or three chances each.
+    let deadline = Instant::now() + 2 * PATIENCE;
     let mut open: BTreeMap<&str, Shows> = cases.iter().map(|case| (case.name, case.shows)).collect();
     let mut last = BTreeMap::new();
     let mut churn = Churn::new(7);
