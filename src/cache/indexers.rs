@@ -58,8 +58,7 @@ impl IndexFn {
         Self::new(move |object| {
             let mut values = Vec::new();
             if !from_head(&path, object, &mut values) {
-                scalars_at(&path, &object.json()?, |value| values.push(value.into()))
-                    .map_err(|_| IndexError("the stored bytes are not JSON".to_owned()))?;
+                scalars_at(&path, &object.json()?, |value| values.push(value.into()))?;
             }
             Ok(values)
         })

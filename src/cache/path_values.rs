@@ -1,11 +1,7 @@
 //! The scalars that a path leads to, read off an object's head or its JSON bytes.
 
-use std::borrow::Cow;
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-
+use super::indexers::IndexError;
+use crate::types::scan::{self, Scanned};
 use crate::types::{FieldPath, Segment, SharedStr, StoredObject};
 
 /// Where the head of an object has what a path leads to, that; whether it is there that one has to look.
@@ -29,126 +25,44 @@ pub(super) fn from_head(path: &FieldPath, object: &StoredObject, found: &mut Vec
 ///
 /// # Errors
 /// The bytes are not JSON.
-pub(super) fn scalars_at(path: &FieldPath, json: &[u8], mut found: impl FnMut(&str)) -> Result<(), serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    Step { rest: path.segments(), found: &mut found }.deserialize(&mut deserializer)
+pub(super) fn scalars_at(path: &FieldPath, json: &[u8], mut found: impl FnMut(&str)) -> Result<(), IndexError> {
+    let is_read = std::str::from_utf8(json).is_ok() && value(json, 0, path.segments(), &mut found).is_ok();
+    if is_read { Ok(()) } else { Err(IndexError("the stored bytes are not JSON".to_owned())) }
 }
 
-/// The value at the beginning of the rest of a path.
-struct Step<'s, F> {
-    rest: &'s [Segment],
-    found: &'s mut F,
-}
-
-impl<'de, F: FnMut(&str)> DeserializeSeed<'de> for Step<'_, F> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if !self.rest.is_empty() {
-            return deserializer.deserialize_any(self);
-        }
-        let raw: &RawValue = serde::Deserialize::deserialize(deserializer)?;
-        let text = raw.get();
-        match text.as_bytes().first() {
-            Some(b'"') => (self.found)(&string(text).ok_or_else(|| D::Error::custom("a string that is none"))?),
-            Some(b'{' | b'[' | b'n') | None => {}
-            Some(_) => (self.found)(text),
-        }
-        Ok(())
-    }
-}
-
-/// The string that a JSON text is.
-fn string(text: &str) -> Option<Cow<'_, str>> {
-    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
-        return Some(Cow::Borrowed(inner));
-    }
-    serde_json::from_str(text).ok().map(Cow::Owned)
-}
-
-impl<'de, F: FnMut(&str)> Visitor<'de> for Step<'_, F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let wanted = match self.rest.first() {
-            Some(Segment::Field(name)) => Some(name.as_str()),
-            Some(Segment::Each) | None => None,
-        };
-        while let Some(is_it) = map.next_key_seed(Key { wanted })? {
-            if is_it {
-                map.next_value_seed(Step { rest: &self.rest[1..], found: &mut *self.found })?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
+/// Goes over the value that begins at `at`, from which the rest of a path leads on, and returns where it ended.
+fn value(input: &[u8], at: usize, path: &[Segment], found: &mut dyn FnMut(&str)) -> Scanned {
+    let (byte, start) = scan::token(input, at)?;
+    match (path.split_first(), byte) {
+        (None, _) => {
+            let end = scan::value(input, start)?;
+            match scan::scalar_of(&input[start..end]) {
+                Some(scalar) => found(&scalar),
+                // Half of a surrogate pair, for one.
+                None if byte == b'"' => return Err(start),
+                None => {}
             }
+            Ok(end)
         }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if self.rest.first() != Some(&Segment::Each) {
-            while seq.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(());
-        }
-        loop {
-            let step = Step { rest: &self.rest[1..], found: &mut *self.found };
-            if seq.next_element_seed(step)?.is_none() {
-                return Ok(());
+        (Some((Segment::Field(wanted), rest)), b'{') => {
+            let (mut more, mut at) = scan::first(input, start + 1, b'}')?;
+            while more {
+                let key = scan::key(input, at)?;
+                let is_it = key.name(input).is_some_and(|name| *name == *wanted.as_bytes());
+                let end = if is_it { value(input, key.value, rest, found)? } else { scan::value(input, key.value)? };
+                (more, at) = scan::next(input, end, b'}')?;
             }
+            Ok(at)
         }
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-}
-
-/// Whether a key is the one that is wanted.
-struct Key<'s> {
-    wanted: Option<&'s str>,
-}
-
-impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Key<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
-        Ok(self.wanted == Some(key))
+        (Some((Segment::Each, rest)), b'[') => {
+            let (mut more, mut at) = scan::first(input, start + 1, b']')?;
+            while more {
+                let end = value(input, at, rest, found)?;
+                (more, at) = scan::next(input, end, b']')?;
+            }
+            Ok(at)
+        }
+        (Some(_), _) => scan::value(input, start),
     }
 }
 

@@ -71,6 +71,13 @@ pub(crate) fn change(text: &str) -> Change {
     Change::Delta(delta(kind, object("ns", name, uid, version.parse().unwrap())))
 }
 
+/// A list that keeps these objects of the namespace `ns`, and brings none.
+pub(crate) fn list_keeping<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Change> {
+    let keep = names.map(|name| Change::ReplaceKeep(ObjectKey::new("ns", name)));
+    let end = Change::ReplaceEnd(ResourceVersion::new("1"));
+    [Change::ReplaceBegin].into_iter().chain(keep).chain([end]).collect()
+}
+
 pub(crate) fn push_all(fifo: &mut DeltaFifo, script: &str) {
     for step in script.split_whitespace() {
         fifo.push(change(step));

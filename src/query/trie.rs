@@ -4,17 +4,23 @@ use std::ops::Range;
 
 use smol_str::SmolStr;
 
-use crate::types::{FieldPath, Segment};
+use crate::types::FieldPath;
+use crate::types::steps::{Place, Steps, place_of};
 
 /// One place that a path goes through or ends at.
 #[derive(Debug, Default)]
 struct Node {
-    fields: Vec<(SmolStr, usize)>,
-    each: Option<usize>,
+    steps: Steps,
     /// Paths that end here, then those that end further below: a range of the trie's `order`.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,
+}
+
+impl Place for Node {
+    fn steps(&mut self) -> &mut Steps {
+        &mut self.steps
+    }
 }
 
 /// All paths. Node 0 is the object itself.
@@ -32,7 +38,7 @@ impl Trie {
     pub(super) fn new<'p>(paths: impl IntoIterator<Item = (usize, &'p FieldPath)>) -> Self {
         let mut trie = Self { nodes: vec![Node::default()], order: Vec::new() };
         for (number, path) in paths {
-            let end = trie.node(path.segments());
+            let end = place_of(&mut trie.nodes, path.segments());
             trie.nodes[end].ends.push(number);
         }
         trie.put_in_order(Self::ROOT);
@@ -45,7 +51,7 @@ impl Trie {
         let node = &mut self.nodes[at];
         self.order.append(&mut node.ends);
         node.own = start..self.order.len();
-        let children: Vec<_> = node.fields.iter().map(|(_, child)| *child).chain(node.each).collect();
+        let children: Vec<_> = node.steps.fields().iter().map(|(_, child)| *child).chain(node.steps.each()).collect();
         for child in children {
             self.put_in_order(child);
         }
@@ -53,16 +59,16 @@ impl Trie {
     }
 
     pub(super) fn field(&self, node: usize, name: &str) -> Option<usize> {
-        self.nodes[node].fields.iter().find(|(known, _)| known == name).map(|(_, child)| *child)
+        self.nodes[node].steps.field(name.as_bytes())
     }
 
     pub(super) fn each(&self, node: usize) -> Option<usize> {
-        self.nodes[node].each
+        self.nodes[node].steps.each()
     }
 
     /// The names that lead on from here.
     pub(super) fn fields(&self, node: usize) -> &[(SmolStr, usize)] {
-        &self.nodes[node].fields
+        self.nodes[node].steps.fields()
     }
 
     /// The paths that end here.
@@ -73,26 +79,5 @@ impl Trie {
     /// The paths that end here or further below.
     pub(super) fn below(&self, node: usize) -> &[usize] {
         &self.order[self.nodes[node].below.clone()]
-    }
-
-    /// The node of a path, made where it is missing.
-    fn node(&mut self, path: &[Segment]) -> usize {
-        let mut at = Self::ROOT;
-        for segment in path {
-            let known = match segment {
-                Segment::Field(name) => self.field(at, name),
-                Segment::Each => self.nodes[at].each,
-            };
-            at = known.unwrap_or_else(|| {
-                let fresh = self.nodes.len();
-                match segment {
-                    Segment::Field(name) => self.nodes[at].fields.push((name.clone(), fresh)),
-                    Segment::Each => self.nodes[at].each = Some(fresh),
-                }
-                self.nodes.push(Node::default());
-                fresh
-            });
-        }
-        at
     }
 }

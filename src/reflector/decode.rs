@@ -8,11 +8,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::scan::{self, Scanned};
 use super::status::{bounded, classify_status};
 use super::trie::{Projection, Trie};
-use super::walk::{Head, Walk, string};
+use super::walk::{Head, Walk};
 use super::{ErrorClass, Skipped, SourceError, Transform, WatchItem};
+use crate::types::scan::{self, Scanned};
 use crate::types::{
     ApiResource, FieldPath, IndexEntry, Interner, Labels, ObjectKey, ResourceVersion, SharedStr, StoredObject,
     StoredObjectParts, Uid,
@@ -355,14 +355,12 @@ impl<'de> Envelope<'de> {
     /// Reads an event, of which `walk` walks over the object, and returns where it ended. Keys are compared as written:
     /// nobody escapes the letters of "object".
     fn read(&mut self, input: &'de [u8], walk: &mut Walk<'_, 'de>) -> Scanned {
-        let mut at = match scan::token(input, 0)? {
+        let inside = match scan::token(input, 0)? {
             (b'{', at) => at + 1,
             (_, at) => return Err(at),
         };
-        if let (b'}', end) = scan::token(input, at)? {
-            return Ok(end + 1);
-        }
-        loop {
+        let (mut more, mut at) = scan::first(input, inside, b'}')?;
+        while more {
             let key = scan::key(input, at)?;
             let (_, start) = scan::token(input, key.value)?;
             let end = match &input[key.span.clone()] {
@@ -375,16 +373,14 @@ impl<'de> Envelope<'de> {
                 key => {
                     let end = scan::value(input, start)?;
                     if key == b"\"type\"" {
-                        self.kind = string(&input[start..end]);
+                        self.kind = scan::text_of(&input[start..end]);
                     }
                     end
                 }
             };
-            match scan::next(input, end, b'}')? {
-                (true, next) => at = next,
-                (false, end) => return Ok(end),
-            }
+            (more, at) = scan::next(input, end, b'}')?;
         }
+        Ok(at)
     }
 }
 

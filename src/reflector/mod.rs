@@ -10,7 +10,6 @@ pub mod decode;
 mod list;
 pub mod machine;
 mod plan;
-mod scan;
 mod skim;
 pub mod split;
 mod status;

@@ -1,8 +1,8 @@
 //! What a decoder looks for in an object: all wanted paths as one tree, so that one walk finds them all.
 
 use smallvec::SmallVec;
-use smol_str::SmolStr;
 
+use crate::types::steps::{Place, Steps, place_of};
 use crate::types::{FieldPath, Segment, SharedStr};
 
 /// What of an object is kept.
@@ -60,12 +60,11 @@ pub(super) enum Role {
     InitialEventsEnd,
 }
 
-/// One step into an object. Field names are compared one by one: no node has more than a dozen.
+/// One place in an object.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
-    fields: Vec<(SmolStr, usize)>,
-    each: Option<usize>,
+    steps: Steps,
     pub(super) role: Option<Role>,
     pub(super) labels: bool,
     pub(super) drop: bool,
@@ -78,11 +77,11 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn field(&self, name: &[u8]) -> Option<usize> {
-        self.fields.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, node)| *node)
+        self.steps.field(name)
     }
 
     pub(super) fn each(&self) -> Option<usize> {
-        self.each
+        self.steps.each()
     }
 
     /// Whether the value's own bytes are needed, rather than what lies in it.
@@ -92,7 +91,13 @@ impl Node {
 
     /// Whether anything is wanted of what lies in the value.
     pub(super) fn wants_below(&self) -> bool {
-        self.labels || self.each.is_some() || !self.fields.is_empty()
+        self.labels || !self.steps.is_empty()
+    }
+}
+
+impl Place for Node {
+    fn steps(&mut self) -> &mut Steps {
+        &mut self.steps
     }
 }
 
@@ -150,22 +155,7 @@ impl Trie {
 
     /// The node of a path, made where it is missing.
     fn node(&mut self, path: &[Segment]) -> &mut Node {
-        let mut at = Self::ROOT;
-        for segment in path {
-            let known = match segment {
-                Segment::Field(name) => self.nodes[at].field(name.as_bytes()),
-                Segment::Each => self.nodes[at].each,
-            };
-            at = known.unwrap_or_else(|| {
-                let fresh = self.nodes.len();
-                match segment {
-                    Segment::Field(name) => self.nodes[at].fields.push((name.clone(), fresh)),
-                    Segment::Each => self.nodes[at].each = Some(fresh),
-                }
-                self.nodes.push(Node::default());
-                fresh
-            });
-        }
+        let at = place_of(&mut self.nodes, path);
         &mut self.nodes[at]
     }
 }

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::scan::{self, Key, Scanned};
 use super::trie::{Role, Trie};
+use crate::types::scan::{self, Key, Scanned};
 use crate::types::{IndexEntry, Interner, Labels, SharedStr};
 
 /// The head of an object, borrowed from its bytes where they hold no escapes.
@@ -65,7 +65,7 @@ impl<'de> Walk<'_, 'de> {
             self.set_role(role, text);
         }
         if !wants.indexes.is_empty()
-            && let Some(value) = scalar(text)
+            && let Some(value) = scan::scalar_of(text)
         {
             for number in &wants.indexes {
                 if let Some(index) = self.names.get(usize::from(*number)) {
@@ -99,11 +99,11 @@ impl<'de> Walk<'_, 'de> {
             Role::Uid => &mut head.uid,
             Role::Version => &mut head.version,
             Role::InitialEventsEnd => {
-                head.initial_events_end = string(text).is_some_and(|value| value == "true");
+                head.initial_events_end = scan::text_of(text).is_some_and(|value| value == "true");
                 return;
             }
         };
-        *slot = string(text);
+        *slot = scan::text_of(text);
     }
 
     /// What lies in a value that begins at `start`.
@@ -122,7 +122,7 @@ impl<'de> Walk<'_, 'de> {
     }
 
     /// The members of an object, from behind its bracket on.
-    fn members(&mut self, node: usize, mut at: usize) -> Scanned {
+    fn members(&mut self, node: usize, at: usize) -> Scanned {
         let input = self.input;
         if node == Trie::ROOT {
             self.head.is_object = true;
@@ -132,11 +132,7 @@ impl<'de> Walk<'_, 'de> {
         if emits {
             self.kept.push(b'{');
         }
-        let (first, inside) = scan::token(input, at)?;
-        let mut more = first != b'}';
-        if !more {
-            at = inside + 1;
-        }
+        let (mut more, mut at) = scan::first(input, at, b'}')?;
         while more {
             let key = scan::key(input, at)?;
             let end = match self.child(node, &key) {
@@ -155,8 +151,7 @@ impl<'de> Walk<'_, 'de> {
 
     /// What is wanted of a member.
     fn child(&self, node: usize, key: &Key) -> Option<usize> {
-        let (node, text) = (self.trie.get(node), &self.input[key.span.clone()]);
-        if key.is_plain { node.field(&text[1..text.len() - 1]) } else { node.field(string(text)?.as_bytes()) }
+        self.trie.get(node).field(&key.name(self.input)?)
     }
 
     /// One member of an object that something is wanted of.
@@ -179,20 +174,16 @@ impl<'de> Walk<'_, 'de> {
     }
 
     /// The members of `metadata.labels`: all are wanted, and some of them perhaps for an index too.
-    fn labels(&mut self, node: usize, mut at: usize) -> Scanned {
+    fn labels(&mut self, node: usize, at: usize) -> Scanned {
         let (trie, input) = (self.trie, self.input);
         let mut pairs = Vec::new();
-        let (first, inside) = scan::token(input, at)?;
-        let mut more = first != b'}';
-        if !more {
-            at = inside + 1;
-        }
+        let (mut more, mut at) = scan::first(input, at, b'}')?;
         while more {
             let key = scan::key(input, at)?;
             let (_, start) = scan::token(input, key.value)?;
             let end = scan::value(input, start)?;
-            if let Some(name) = string(&input[key.span.clone()]) {
-                if let Some(value) = string(&input[start..end]) {
+            if let Some(name) = scan::text_of(&input[key.span.clone()]) {
+                if let Some(value) = scan::text_of(&input[start..end]) {
                     pairs.push((name.clone(), value));
                 }
                 if let Some(child) = trie.get(node).field(name.as_bytes()) {
@@ -206,18 +197,14 @@ impl<'de> Walk<'_, 'de> {
     }
 
     /// The elements of a list, from behind its bracket on.
-    fn elements(&mut self, node: usize, mut at: usize) -> Scanned {
+    fn elements(&mut self, node: usize, at: usize) -> Scanned {
         let (trie, input) = (self.trie, self.input);
         let Some(child) = trie.get(node).each() else { return Err(at) };
         let emits = self.emits(node);
         if emits {
             self.kept.push(b'[');
         }
-        let (first, inside) = scan::token(input, at)?;
-        let mut more = first != b']';
-        if !more {
-            at = inside + 1;
-        }
+        let (mut more, mut at) = scan::first(input, at, b']')?;
         while more {
             let element = self.kept.len();
             let end = self.value(child, at)?;
@@ -233,24 +220,5 @@ impl<'de> Walk<'_, 'de> {
             self.kept.push(b']');
         }
         Ok(at)
-    }
-}
-
-/// The string that a JSON text is; `None` when it is something else, or no UTF-8.
-pub(super) fn string(text: &[u8]) -> Option<Cow<'_, str>> {
-    let inner = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    // Most are shorter than what a vectorized search needs to begin.
-    if !inner.contains(&b'\\') {
-        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
-    }
-    serde_json::from_slice::<String>(text).ok().map(Cow::Owned)
-}
-
-/// The index value that a JSON text gives: strings as they are, numbers and booleans as written, else none.
-fn scalar(text: &[u8]) -> Option<Cow<'_, str>> {
-    match text.first()? {
-        b'"' => string(text),
-        b'{' | b'[' | b'n' => None,
-        _ => std::str::from_utf8(text).ok().map(Cow::Borrowed),
     }
 }

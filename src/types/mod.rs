@@ -16,8 +16,10 @@ mod notification;
 mod object;
 mod path;
 mod resource;
+pub(crate) mod scan;
 mod selector;
 mod selector_parse;
+pub(crate) mod steps;
 mod version;
 
 /// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.

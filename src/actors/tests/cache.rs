@@ -14,15 +14,21 @@ use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};
 use crate::types::{Change, DeltaKind, InformerHealth, View};
 
-#[test]
-fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cache() {
-    // The threads for long work are gone: what is left to them is not answered, what the cache does itself is.
+/// A cache whose threads for long work are gone.
+fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
     let io = Runtime::new().unwrap();
     let handle = io.handle().clone();
     io.shutdown_background();
     System::new().block_on(async move {
         let env = Env::new(handle.clone(), handle, vec![Arbiter::current()], Tuning::default());
-        let cache = env.caches.of(&pods(), &View::default());
+        test(env.caches.of(&pods(), &View::default())).await;
+    });
+}
+
+#[test]
+fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cache() {
+    // What is left to the threads is not answered, what the cache does itself is.
+    with_a_cache_without_threads(async |cache| {
         let open = OpenPartition {
             origin: origin("c"),
             health: InformerHealth::new(),
@@ -155,12 +161,7 @@ fn a_cache_that_dies_while_indices_are_built_leaves_none_and_their_names_free() 
 
 #[test]
 fn indices_that_no_thread_can_build_are_given_up() {
-    let io = Runtime::new().unwrap();
-    let handle = io.handle().clone();
-    io.shutdown_background();
-    System::new().block_on(async move {
-        let env = Env::new(handle.clone(), handle, vec![Arbiter::current()], Tuning::default());
-        let cache = env.caches.of(&pods(), &View::default());
+    with_a_cache_without_threads(async |cache| {
         for _ in 0..2 {
             let added = cache.send(AddIndexers(Gate::default().indexers("first"))).await.unwrap();
             assert_eq!(added, Err(AddIndexersError::Stopped), "and the name is free again");

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use crate::cache::testing::{delta, object_with, origin, pods, properties};
+use crate::cache::testing::{delta, list_keeping, object_with, origin, pods, properties};
 use crate::cache::{
     AddIndexersError, BuildId, BuildStep, DeltaFifo, IndexBuild, IndexError, IndexFn, Indexers, PartitionId, Snapshot,
     Store,
 };
-use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion, SharedStr, StoredObject};
+use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey, SharedStr, StoredObject};
 
 const CLUSTERS: [&str; 3] = ["c1", "c2", "c3"];
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -141,10 +141,7 @@ impl Fixture {
                 self.apply(cluster, vec![Change::Delta(delta(DeltaKind::Deleted, pod))]);
             }
             Step::List(cluster, keep) => {
-                let keep = keep.into_iter().map(|name| Change::ReplaceKeep(ObjectKey::new("ns", NAMES[name])));
-                let mut changes = vec![Change::ReplaceBegin];
-                changes.extend(keep.chain([Change::ReplaceEnd(ResourceVersion::new("1"))]));
-                self.apply(cluster, changes);
+                self.apply(cluster, list_keeping(keep.into_iter().map(|name| NAMES[name])));
             }
             Step::Plan(names) => self.plan(names.into_iter().map(|at| INDICES[at]).collect()),
             Step::Begin => self.begin(),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::NAMES;
-use crate::cache::testing::{delta, object_with, origin, pods, properties};
+use crate::cache::testing::{delta, list_keeping, object_with, origin, pods, properties};
 use crate::cache::{DeltaFifo, PartitionId, Snapshot, Store};
-use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
+use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -96,10 +96,7 @@ impl Fixture {
                 self.apply(cluster, vec![Change::Delta(delta(DeltaKind::Deleted, object))]);
             }
             Step::List(cluster, keep) => {
-                let keep = keep.into_iter().map(|name| Change::ReplaceKeep(ObjectKey::new("ns", NAMES[name])));
-                let mut changes = vec![Change::ReplaceBegin];
-                changes.extend(keep.chain([Change::ReplaceEnd(ResourceVersion::new("1"))]));
-                self.apply(cluster, changes);
+                self.apply(cluster, list_keeping(keep.into_iter().map(|name| NAMES[name])));
             }
         }
     }

@@ -5,19 +5,20 @@
 //! being JSON, which is its end where more bytes might mend it. Strings are most of an object's bytes, so these are gone
 //! through eight bytes at a time: 5.6 µs for a pod of 9 KB, where `serde_json` takes 6.3 to ignore it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
 /// Where the input stops being JSON; its length, where it only ends too early.
-pub(super) type Scanned<T = usize> = Result<T, usize>;
+pub(crate) type Scanned<T = usize> = Result<T, usize>;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = ONES << 7;
 
 /// The first byte at or after `at` that is no white space.
 #[inline]
-pub(super) fn token(input: &[u8], mut at: usize) -> Scanned<(u8, usize)> {
+pub(crate) fn token(input: &[u8], mut at: usize) -> Scanned<(u8, usize)> {
     loop {
         match input.get(at) {
             Some(b' ' | b'\n' | b'\t' | b'\r') => at += 1,
@@ -28,18 +29,49 @@ pub(super) fn token(input: &[u8], mut at: usize) -> Scanned<(u8, usize)> {
 }
 
 /// Whether nothing but white space is left.
-pub(super) fn is_over(input: &[u8], at: usize) -> bool {
+pub(crate) fn is_over(input: &[u8], at: usize) -> bool {
     token(input, at).is_err()
 }
 
 /// A member's key.
-pub(super) struct Key {
+pub(crate) struct Key {
     /// Its bytes, quotes included.
-    pub(super) span: Range<usize>,
+    pub(crate) span: Range<usize>,
     /// Whether it is written without escapes.
-    pub(super) is_plain: bool,
+    pub(crate) is_plain: bool,
     /// Where its value begins, which need not be there yet.
-    pub(super) value: usize,
+    pub(crate) value: usize,
+}
+
+impl Key {
+    /// The name that it stands for; `None` where that is no UTF-8.
+    #[inline]
+    pub(crate) fn name<'i>(&self, input: &'i [u8]) -> Option<Cow<'i, [u8]>> {
+        let text = &input[self.span.clone()];
+        if self.is_plain {
+            return Some(Cow::Borrowed(&text[1..text.len() - 1]));
+        }
+        text_of(text).map(|name| Cow::Owned(name.into_owned().into_bytes()))
+    }
+}
+
+/// The string that a JSON text is; `None` when it is something else, or no UTF-8.
+pub(crate) fn text_of(json: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = json.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    // Most are shorter than what a vectorized search needs to begin.
+    if !inner.contains(&b'\\') {
+        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+    }
+    serde_json::from_slice::<String>(json).ok().map(Cow::Owned)
+}
+
+/// The index value that a JSON text gives: strings as they are, numbers and booleans as written, else none.
+pub(crate) fn scalar_of(json: &[u8]) -> Option<Cow<'_, str>> {
+    match json.first()? {
+        b'"' => text_of(json),
+        b'{' | b'[' | b'n' => None,
+        _ => std::str::from_utf8(json).ok().map(Cow::Borrowed),
+    }
 }
 
 /// The end of the string whose opening quote is at `at - 1`, behind its closing quote; and whether it has no escapes.
@@ -92,7 +124,7 @@ fn escape(input: &[u8], at: usize) -> Scanned {
 
 /// The key whose opening quote is due at `at`.
 #[inline]
-pub(super) fn key(input: &[u8], at: usize) -> Scanned<Key> {
+pub(crate) fn key(input: &[u8], at: usize) -> Scanned<Key> {
     let start = match token(input, at)? {
         (b'"', start) => start,
         (_, at) => return Err(at),
@@ -104,10 +136,18 @@ pub(super) fn key(input: &[u8], at: usize) -> Scanned<Key> {
     }
 }
 
+/// What follows an opening bracket that ends with `close`: where the first member or element begins, if there is one,
+/// else where the whole has ended.
+#[inline]
+pub(crate) fn first(input: &[u8], at: usize, close: u8) -> Scanned<(bool, usize)> {
+    let (byte, inside) = token(input, at)?;
+    Ok(if byte == close { (false, inside + 1) } else { (true, inside) })
+}
+
 /// What follows a member or an element of something that ends with `close`: where the next one begins, if there is
 /// one, else where the whole has ended.
 #[inline]
-pub(super) fn next(input: &[u8], at: usize, close: u8) -> Scanned<(bool, usize)> {
+pub(crate) fn next(input: &[u8], at: usize, close: u8) -> Scanned<(bool, usize)> {
     match token(input, at)? {
         (b',', at) => Ok((true, at + 1)),
         (byte, at) if byte == close => Ok((false, at + 1)),
@@ -116,7 +156,7 @@ pub(super) fn next(input: &[u8], at: usize, close: u8) -> Scanned<(bool, usize)>
 }
 
 /// Steps over a value of any depth.
-pub(super) fn value(input: &[u8], mut at: usize) -> Scanned {
+pub(crate) fn value(input: &[u8], mut at: usize) -> Scanned {
     let mut open = SmallVec::<[u8; 64]>::new();
     loop {
         let (byte, start) = token(input, at)?;
@@ -126,13 +166,12 @@ pub(super) fn value(input: &[u8], mut at: usize) -> Scanned {
             b'{' | b'[' => {
                 // The closing brackets lie two after the opening ones.
                 let close = byte + 2;
-                let (first, inside) = token(input, at)?;
-                if first == close {
-                    at = inside + 1;
-                } else {
+                let (more, inside) = first(input, at, close)?;
+                at = inside;
+                if more {
                     open.push(close);
                     if close == b'}' {
-                        at = key(input, inside)?.value;
+                        at = key(input, at)?.value;
                     }
                     continue;
                 }
