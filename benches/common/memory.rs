@@ -12,8 +12,8 @@ use super::server::{Remote, RemoteConfig};
 
 /// How often it is looked whether the memory still changes.
 const LOOK: Duration = Duration::from_millis(500);
-/// For how long it may not change any more.
-const STEADY_LOOKS: usize = 6;
+/// For how long it may not change any more: longer than a cache waits before it compresses what is young.
+const STEADY_LOOKS: usize = 10;
 /// How long it may take to become steady.
 const LOOKS: usize = 80;
 

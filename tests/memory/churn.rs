@@ -93,7 +93,7 @@ impl Churn {
 
     fn empty(&mut self) {
         while !self.live.is_empty() {
-            let count = self.live.len().min(BATCH as usize);
+            let count = self.live.len().min(usize::try_from(BATCH).unwrap());
             let gone: Vec<_> = self.live.drain(..count).collect();
             let changes = gone.into_iter().map(|number| self.event("DELETED", number)).collect();
             self.apply(changes);
@@ -122,7 +122,9 @@ impl Churn {
 
     fn apply(&mut self, changes: Vec<Change>) {
         let mut fifo = DeltaFifo::new(usize::MAX);
-        changes.into_iter().for_each(|change| fifo.push(change));
+        for change in changes {
+            fifo.push(change);
+        }
         let outbox = self.store.apply(self.id, fifo.pop(usize::MAX)).unwrap();
         for applied in &*outbox.applied {
             if let informer_hub::cache::Applied::Added(object) = applied {
