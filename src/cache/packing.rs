@@ -292,8 +292,9 @@ fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
         sample.truncate(SAMPLE_BYTES);
         sample
     };
-    let samples: Vec<_> = objects.iter().step_by(step).map(cut).collect();
-    match Dictionary::train(&samples) {
+    // Every fourth first: where they are large, a training ends before the last.
+    let spread = (0..4).flat_map(|first| objects.iter().step_by(step).skip(first).step_by(4));
+    match Dictionary::train(spread.map(cut)) {
         Ok(dictionary) => Some(Arc::new(dictionary)),
         Err(error) => {
             tracing::debug!(%error, "objects are packed without a new dictionary for now");
