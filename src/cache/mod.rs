@@ -32,6 +32,7 @@ mod indexers;
 mod indices;
 mod listener;
 mod lister;
+mod objects;
 mod packing;
 mod path_values;
 mod posting;
@@ -40,6 +41,7 @@ mod reader;
 mod resync;
 mod snapshot;
 mod store;
+mod tree;
 mod values;
 mod young;
 

@@ -1,10 +1,12 @@
 //! One consistent state of a store: what readers see. Cloning it costs a few reference counts.
 
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
+use super::objects::Objects;
 use super::posting::{Location, PartitionId, Posting, owned};
 use super::store::Applied;
 use crate::types::{
@@ -27,7 +29,7 @@ pub struct Partition {
     origin: Arc<Origin>,
     health: Arc<InformerHealth>,
     indexes: Arc<[SharedStr]>,
-    pub(super) objects: imbl::OrdMap<ObjectKey, Arc<StoredObject>>,
+    pub(super) objects: Objects,
     pub(super) version: Option<ResourceVersion>,
     pub(super) synced: bool,
     pub(super) outbox: Option<Outbox>,
@@ -90,22 +92,20 @@ impl Partition {
 
     /// All objects, by key.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
-        self.objects.values()
+        self.objects.iter()
     }
 
     /// The objects after `key` (from the first, when `None`), by key.
     pub fn iter_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = &Arc<StoredObject>> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let start = key.map_or(Unbounded, Excluded);
-        self.objects.range::<_, ObjectKey>((start, Unbounded)).map(|(_, object)| object)
+        let start = key.map_or(Bound::Unbounded, Bound::Excluded);
+        self.objects.range(start, Bound::Unbounded)
     }
 
     /// The objects of one namespace, by name: a range of the tree, no index needed.
     pub fn in_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = &'s Arc<StoredObject>> {
         let first = ObjectKey::new(namespace, "");
         self.objects
-            .range(first..)
-            .map(|(_, object)| object)
+            .range(Bound::Included(&first), Bound::Unbounded)
             .take_while(move |object| object.key().namespace() == Some(namespace))
     }
 
@@ -293,7 +293,7 @@ impl Snapshot {
                 origin,
                 health,
                 indexes: indexes.into(),
-                objects: imbl::OrdMap::new(),
+                objects: Objects::default(),
                 version: None,
                 synced: false,
                 outbox: None,

@@ -336,7 +336,7 @@ impl Store {
         applied: &mut Vec<Applied>,
     ) {
         let gone: Vec<_> =
-            partition.objects.values().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
+            partition.objects.iter().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
         for stored in gone {
             self.remove(id, partition, &stored);
             applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
@@ -344,7 +344,7 @@ impl Store {
     }
 
     fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
-        partition.objects.insert(object.key().clone(), Arc::clone(object));
+        partition.objects.insert(Arc::clone(object));
         self.next.indices.insert(id, object);
         self.builds.put(id, object);
     }
@@ -359,7 +359,7 @@ impl Store {
     fn exchange(&mut self, id: PartitionId, partition: &mut Partition, old: &StoredObject, new: Arc<StoredObject>) {
         self.next.indices.update(id, old, &new);
         self.builds.put(id, &new);
-        partition.objects.insert(new.key().clone(), new);
+        partition.objects.insert(new);
     }
 
     fn publish(&mut self) {

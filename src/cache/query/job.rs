@@ -173,7 +173,8 @@ impl<'s> Job<'s> {
 
     fn pieces(&self) -> Pieces<'_, 's, 's> {
         let start = self.start.as_ref().filter(|_| self.sort.is_none());
-        Pieces { snapshot: self.snapshot, view: &self.view, access: &self.way.access, start, size: self.piece() }
+        let (access, needs) = (&self.way.access, &self.condition.needs);
+        Pieces { snapshot: self.snapshot, view: &self.view, access, start, size: self.piece(), needs }
     }
 
     fn head<'o>(&'o self, member: usize, stored: &'o StoredObject, memo: &'o RefCell<LabelMemo>) -> HeadOf<'o, 's> {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
 
 use smol_str::{SmolStr, ToSmolStr};
 
@@ -10,7 +12,7 @@ use super::job::SHORT;
 use super::view::View;
 use crate::cache::snapshot::{Partition, Snapshot};
 use crate::query::{Expr, Literal, Test, TextTest};
-use crate::types::{FieldPath, ObjectKey, Segment};
+use crate::types::{FieldPath, ObjectKey, Segment, StoredObject};
 
 /// One way to some objects.
 #[derive(Clone, Debug)]
@@ -360,10 +362,8 @@ impl Partition {
     pub(super) fn beginning_with<'s>(
         &'s self,
         start: &'s ObjectKey,
-    ) -> impl Iterator<Item = &'s std::sync::Arc<crate::types::StoredObject>> {
-        self.objects
-            .range(start.clone()..)
-            .take_while(move |(key, _)| key.as_str().starts_with(start.as_str()))
-            .map(|(_, object)| object)
+    ) -> impl Iterator<Item = &'s Arc<StoredObject>> {
+        let begins = move |object: &&Arc<StoredObject>| object.key().as_str().starts_with(start.as_str());
+        self.objects.range(Bound::Included(start), Bound::Unbounded).take_while(begins)
     }
 }
