@@ -66,6 +66,6 @@ pub use query::{
 };
 pub use reader::IndexReader;
 pub use resync::ResyncSchedule;
-pub use snapshot::{Outbox, Partition, Snapshot};
+pub use snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
 pub use store::{Applied, Store};
 pub use young::{Young, pack_all};

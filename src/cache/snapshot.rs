@@ -10,8 +10,8 @@ use super::objects::Objects;
 use super::posting::{Location, PartitionId, Posting, owned};
 use super::store::Applied;
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, Freshness, InformerHealth, Object, ObjectKey, Origin, ResourceVersion,
-    SharedStr, StoredObject,
+    ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, Object, ObjectKey, Origin,
+    ResourceVersion, SharedStr, StoredObject,
 };
 
 /// What the last batch of a partition did.
@@ -23,12 +23,31 @@ pub struct Outbox {
     pub applied: Arc<[Applied]>,
 }
 
+/// An index that an informer declares.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeclaredIndex {
+    /// Its name.
+    pub name: SharedStr,
+    /// The path whose scalars it has as values, where the objects' bytes have the same at that path: a condition on the
+    /// path is then answered from the index.
+    pub path: Option<FieldPath>,
+}
+
+impl<T: Into<SharedStr>> From<T> for DeclaredIndex {
+    /// One of which nothing but the name is known.
+    fn from(name: T) -> Self {
+        Self { name: name.into(), path: None }
+    }
+}
+
 /// The objects of one informer.
 #[derive(Clone)]
 pub struct Partition {
     origin: Arc<Origin>,
     health: Arc<InformerHealth>,
-    indexes: Arc<[SharedStr]>,
+    indexes: Arc<[DeclaredIndex]>,
+    /// Whether each object has its values in all of them: not until a list is complete, where they were declared late.
+    pub(super) indexed: bool,
     pub(super) objects: Objects,
     pub(super) version: Option<ResourceVersion>,
     pub(super) synced: bool,
@@ -69,7 +88,13 @@ impl Partition {
     /// Whether its informer declares an index. Computed ones are the store's: see [`Snapshot::has_index`].
     #[must_use]
     pub fn declares(&self, index: &str) -> bool {
-        self.indexes.iter().any(|name| name == index)
+        self.indexes.iter().any(|declared| declared.name == index)
+    }
+
+    /// Names of the declared indices that have what is at a path.
+    pub(super) fn indexes_of<'s>(&'s self, path: &'s FieldPath) -> impl Iterator<Item = &'s SharedStr> {
+        let of_path = |declared: &&DeclaredIndex| declared.path.as_ref() == Some(path);
+        self.indexes.iter().filter(|_| self.indexed).filter(of_path).map(|declared| &declared.name)
     }
 
     /// How many objects it has.
@@ -214,7 +239,7 @@ impl Snapshot {
     /// Names of all indices, sorted: those that any informer declares, and the computed ones.
     #[must_use]
     pub fn index_names(&self) -> Vec<SharedStr> {
-        let declared = self.partitions.values().flat_map(|partition| partition.indexes.iter());
+        let declared = self.partitions.values().flat_map(|partition| partition.indexes.iter().map(|it| &it.name));
         let mut names: Vec<_> = declared.chain(self.indices.computed_names()).cloned().collect();
         names.sort();
         names.dedup();
@@ -239,6 +264,21 @@ impl Snapshot {
     #[must_use]
     pub fn index_failures(&self, index: &str) -> u64 {
         self.indices.failures(index)
+    }
+
+    /// The name of an index, over all objects of these partitions, that has what is at a path.
+    pub(super) fn index_of<'p>(
+        &self,
+        path: &FieldPath,
+        mut partitions: impl Iterator<Item = &'p Partition> + Clone,
+    ) -> Option<SharedStr> {
+        let computed = self.indices.computed_of(path);
+        computed.cloned().or_else(|| {
+            let first = partitions.next()?;
+            let by_all = |name: &&SharedStr| partitions.clone().all(|it| it.indexes_of(path).any(|one| one == *name));
+            // A computed one of that name would count.
+            first.indexes_of(path).filter(|name| !self.indices.is_computed(name)).find(by_all).cloned()
+        })
     }
 
     /// The function of a computed index.
@@ -274,7 +314,7 @@ impl Snapshot {
         id: PartitionId,
         origin: Arc<Origin>,
         health: Arc<InformerHealth>,
-        indexes: Vec<SharedStr>,
+        indexes: Vec<DeclaredIndex>,
     ) {
         self.expected.remove(&origin.cluster);
         let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
@@ -287,12 +327,14 @@ impl Snapshot {
                 if !Arc::ptr_eq(&known.health, &health) {
                     health.go_on_from(&known.health);
                 }
-                Partition { origin, health, indexes: indexes.into(), ..known }
+                let indexed = known.is_empty() || (known.indexed && *known.indexes == *indexes);
+                Partition { origin, health, indexes: indexes.into(), indexed, ..known }
             }
             None => Partition {
                 origin,
                 health,
                 indexes: indexes.into(),
+                indexed: true,
                 objects: Objects::default(),
                 version: None,
                 synced: false,

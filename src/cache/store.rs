@@ -11,10 +11,10 @@ use super::builds::{BuildId, BuildStep, Builds, IndexBuild, Next};
 use super::delta_fifo::Popped;
 use super::indexers::{AddIndexersError, IndexerConflict, Indexers};
 use super::posting::PartitionId;
-use super::snapshot::{Outbox, Partition, Snapshot};
+use super::snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
-    ResourceVersion, SharedStr, StoredObject,
+    ResourceVersion, StoredObject,
 };
 
 /// What a change did to the store: the raw material of notifications.
@@ -73,7 +73,12 @@ impl Store {
     }
 
     /// Opens the partition of one informer, or finds it again after the informer's restart.
-    pub fn open(&mut self, origin: Arc<Origin>, health: Arc<InformerHealth>, indexes: Vec<SharedStr>) -> PartitionId {
+    pub fn open(
+        &mut self,
+        origin: Arc<Origin>,
+        health: Arc<InformerHealth>,
+        indexes: Vec<DeclaredIndex>,
+    ) -> PartitionId {
         let known = self.next.partitions().find(|(_, partition)| partition.origin() == &origin).map(|(id, _)| id);
         let id = known.unwrap_or_else(|| self.next.fresh_id());
         self.next.open(id, origin, health, indexes);
@@ -198,6 +203,7 @@ impl Store {
                         applied.push(Applied::Synced);
                     }
                     partition.version = Some(version);
+                    partition.indexed = true;
                 }
             }
         }

@@ -197,7 +197,11 @@ fn insert<L: Leaf>(leaf: &mut L, item: L::Item) -> Put<L> {
         L::of(item)
     } else {
         let mut next = leaf.split_off(cut);
-        if at <= cut { leaf.insert(at, item) } else { next.insert(at - cut, item) }
+        if at <= cut {
+            leaf.insert(at, item)
+        } else {
+            next.insert(at - cut, item)
+        }
         next
     };
     Put::Split(next.bound(), Node::Leaf(Arc::new(next)))
@@ -252,7 +256,11 @@ impl<L: Leaf> Inner<L> {
         let between = self.bounds.pop().expect("a full node has more than one bound");
         // A half that is not added to has other bounds now, too.
         self.routes = L::routes(&self.bounds);
-        if at < cut { self.add(at, bound, child) } else { next.add(at - cut, bound, child) }
+        if at < cut {
+            self.add(at, bound, child)
+        } else {
+            next.add(at - cut, bound, child)
+        }
         Put::Split(between, Node::Inner(Arc::new(next)))
     }
 

@@ -1,5 +1,7 @@
 //! The values of one index.
 
+use std::hint::black_box;
+
 use super::posting::{Location, Posting};
 use super::tree::{self, Leaf, Slots, Tree, join, put, split, take};
 use crate::types::{SharedStr, text_hash};
@@ -70,6 +72,8 @@ impl Leaf for ValueLeaf {
     }
 
     fn find(&self, Wanted { hash, text }: Wanted<'_>) -> Option<usize> {
+        // Whichever value it is, it is on its way while the hashes are.
+        black_box(self.call());
         let first = less(&self.hashes, hash);
         let alike = self.hashes[first..].iter().take_while(|other| **other == hash).count();
         (first..first + alike).find(|at| self.values[*at].as_ref().is_some_and(|value| value.text == text))
@@ -142,7 +146,8 @@ impl Leaf for ValueLeaf {
     }
 
     fn call(&self) -> usize {
-        self.len
+        let there = |at: usize| usize::from(self.values[at].is_some());
+        there(1) ^ there(3) ^ there(5) ^ there(7) ^ there(9) ^ there(11) ^ there(13)
     }
 }
 

@@ -41,10 +41,10 @@ pub(super) struct Cursor {
 }
 
 /// What is to be cut into pieces.
-pub(super) struct Pieces<'j, 'q, 's> {
+pub(super) struct Pieces<'j, 's> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) view: &'j View<'s>,
-    pub(super) access: &'j Access<'q>,
+    pub(super) access: &'j Access,
     /// Behind which object the walk begins.
     pub(super) start: Option<&'j Start>,
     /// Objects in one piece of a walk, at most.
@@ -59,7 +59,7 @@ const AHEAD: usize = 32;
 type Called<'p> = SmallVec<[&'p Arc<StoredObject>; AHEAD]>;
 type Objects<'p> = Box<dyn Iterator<Item = &'p Arc<StoredObject>> + 'p>;
 
-impl Pieces<'_, '_, '_> {
+impl Pieces<'_, '_> {
     /// The next piece, until there is none.
     pub(super) fn next(&self, cursor: &mut Cursor) -> Option<Piece> {
         loop {
@@ -159,10 +159,10 @@ impl Pieces<'_, '_, '_> {
         passed.get()
     }
 
-    fn look_up<'p>(&'p self, member: usize, lookups: &'p [Lookup<'_>]) -> Objects<'p> {
+    fn look_up<'p>(&'p self, member: usize, lookups: &'p [Lookup]) -> Objects<'p> {
         let member = &self.view.members[member];
         let partition = member.partition;
-        let one = move |lookup: &'p Lookup<'_>| -> Objects<'p> {
+        let one = move |lookup: &'p Lookup| -> Objects<'p> {
             match lookup {
                 Lookup::Key(key) => Box::new(partition.get(key).into_iter()),
                 Lookup::Range(range) => Box::new(partition.beginning_with(range)),

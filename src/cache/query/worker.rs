@@ -34,7 +34,7 @@ impl<'j, 's> Worker<'j, 's> {
     }
 
     /// What a piece has.
-    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's, 's>, piece: &Piece) -> Found {
+    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece) -> Found {
         let mut found = Found::default();
         let passed = pieces.each(piece, |stored| {
             found.examined += 1;
