@@ -23,6 +23,7 @@ use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
 use super::watch_errors::WatchErrors;
+use crate::cache::DeclaredIndex;
 use crate::reflector::{Connection, Connector, InformerOptions};
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, FieldPath, Gvr, InformerHealth, Origin, Phase, Scope, SharedStr, clock,

@@ -47,7 +47,7 @@ pub struct Partition {
     health: Arc<InformerHealth>,
     indexes: Arc<[DeclaredIndex]>,
     /// Whether each object has its values in all of them: not until a list is complete, where they were declared late.
-    pub(super) indexed: bool,
+    pub(super) is_indexed: bool,
     pub(super) objects: Objects,
     pub(super) version: Option<ResourceVersion>,
     pub(super) synced: bool,
@@ -94,7 +94,7 @@ impl Partition {
     /// Names of the declared indices that have what is at a path.
     pub(super) fn indexes_of<'s>(&'s self, path: &'s FieldPath) -> impl Iterator<Item = &'s SharedStr> {
         let of_path = |declared: &&DeclaredIndex| declared.path.as_ref() == Some(path);
-        self.indexes.iter().filter(|_| self.indexed).filter(of_path).map(|declared| &declared.name)
+        self.indexes.iter().filter(|_| self.is_indexed).filter(of_path).map(|declared| &declared.name)
     }
 
     /// How many objects it has.
@@ -327,14 +327,14 @@ impl Snapshot {
                 if !Arc::ptr_eq(&known.health, &health) {
                     health.go_on_from(&known.health);
                 }
-                let indexed = known.is_empty() || (known.indexed && *known.indexes == *indexes);
-                Partition { origin, health, indexes: indexes.into(), indexed, ..known }
+                let is_indexed = known.is_empty() || (known.is_indexed && *known.indexes == *indexes);
+                Partition { origin, health, indexes: indexes.into(), is_indexed, ..known }
             }
             None => Partition {
                 origin,
                 health,
                 indexes: indexes.into(),
-                indexed: true,
+                is_indexed: true,
                 objects: Objects::default(),
                 version: None,
                 synced: false,

@@ -203,7 +203,7 @@ impl Store {
                         applied.push(Applied::Synced);
                     }
                     partition.version = Some(version);
-                    partition.indexed = true;
+                    partition.is_indexed = true;
                 }
             }
         }

@@ -198,9 +198,9 @@ fn insert<L: Leaf>(leaf: &mut L, item: L::Item) -> Put<L> {
     } else {
         let mut next = leaf.split_off(cut);
         if at <= cut {
-            leaf.insert(at, item)
+            leaf.insert(at, item);
         } else {
-            next.insert(at - cut, item)
+            next.insert(at - cut, item);
         }
         next
     };
@@ -257,9 +257,9 @@ impl<L: Leaf> Inner<L> {
         // A half that is not added to has other bounds now, too.
         self.routes = L::routes(&self.bounds);
         if at < cut {
-            self.add(at, bound, child)
+            self.add(at, bound, child);
         } else {
-            next.add(at - cut, bound, child)
+            next.add(at - cut, bound, child);
         }
         Put::Split(between, Node::Inner(Arc::new(next)))
     }

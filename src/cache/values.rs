@@ -174,12 +174,10 @@ impl Values {
 
     pub(super) fn insert(&mut self, value: &SharedStr, at: Location) {
         let wanted = Wanted::of(value);
-        match self.find_mut(wanted) {
-            Some(posting) => posting.insert(at),
-            None => {
-                let one = Value { text: value.clone(), posting: Posting::One(at) };
-                self.0.insert((wanted.hash, one));
-            }
+        if let Some(posting) = self.find_mut(wanted) {
+            posting.insert(at);
+        } else {
+            self.0.insert((wanted.hash, Value { text: value.clone(), posting: Posting::One(at) }));
         }
     }
 

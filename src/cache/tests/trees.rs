@@ -52,8 +52,8 @@ fn arb_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn pointer(object: Option<Arc<StoredObject>>) -> Option<*const StoredObject> {
-    object.as_ref().map(Arc::as_ptr)
+fn pointer(object: Option<&Arc<StoredObject>>) -> Option<*const StoredObject> {
+    object.map(Arc::as_ptr)
 }
 
 type Model = BTreeMap<ObjectKey, Arc<StoredObject>>;
@@ -107,22 +107,24 @@ proptest! {
             let mut put = |number| {
                 let object = object(number, version as u64);
                 let old = objects.insert(Arc::clone(&object));
-                assert_eq!(pointer(old), pointer(model.insert(object.key().clone(), object)));
+                assert_eq!(pointer(old.as_ref()), pointer(model.insert(object.key().clone(), object).as_ref()));
             };
             match step {
                 Step::Put(number) => put(number),
                 Step::List(from, len) => (from..from + len).for_each(put),
                 Step::Take(number) => {
-                    assert_eq!(pointer(objects.remove(&key(number))), pointer(model.remove(&key(number))));
+                    assert_eq!(pointer(objects.remove(&key(number)).as_ref()), pointer(model.remove(&key(number)).as_ref()));
                 }
                 Step::Sweep(from, len) => (from..from + len).for_each(|number| {
-                    assert_eq!(pointer(objects.remove(&key(number))), pointer(model.remove(&key(number))));
+                    assert_eq!(pointer(objects.remove(&key(number)).as_ref()), pointer(model.remove(&key(number)).as_ref()));
                 }),
                 Step::Keep => kept.push((objects.clone(), model.clone())),
             }
         }
         check(&objects, &model);
-        kept.iter().for_each(|(objects, model)| check(objects, model));
+        for (objects, model) in &kept {
+            check(objects, model);
+        }
     }
 
     #[test]
