@@ -6,11 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use actix::Addr;
-use futures::executor::block_on;
 use informer_hub::actors::messages::{AppliedBatch, Apply, Ask, OpenPartition, OpenedPartition};
 use informer_hub::actors::{CacheActor, HubSystem, Tuning};
 use informer_hub::cache::{Bounds, DeltaFifo, Query};
 use informer_hub::types::{Change, Delta, DeltaKind, Interner, StoredObject, View};
+use tokio::runtime::{Builder, Runtime};
 
 use super::{by_labels, indexes, informer, is, now, object, pods, row, time};
 
@@ -20,6 +20,14 @@ const ASKED: usize = 20_000;
 const WRITES: usize = 5_000;
 /// Changes of one write where many come at once.
 const BATCH: usize = 512;
+
+thread_local! {
+    static WAITING: Runtime = Builder::new_current_thread().build().expect("it needs no thread");
+}
+
+fn block_on<T>(what: impl Future<Output = T>) -> T {
+    WAITING.with(|waiting| waiting.block_on(what))
+}
 
 struct Bed {
     cache: Addr<CacheActor>,

@@ -101,8 +101,8 @@ struct Inner<L: Leaf> {
     routes: L::Routes,
     children: Slots<Node<L>, WIDTH>,
     len: usize,
-    /// One less than children.
-    bounds: SmallVec<[L::Bound; WIDTH - 1]>,
+    /// One less than children. Shared: a write to a child leaves them as they are.
+    bounds: Arc<[L::Bound]>,
 }
 
 impl<L: Leaf> Clone for Node<L> {
@@ -116,7 +116,7 @@ impl<L: Leaf> Clone for Node<L> {
 
 impl<L: Leaf> Clone for Inner<L> {
     fn clone(&self) -> Self {
-        let (routes, bounds) = (self.routes.clone(), self.bounds.clone());
+        let (routes, bounds) = (self.routes.clone(), Arc::clone(&self.bounds));
         Self { routes, children: self.children.clone(), len: self.len, bounds }
     }
 }
@@ -173,11 +173,9 @@ impl<L: Leaf> Node<L> {
             (Self::Leaf(leaf), Self::Leaf(next)) => Arc::make_mut(leaf).append(next),
             (Self::Inner(inner), Self::Inner(next)) => {
                 let inner = Arc::make_mut(inner);
-                inner.bounds.push(bound);
-                inner.bounds.extend(next.bounds.iter().cloned());
                 join(&mut inner.children, inner.len, &next.children, next.len);
                 inner.len += next.len;
-                inner.routes = L::routes(&inner.bounds);
+                inner.bind(inner.bounds.iter().cloned().chain([bound]).chain(next.bounds.iter().cloned()).collect());
             }
             _ => {}
         }
@@ -208,15 +206,21 @@ fn insert<L: Leaf>(leaf: &mut L, item: L::Item) -> Put<L> {
 }
 
 impl<L: Leaf> Inner<L> {
-    fn new(bounds: SmallVec<[L::Bound; WIDTH - 1]>, children: Slots<Node<L>, WIDTH>, len: usize) -> Self {
+    fn new(bounds: Arc<[L::Bound]>, children: Slots<Node<L>, WIDTH>, len: usize) -> Self {
         Self { routes: L::routes(&bounds), bounds, children, len }
     }
 
     /// One of as many children as bounds lie between.
     fn of(bounds: impl IntoIterator<Item = L::Bound>, children: impl IntoIterator<Item = Node<L>>) -> Self {
-        let bounds: SmallVec<_> = bounds.into_iter().collect();
+        let bounds: Arc<[_]> = bounds.into_iter().collect();
         let (mut children, len) = (children.into_iter(), bounds.len() + 1);
         Self::new(bounds, std::array::from_fn(|_| children.next()), len)
+    }
+
+    /// Takes other bounds.
+    fn bind(&mut self, bounds: Arc<[L::Bound]>) {
+        self.routes = L::routes(&bounds);
+        self.bounds = bounds;
     }
 
     /// In which child something would be.
@@ -230,10 +234,10 @@ impl<L: Leaf> Inner<L> {
 
     /// Adds a child behind the one at a place.
     fn add(&mut self, at: usize, bound: L::Bound, child: Node<L>) {
-        self.bounds.insert(at, bound);
         put(&mut self.children, self.len, at + 1, Some(child));
         self.len += 1;
-        self.routes = L::routes(&self.bounds);
+        let (before, behind) = self.bounds.split_at(at);
+        self.bind(before.iter().cloned().chain([bound]).chain(behind.iter().cloned()).collect());
     }
 
     fn insert(&mut self, item: L::Item) -> Put<L> {
@@ -251,11 +255,11 @@ impl<L: Leaf> Inner<L> {
             return Put::Split(bound, Node::Inner(Arc::new(Self::of([], [child]))));
         }
         let cut = WIDTH / 2;
-        let mut next = Self::new(self.bounds.drain(cut..).collect(), split(&mut self.children, cut), WIDTH - cut);
+        let bounds = Arc::clone(&self.bounds);
+        let between = bounds[cut - 1].clone();
+        let mut next = Self::new(bounds[cut..].into(), split(&mut self.children, cut), WIDTH - cut);
         self.len = cut;
-        let between = self.bounds.pop().expect("a full node has more than one bound");
-        // A half that is not added to has other bounds now, too.
-        self.routes = L::routes(&self.bounds);
+        self.bind(bounds[..cut - 1].into());
         if at < cut {
             self.add(at, bound, child);
         } else {
@@ -268,8 +272,10 @@ impl<L: Leaf> Inner<L> {
     fn drop_child(&mut self, at: usize) -> (Option<Node<L>>, Option<L::Bound>) {
         let child = take(&mut self.children, self.len, at);
         self.len -= 1;
-        let bound = (!self.bounds.is_empty()).then(|| self.bounds.remove(at.saturating_sub(1)));
-        self.routes = L::routes(&self.bounds);
+        let gone = at.saturating_sub(1);
+        let bound = self.bounds.get(gone).cloned();
+        let others = self.bounds.iter().enumerate().filter(|(at, _)| *at != gone);
+        self.bind(others.map(|(_, bound)| bound.clone()).collect());
         (child, bound)
     }
 
