@@ -17,7 +17,7 @@ use super::{by_labels, indexes, informer, is, now, object, pods, row, time};
 /// Questions that are timed.
 const ASKED: usize = 20_000;
 /// Writes of one change each that are timed.
-const WRITES: usize = 5_000;
+const WRITES: u32 = 5_000;
 /// Changes of one write where many come at once.
 const BATCH: usize = 512;
 
@@ -99,14 +99,14 @@ impl Bed {
         let (begun, mut took) = (now(), Vec::new());
         let mut busy = Duration::ZERO;
         for step in 0..WRITES {
-            let number = step.wrapping_mul(2_654_435_761) % objects;
+            let number = (step as usize).wrapping_mul(2_654_435_761) % objects;
             let object = self.next(number);
             let begun = now();
             self.apply(number % self.partitions.len(), vec![object]);
             took.push(begun.elapsed());
             busy += begun.elapsed();
         }
-        let rate = WRITES as f64 / busy.as_secs_f64();
+        let rate = f64::from(WRITES) / busy.as_secs_f64();
         row(what, &mut took, None, &format!("{rate:.0} a second; {:.1?} in all", begun.elapsed()));
     }
 
