@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use informer_hub::cache::{Applied, DeltaFifo, Inquiry, Query, Snapshot, Store, pack_all};
+use informer_hub::cache::{Applied, DeclaredIndex, DeltaFifo, Inquiry, PartitionId, Query, Snapshot, Store, pack_all};
 use informer_hub::query::{Column, Expr, Literal, Test};
 use informer_hub::types::{
-    ApiResource, Change, ClusterName, Delta, DeltaKind, Dictionary, Gvr, IndexEntry, InformerHealth, Interner,
-    ObjectKey, Origin, Phase, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
+    ApiResource, Change, ClusterName, Delta, DeltaKind, Dictionary, FieldPath, Gvr, IndexEntry, InformerHealth,
+    Interner, ObjectKey, Origin, Phase, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
 };
+
+#[path = "query/messages.rs"]
+mod messages;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -29,25 +32,48 @@ fn main() {
     let (objects, clusters) = (numbers.next().unwrap_or(1_000_000), numbers.next().unwrap_or(4));
     let begun = now();
     let snapshot = fill(objects, clusters);
-    println!("{objects} objects in {clusters} clusters, filled in {:?}\n", begun.elapsed());
+    println!(
+        "{objects} objects in {clusters} clusters, filled in {:?}; look-ups: {LOOK_UPS}, scans: {SCANS}\n",
+        begun.elapsed()
+    );
+    println!("{:44} {:>11} {:>11} {:>11} {:>11}  found", "", "p50", "p99", "most", "CPU");
     look_ups(&snapshot, objects);
-    println!();
     let workers = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let labels = || Query::by_labels("app=app-7,tier!=gold".parse().expect("a selector"));
-    let path = || "spec.nodeName".parse().expect("a path");
-    scan("labels, objects", &snapshot, &labels(), workers);
-    scan("labels, count", &snapshot, &labels().count(), workers);
-    scan("labels, count, one thread", &snapshot, &labels().count(), 1);
-    scan("labels, first 50", &snapshot, &labels().limit(50.try_into().expect("not zero")), workers);
+    scans(&snapshot, workers);
+    drop(snapshot);
+    messages::run(objects, clusters);
+}
+
+fn path(text: &str) -> FieldPath {
+    text.parse().expect("a path")
+}
+
+fn is(path_text: &str, text: &str) -> Expr {
+    Expr::Field { path: path(path_text), test: Test::Is(Literal::Text(text.into())) }
+}
+
+/// The labels of one object in 300.
+fn by_labels() -> Query {
+    Query::by_labels("app=app-7,tier!=gold".parse().expect("a selector"))
+}
+
+fn scans(snapshot: &Arc<Snapshot>, workers: usize) {
+    let first_50 = |query: Query| query.limit(50.try_into().expect("not zero"));
+    scan("labels, objects", snapshot, &by_labels(), workers);
+    scan("labels, count", snapshot, &by_labels().count(), workers);
+    scan("labels, count, one thread", snapshot, &by_labels().count(), 1);
+    let without = || Query::by_labels("tier!=gold".parse().expect("a selector"));
+    scan("labels that must not be there, count", snapshot, &without().count(), workers);
+    scan("labels, first 50", snapshot, &first_50(by_labels()), workers);
     let prefix = Query::matching(Expr::Name(informer_hub::query::TextTest::Prefix("web-99".into()))).count();
-    scan("name prefix, count", &snapshot, &prefix, workers);
-    scan("namespace, count", &snapshot, &Query::by_namespace("ns-7").count(), workers);
-    let field = Expr::Field { path: path(), test: Test::Is(Literal::Text("node-7".into())) };
-    scan("field of every body, count", &snapshot, &Query::matching(field.clone()).count(), workers);
-    scan("labels, then field, count", &snapshot, &labels().and(field).count(), workers);
-    scan("count by field", &snapshot, &Query::list().count_by(Column::Path(path())), workers);
-    let sorted = Query::list().sort_by(path()).limit(50.try_into().expect("not zero"));
-    scan("sorted by field, first 50", &snapshot, &sorted, workers);
+    scan("name prefix, count", snapshot, &prefix, workers);
+    scan("namespace, count", snapshot, &Query::by_namespace("ns-7").count(), workers);
+    scan("field that an index has, objects", snapshot, &Query::matching(is("spec.nodeName", "node-7")), workers);
+    let field = || is("spec.serviceAccountName", "nobody");
+    scan("field of every body, count", snapshot, &Query::matching(field()).count(), workers);
+    scan("labels, then field, count", snapshot, &by_labels().and(field()).count(), workers);
+    scan("count by field", snapshot, &Query::list().count_by(Column::Path(path("spec.nodeName"))), workers);
+    scan("sorted by field, first 50", snapshot, &first_50(Query::list().sort_by(path("spec.nodeName"))), workers);
 }
 
 fn now() -> Instant {
@@ -55,7 +81,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn object(number: usize, interner: &mut Interner) -> StoredObject {
+fn object(number: usize, version: usize, interner: &mut Interner) -> StoredObject {
     let (namespace, name) = (format!("ns-{}", number % 50), format!("web-{number}"));
     let node = format!("node-{}", number / PER_NODE);
     let labels = [
@@ -70,7 +96,7 @@ fn object(number: usize, interner: &mut Interner) -> StoredObject {
     let index_values = vec![entry(interner, "by-node", &node), entry(interner, "by-ip", &format!("ip-{number}"))];
     let uid = format!("{number:08x}-7dec-11d0-a765-00a0c91e6bf6");
     let json = format!(
-        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","resourceVersion":"{number}","ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"{:08x}-aaaa-11d0-a765-00a0c91e6bf6","controller":true}}]}},"spec":{{"containers":[{{"name":"main","image":"registry.example/app-{}:{}","resources":{{"requests":{{"cpu":"{}m","memory":"64Mi"}}}}}}],"nodeName":"{node}","serviceAccountName":"default","restartPolicy":"Always"}},"status":{{"phase":"Running","podIP":"ip-{number}","startTime":"2026-01-01T00:00:00Z"}}}}"#,
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","resourceVersion":"{version}","ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"{:08x}-aaaa-11d0-a765-00a0c91e6bf6","controller":true}}]}},"spec":{{"containers":[{{"name":"main","image":"registry.example/app-{}:{}","resources":{{"requests":{{"cpu":"{}m","memory":"64Mi"}}}}}}],"nodeName":"{node}","serviceAccountName":"default","restartPolicy":"Always"}},"status":{{"phase":"Running","podIP":"ip-{number}","startTime":"2026-01-01T00:00:00Z"}}}}"#,
         number % 5_000,
         number % 200,
         number % 7,
@@ -79,35 +105,47 @@ fn object(number: usize, interner: &mut Interner) -> StoredObject {
     StoredObject::new(StoredObjectParts {
         key: ObjectKey::new(&namespace, &name),
         uid: Uid::new(&uid),
-        resource_version: ResourceVersion::new(&number.to_string()),
+        resource_version: ResourceVersion::new(&version.to_string()),
         labels: interner.labels(labels.map(|(key, value)| (key.into(), value.into()))),
         index_values,
         json: json.into_bytes(),
     })
 }
 
+fn indexes() -> Vec<DeclaredIndex> {
+    let index = |(name, at): (&str, &str)| DeclaredIndex { name: name.into(), path: Some(path(at)) };
+    [("by-node", "spec.nodeName"), ("by-ip", "status.podIP")].map(index).into()
+}
+
+fn pods() -> ApiResource {
+    ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
+}
+
+fn informer(cluster: usize) -> (Arc<Origin>, Arc<InformerHealth>) {
+    let health = InformerHealth::new();
+    health.set_phase(Phase::Watching);
+    health.set_synced();
+    let cluster = ClusterName::new(format!("c{cluster:04}")).expect("a name");
+    let cluster_labels = [("region".to_owned(), "eu".to_owned())].into();
+    (Arc::new(Origin { cluster, cluster_labels, resource: pods(), scope: Scope::all() }), health)
+}
+
 /// A store as informers fill it, in batches, its objects compressed.
 fn fill(objects: usize, clusters: usize) -> Arc<Snapshot> {
-    let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
-    let mut store = Store::new(pods.clone());
+    let mut store = Store::new(pods());
     let mut interner = Interner::default();
-    let samples: Vec<_> = (0..500).map(|number| object(number * 7, &mut interner).sample()).collect();
+    let samples: Vec<_> = (0..500).map(|number| object(number * 7, 1, &mut interner).sample()).collect();
     let dictionary = Arc::new(Dictionary::train(&samples).expect("they are alike"));
     let ids: Vec<_> = (0..clusters)
         .map(|cluster| {
-            let health = InformerHealth::new();
-            health.set_phase(Phase::Watching);
-            health.set_synced();
-            let cluster = ClusterName::new(format!("c{cluster:04}")).expect("a name");
-            let cluster_labels = [("region".to_owned(), "eu".to_owned())].into();
-            let origin = Origin { cluster, cluster_labels, resource: pods.clone(), scope: Scope::all() };
-            store.open(Arc::new(origin), health, vec!["by-node".into(), "by-ip".into()])
+            let (origin, health) = informer(cluster);
+            store.open(origin, health, indexes())
         })
         .collect();
     let mut fifo = DeltaFifo::new(usize::MAX);
     for (at, id) in ids.iter().enumerate() {
         for number in (at..objects).step_by(clusters) {
-            let object = Arc::new(object(number, &mut interner));
+            let object = Arc::new(object(number, 1, &mut interner));
             fifo.push(Change::Delta(Delta { kind: DeltaKind::Added, object }));
             if fifo.len() == 512 {
                 apply(&mut store, *id, &mut fifo, &dictionary);
@@ -118,7 +156,7 @@ fn fill(objects: usize, clusters: usize) -> Arc<Snapshot> {
     store.published().load_full()
 }
 
-fn apply(store: &mut Store, id: informer_hub::cache::PartitionId, fifo: &mut DeltaFifo, dictionary: &Arc<Dictionary>) {
+fn apply(store: &mut Store, id: PartitionId, fifo: &mut DeltaFifo, dictionary: &Arc<Dictionary>) {
     let outbox = store.apply(id, fifo.pop(usize::MAX)).expect("it is open");
     let added = outbox.applied.iter().filter_map(|applied| match applied {
         Applied::Added(object) => Some(object),
@@ -134,7 +172,7 @@ fn look_ups(snapshot: &Arc<Snapshot>, objects: usize) {
         (at >> 33) % objects
     };
     let values: Vec<_> = (0..LOOK_UPS).map(|_| format!("ip-{}", next())).collect();
-    time("by_index, one match", &values, |value| {
+    time("by_index through a snapshot, one match", &values, |value| {
         assert_eq!(snapshot.find_by_index("by-ip", value).expect("it is declared").len(), 1);
     });
     time("answer by index, one match", &values[..LOOK_UPS / 10], |value| {
@@ -142,7 +180,7 @@ fn look_ups(snapshot: &Arc<Snapshot>, objects: usize) {
         assert_eq!(answer.items.len(), 1);
     });
     let nodes: Vec<_> = (0..LOOK_UPS / 100).map(|_| format!("node-{}", next() / PER_NODE)).collect();
-    time("by_index, 100 matches", &nodes, |value| {
+    time("by_index through a snapshot, 100 matches", &nodes, |value| {
         black_box(snapshot.find_by_index("by-node", value).expect("it is declared"));
     });
     let keys: Vec<_> = (0..LOOK_UPS).map(|_| next()).map(|n| (format!("ns-{}", n % 50), format!("web-{n}"))).collect();
@@ -163,9 +201,15 @@ fn time<T>(what: &str, of: &[T], mut call: impl FnMut(&T)) {
             begun.elapsed()
         })
         .collect();
+    row(what, &mut took, None, "");
+}
+
+/// One line of the table.
+fn row(what: &str, took: &mut [Duration], cpu: Option<Duration>, found: &str) {
     took.sort_unstable();
-    let at = |share: usize| took[took.len() * share / 1000];
-    println!("{what:32} p50 {:>9.2?}  p99 {:>9.2?}  p99.9 {:>9.2?}", at(500), at(990), at(999));
+    let at = |share: usize| format!("{:.2?}", took[(took.len() * share / 1000).min(took.len() - 1)]);
+    let cpu = cpu.map_or_else(String::new, |cpu| format!("{cpu:.2?}"));
+    println!("{what:44} {:>11} {:>11} {:>11} {cpu:>11}  {found}", at(500), at(990), at(1000));
 }
 
 /// Times a question that is worked off by threads, as the cache has it done.
@@ -189,10 +233,8 @@ fn scan(what: &str, snapshot: &Arc<Snapshot>, query: &Query, workers: usize) {
         let found = answer.count.unwrap_or((answer.items.len() + answer.groups.len()) as u64);
         result = format!("{found} of {} looked at, {} read", answer.examined, answer.read);
     }
-    took.sort_unstable();
     cpu.sort_unstable();
-    let (p50, max, cpu) = (took[SCANS / 2], took[SCANS - 1], cpu[SCANS / 2]);
-    println!("{what:32} p50 {p50:>9.2?}  max {max:>9.2?}  cpu {cpu:>9.2?}  {result}");
+    row(what, &mut took, Some(cpu[SCANS / 2]), &result);
 }
 
 /// How long this thread has run, whatever else the machine does; zero where that cannot be told.

@@ -30,10 +30,10 @@ use super::supervision::{
     ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
 use super::watch_errors::WatchErrors;
-use crate::cache::PartitionId;
+use crate::cache::{DeclaredIndex, PartitionId};
 use crate::reflector::ListerWatcher;
 use crate::types::clock::{self, Instant};
-use crate::types::{InformerHealth, Origin, Phase, SharedStr};
+use crate::types::{InformerHealth, Origin, Phase};
 
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
@@ -47,7 +47,7 @@ pub(super) struct InformerParts {
     pub(super) origin: Arc<Origin>,
     pub(super) health: Arc<InformerHealth>,
     pub(super) source: Arc<dyn ListerWatcher>,
-    pub(super) indexes: Vec<SharedStr>,
+    pub(super) indexes: Vec<DeclaredIndex>,
     pub(super) watch_errors: Arc<WatchErrors>,
 }
 

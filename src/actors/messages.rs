@@ -14,7 +14,8 @@ use super::sync::SyncView;
 use super::watch_errors::WatchErrorHandler;
 use super::write_half::SharedWriteHalf;
 use crate::cache::{
-    AddIndexersError, Answer, Indexers, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError, Snapshot,
+    AddIndexersError, Answer, DeclaredIndex, Indexers, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError,
+    Snapshot,
 };
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
@@ -47,8 +48,8 @@ pub struct OpenPartition {
     pub origin: Arc<Origin>,
     /// What it shows of itself.
     pub health: Arc<InformerHealth>,
-    /// Names of the indices that it declares.
-    pub indexes: Vec<SharedStr>,
+    /// The indices that it declares.
+    pub indexes: Vec<DeclaredIndex>,
 }
 
 /// Answer to [`OpenPartition`].

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::path_values::{from_head, scalars_at};
+use super::path_values::{from_head, is_of_head, scalars_at};
 use crate::types::{DecodeError, FieldPath, SharedStr, StoredObject};
 
 /// Why a function has no values for an object. Never leaves the object out of anything but this one index.
@@ -36,12 +36,16 @@ type Function = dyn Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Se
 /// the index is added, by who builds it, on several threads at once; of a later one by whoever writes the store, before
 /// that state is published: what it costs, every write costs. It must not write to the store that it indexes.
 #[derive(Clone)]
-pub struct IndexFn(Arc<Function>);
+pub struct IndexFn {
+    function: Arc<Function>,
+    /// The path whose scalars in an object's bytes it gives, where it does nothing else.
+    path: Option<Arc<FieldPath>>,
+}
 
 impl IndexFn {
     /// An index by a function of the stored form, whose head (key, labels) is free to read.
     pub fn new(function: impl Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(function))
+        Self { function: Arc::new(function), path: None }
     }
 
     /// An index by a function of the Rust type. Decodes each object in full, about 45 µs for a pod of 10 KB; one that
@@ -55,18 +59,26 @@ impl IndexFn {
     /// namespace and labels) it reads there.
     #[must_use]
     pub fn path(path: FieldPath) -> Self {
-        Self::new(move |object| {
+        let path = Arc::new(path);
+        let read_at = (!is_of_head(&path)).then(|| Arc::clone(&path));
+        let function = Self::new(move |object| {
             let mut values = Vec::new();
             if !from_head(&path, object, &mut values) {
                 scalars_at(&path, &object.json()?, |value| values.push(value.into()))?;
             }
             Ok(values)
-        })
+        });
+        Self { path: read_at, ..function }
+    }
+
+    /// The path whose scalars in an object's bytes are its values, and nothing else is.
+    pub(super) fn read_at(&self) -> Option<&FieldPath> {
+        self.path.as_deref()
     }
 
     /// The values of an object, sorted, each once. A panic of the function is an error like any other.
     pub(super) fn values(&self, object: &StoredObject) -> Result<Vec<SharedStr>, IndexError> {
-        let mut values = catch_unwind(AssertUnwindSafe(|| (self.0)(object)))
+        let mut values = catch_unwind(AssertUnwindSafe(|| (self.function)(object)))
             .unwrap_or_else(|_| Err(IndexError("the index function panicked".to_owned())))?;
         values.sort_unstable();
         values.dedup();

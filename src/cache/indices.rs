@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use super::indexers::{IndexFn, Indexers};
 use super::posting::{Location, PartitionId, Posting};
 use super::values::Values;
-use crate::types::{ObjectKey, SharedStr, StoredObject};
+use crate::types::{FieldPath, ObjectKey, SharedStr, StoredObject};
 
 /// Up to how many entries are searched as they stand; more are sorted first.
 const FEW: usize = 16;
@@ -205,6 +205,11 @@ impl Indices {
 
     pub(super) fn is_computed(&self, name: &str) -> bool {
         self.computed(name).is_some()
+    }
+
+    /// The name of a computed index of a path.
+    pub(super) fn computed_of(&self, path: &FieldPath) -> Option<&SharedStr> {
+        self.computed.iter().find(|index| index.function.read_at() == Some(path)).map(|index| &index.name)
     }
 
     /// Names of the computed indices, in no order.

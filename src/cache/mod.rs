@@ -32,6 +32,7 @@ mod indexers;
 mod indices;
 mod listener;
 mod lister;
+mod objects;
 mod packing;
 mod path_values;
 mod posting;
@@ -40,6 +41,7 @@ mod reader;
 mod resync;
 mod snapshot;
 mod store;
+mod tree;
 mod values;
 mod young;
 
@@ -64,6 +66,6 @@ pub use query::{
 };
 pub use reader::IndexReader;
 pub use resync::ResyncSchedule;
-pub use snapshot::{Outbox, Partition, Snapshot};
+pub use snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
 pub use store::{Applied, Store};
 pub use young::{Young, pack_all};

@@ -4,6 +4,12 @@ use super::indexers::IndexError;
 use crate::types::scan::{self, Scanned};
 use crate::types::{FieldPath, Segment, SharedStr, StoredObject};
 
+/// Whether what a path leads to is read from the head of an object, if it is there.
+pub(super) fn is_of_head(path: &FieldPath) -> bool {
+    let [Segment::Field(first), Segment::Field(second), ..] = path.segments() else { return false };
+    first == "metadata" && matches!(second.as_str(), "name" | "namespace" | "labels")
+}
+
 /// Where the head of an object has what a path leads to, that; whether it is there that one has to look.
 pub(super) fn from_head(path: &FieldPath, object: &StoredObject, found: &mut Vec<SharedStr>) -> bool {
     let [Segment::Field(first), rest @ ..] = path.segments() else { return false };

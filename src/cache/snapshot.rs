@@ -1,15 +1,17 @@
 //! One consistent state of a store: what readers see. Cloning it costs a few reference counts.
 
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
+use super::objects::Objects;
 use super::posting::{Location, PartitionId, Posting, owned};
 use super::store::Applied;
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, Freshness, InformerHealth, Object, ObjectKey, Origin, ResourceVersion,
-    SharedStr, StoredObject,
+    ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, Object, ObjectKey, Origin,
+    ResourceVersion, SharedStr, StoredObject,
 };
 
 /// What the last batch of a partition did.
@@ -21,13 +23,32 @@ pub struct Outbox {
     pub applied: Arc<[Applied]>,
 }
 
+/// An index that an informer declares.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeclaredIndex {
+    /// Its name.
+    pub name: SharedStr,
+    /// The path whose scalars it has as values, where the objects' bytes have the same at that path: a condition on the
+    /// path is then answered from the index.
+    pub path: Option<FieldPath>,
+}
+
+impl<T: Into<SharedStr>> From<T> for DeclaredIndex {
+    /// One of which nothing but the name is known.
+    fn from(name: T) -> Self {
+        Self { name: name.into(), path: None }
+    }
+}
+
 /// The objects of one informer.
 #[derive(Clone)]
 pub struct Partition {
     origin: Arc<Origin>,
     health: Arc<InformerHealth>,
-    indexes: Arc<[SharedStr]>,
-    pub(super) objects: imbl::OrdMap<ObjectKey, Arc<StoredObject>>,
+    indexes: Arc<[DeclaredIndex]>,
+    /// Whether each object has its values in all of them: not until a list is complete, where they were declared late.
+    pub(super) is_indexed: bool,
+    pub(super) objects: Objects,
     pub(super) version: Option<ResourceVersion>,
     pub(super) synced: bool,
     pub(super) outbox: Option<Outbox>,
@@ -67,7 +88,13 @@ impl Partition {
     /// Whether its informer declares an index. Computed ones are the store's: see [`Snapshot::has_index`].
     #[must_use]
     pub fn declares(&self, index: &str) -> bool {
-        self.indexes.iter().any(|name| name == index)
+        self.indexes.iter().any(|declared| declared.name == index)
+    }
+
+    /// Names of the declared indices that have what is at a path.
+    pub(super) fn indexes_of<'s>(&'s self, path: &'s FieldPath) -> impl Iterator<Item = &'s SharedStr> {
+        let of_path = |declared: &&DeclaredIndex| declared.path.as_ref() == Some(path);
+        self.indexes.iter().filter(|_| self.is_indexed).filter(of_path).map(|declared| &declared.name)
     }
 
     /// How many objects it has.
@@ -90,22 +117,20 @@ impl Partition {
 
     /// All objects, by key.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
-        self.objects.values()
+        self.objects.iter()
     }
 
     /// The objects after `key` (from the first, when `None`), by key.
     pub fn iter_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = &Arc<StoredObject>> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let start = key.map_or(Unbounded, Excluded);
-        self.objects.range::<_, ObjectKey>((start, Unbounded)).map(|(_, object)| object)
+        let start = key.map_or(Bound::Unbounded, Bound::Excluded);
+        self.objects.range(start, Bound::Unbounded)
     }
 
     /// The objects of one namespace, by name: a range of the tree, no index needed.
     pub fn in_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = &'s Arc<StoredObject>> {
         let first = ObjectKey::new(namespace, "");
         self.objects
-            .range(first..)
-            .map(|(_, object)| object)
+            .range(Bound::Included(&first), Bound::Unbounded)
             .take_while(move |object| object.key().namespace() == Some(namespace))
     }
 
@@ -214,7 +239,7 @@ impl Snapshot {
     /// Names of all indices, sorted: those that any informer declares, and the computed ones.
     #[must_use]
     pub fn index_names(&self) -> Vec<SharedStr> {
-        let declared = self.partitions.values().flat_map(|partition| partition.indexes.iter());
+        let declared = self.partitions.values().flat_map(|partition| partition.indexes.iter().map(|it| &it.name));
         let mut names: Vec<_> = declared.chain(self.indices.computed_names()).cloned().collect();
         names.sort();
         names.dedup();
@@ -239,6 +264,21 @@ impl Snapshot {
     #[must_use]
     pub fn index_failures(&self, index: &str) -> u64 {
         self.indices.failures(index)
+    }
+
+    /// The name of an index, over all objects of these partitions, that has what is at a path.
+    pub(super) fn index_of<'p>(
+        &self,
+        path: &FieldPath,
+        mut partitions: impl Iterator<Item = &'p Partition> + Clone,
+    ) -> Option<SharedStr> {
+        let computed = self.indices.computed_of(path);
+        computed.cloned().or_else(|| {
+            let first = partitions.next()?;
+            let by_all = |name: &&SharedStr| partitions.clone().all(|it| it.indexes_of(path).any(|one| one == *name));
+            // A computed one of that name would count.
+            first.indexes_of(path).filter(|name| !self.indices.is_computed(name)).find(by_all).cloned()
+        })
     }
 
     /// The function of a computed index.
@@ -274,7 +314,7 @@ impl Snapshot {
         id: PartitionId,
         origin: Arc<Origin>,
         health: Arc<InformerHealth>,
-        indexes: Vec<SharedStr>,
+        indexes: Vec<DeclaredIndex>,
     ) {
         self.expected.remove(&origin.cluster);
         let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
@@ -287,13 +327,15 @@ impl Snapshot {
                 if !Arc::ptr_eq(&known.health, &health) {
                     health.go_on_from(&known.health);
                 }
-                Partition { origin, health, indexes: indexes.into(), ..known }
+                let is_indexed = known.is_empty() || (known.is_indexed && *known.indexes == *indexes);
+                Partition { origin, health, indexes: indexes.into(), is_indexed, ..known }
             }
             None => Partition {
                 origin,
                 health,
                 indexes: indexes.into(),
-                objects: imbl::OrdMap::new(),
+                is_indexed: true,
+                objects: Objects::default(),
                 version: None,
                 synced: false,
                 outbox: None,

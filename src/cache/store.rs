@@ -11,10 +11,10 @@ use super::builds::{BuildId, BuildStep, Builds, IndexBuild, Next};
 use super::delta_fifo::Popped;
 use super::indexers::{AddIndexersError, IndexerConflict, Indexers};
 use super::posting::PartitionId;
-use super::snapshot::{Outbox, Partition, Snapshot};
+use super::snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
-    ResourceVersion, SharedStr, StoredObject,
+    ResourceVersion, StoredObject,
 };
 
 /// What a change did to the store: the raw material of notifications.
@@ -73,7 +73,12 @@ impl Store {
     }
 
     /// Opens the partition of one informer, or finds it again after the informer's restart.
-    pub fn open(&mut self, origin: Arc<Origin>, health: Arc<InformerHealth>, indexes: Vec<SharedStr>) -> PartitionId {
+    pub fn open(
+        &mut self,
+        origin: Arc<Origin>,
+        health: Arc<InformerHealth>,
+        indexes: Vec<DeclaredIndex>,
+    ) -> PartitionId {
         let known = self.next.partitions().find(|(_, partition)| partition.origin() == &origin).map(|(id, _)| id);
         let id = known.unwrap_or_else(|| self.next.fresh_id());
         self.next.open(id, origin, health, indexes);
@@ -198,6 +203,7 @@ impl Store {
                         applied.push(Applied::Synced);
                     }
                     partition.version = Some(version);
+                    partition.is_indexed = true;
                 }
             }
         }
@@ -340,7 +346,7 @@ impl Store {
         applied: &mut Vec<Applied>,
     ) {
         let gone: Vec<_> =
-            partition.objects.values().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
+            partition.objects.iter().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
         for stored in gone {
             self.remove(id, partition, &stored);
             applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
@@ -348,7 +354,7 @@ impl Store {
     }
 
     fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
-        partition.objects.insert(object.key().clone(), Arc::clone(object));
+        partition.objects.insert(Arc::clone(object));
         self.next.indices.insert(id, object);
         self.builds.put(id, object);
     }
@@ -363,7 +369,7 @@ impl Store {
     fn exchange(&mut self, id: PartitionId, partition: &mut Partition, old: &StoredObject, new: Arc<StoredObject>) {
         self.next.indices.update(id, old, &new);
         self.builds.put(id, &new);
-        partition.objects.insert(new.key().clone(), new);
+        partition.objects.insert(new);
     }
 
     fn publish(&mut self) {

@@ -1,87 +1,200 @@
 //! The values of one index.
 
-use std::cmp::Ordering;
-use std::hash::BuildHasher;
-
-use equivalent::{Comparable, Equivalent};
-use hashbrown::DefaultHashBuilder;
+use std::hint::black_box;
 
 use super::posting::{Location, Posting};
-use crate::types::SharedStr;
+use super::tree::{self, Leaf, Slots, Tree, join, put, split, take};
+use crate::types::{SharedStr, text_hash};
 
-/// Each value that any object carries, with where those are: a persistent map in the order of the values' hashes.
+/// Each value that any object carries, with where those are: a persistent tree in the order of the values' hashes.
 ///
 /// A hash trie would need a third of the steps, but leaves three quarters of its nodes empty, which at many values of
 /// few objects is most of what an index costs. Numbers compare without a look at the texts, and texts of the same hash
 /// cost no more than their comparison.
 #[derive(Clone, Default)]
-pub(super) struct Values {
-    postings: imbl::OrdMap<Value, Posting>,
-    hasher: DefaultHashBuilder,
+pub(super) struct Values(Tree<ValueLeaf>);
+
+/// Values of one leaf at most: as many as fill a size class of the allocator.
+const WIDTH: usize = 15;
+
+/// Values by hash and then by text.
+#[derive(Clone, Default)]
+#[repr(C)]
+struct ValueLeaf {
+    hashes: [u64; WIDTH],
+    len: usize,
+    values: Slots<Value, WIDTH>,
 }
 
-/// A value in its place.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone)]
 struct Value {
-    hash: u64,
     text: SharedStr,
+    posting: Posting,
 }
 
 /// A value that is looked for.
+#[derive(Clone, Copy)]
 struct Wanted<'t> {
     hash: u64,
     text: &'t str,
 }
 
-impl Equivalent<Value> for Wanted<'_> {
-    fn equivalent(&self, value: &Value) -> bool {
-        self.compare(value).is_eq()
+impl<'t> Wanted<'t> {
+    fn of(text: &'t str) -> Self {
+        Self { hash: text_hash(text), text }
     }
 }
 
-impl Comparable<Value> for Wanted<'_> {
-    fn compare(&self, value: &Value) -> Ordering {
-        self.hash.cmp(&value.hash).then_with(|| self.text.cmp(&value.text))
+/// How many of the hashes are less, whatever the branch predictor thinks of hashes.
+fn less(hashes: &[u64], hash: u64) -> usize {
+    hashes.iter().map(|other| usize::from(*other < hash)).sum()
+}
+
+impl Leaf for ValueLeaf {
+    type Wanted<'t> = Wanted<'t>;
+    type Item = (u64, Value);
+    type Old = Option<Value>;
+    type Bound = (u64, SharedStr);
+    type Routes = [u64; tree::WIDTH - 1];
+
+    fn of(item: Self::Item) -> Self {
+        let mut leaf = Self { hashes: [u64::MAX; WIDTH], ..Self::default() };
+        leaf.insert(0, item);
+        leaf
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn wanted((hash, value): &Self::Item) -> Wanted<'_> {
+        Wanted { hash: *hash, text: &value.text }
+    }
+
+    fn find(&self, Wanted { hash, text }: Wanted<'_>) -> Option<usize> {
+        // Whichever value it is, it is on its way while the hashes are.
+        black_box(self.call());
+        let first = less(&self.hashes, hash);
+        let alike = self.hashes[first..].iter().take_while(|other| **other == hash).count();
+        (first..first + alike).find(|at| self.values[*at].as_ref().is_some_and(|value| value.text == text))
+    }
+
+    fn place(&self, Wanted { hash, text }: Wanted<'_>) -> usize {
+        let first = less(&self.hashes, hash);
+        let alike = self.hashes[first..].iter().take_while(|other| **other == hash).count();
+        let is_less = |value: &Option<Value>| value.as_ref().is_some_and(|value| *value.text < *text);
+        first + self.values[first..first + alike].partition_point(is_less)
+    }
+
+    fn cut(&self, _: usize) -> Option<usize> {
+        (self.len == WIDTH).then_some(WIDTH / 2)
+    }
+
+    fn insert(&mut self, at: usize, (hash, value): Self::Item) {
+        put(&mut self.hashes, self.len, at, hash);
+        put(&mut self.values, self.len, at, Some(value));
+        self.len += 1;
+    }
+
+    fn replace(&mut self, at: usize, (_, value): Self::Item) -> Option<Value> {
+        self.values[at].replace(value)
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Value> {
+        take(&mut self.hashes, self.len, at);
+        let old = take(&mut self.values, self.len, at);
+        self.len -= 1;
+        // As behind all others.
+        self.hashes[self.len] = u64::MAX;
+        old
+    }
+
+    fn split_off(&mut self, at: usize) -> Self {
+        let (mut hashes, len) = ([u64::MAX; WIDTH], self.len - at);
+        hashes[..len].copy_from_slice(&self.hashes[at..self.len]);
+        self.hashes[at..].fill(u64::MAX);
+        self.len = at;
+        Self { hashes, len, values: split(&mut self.values, at) }
+    }
+
+    fn append(&mut self, next: &Self) {
+        join(&mut self.hashes, self.len, &next.hashes, next.len);
+        join(&mut self.values, self.len, &next.values, next.len);
+        self.len += next.len;
+    }
+
+    fn has_room_for(&self, next: &Self) -> bool {
+        self.len + next.len <= WIDTH * 3 / 4
+    }
+
+    fn bound(&self) -> Self::Bound {
+        (self.hashes[0], self.values[0].as_ref().expect("a leaf is never empty").text.clone())
+    }
+
+    fn routes(bounds: &[Self::Bound]) -> Self::Routes {
+        std::array::from_fn(|at| bounds.get(at).map_or(u64::MAX, |(hash, _)| *hash))
+    }
+
+    fn route(routes: &Self::Routes, bounds: &[Self::Bound], Wanted { hash, text }: Wanted<'_>) -> usize {
+        let first = less(routes, hash);
+        let alike = routes[first..].iter().take_while(|other| **other == hash).count();
+        if alike == 0 {
+            return first;
+        }
+        let alike = &bounds[first..(first + alike).min(bounds.len())];
+        first + alike.partition_point(|(_, bound)| **bound <= *text)
+    }
+
+    fn call(&self) -> usize {
+        let there = |at: usize| usize::from(self.values[at].is_some());
+        there(1) ^ there(3) ^ there(5) ^ there(7) ^ there(9) ^ there(11) ^ there(13)
     }
 }
 
 impl Values {
-    fn wanted<'t>(&self, text: &'t str) -> Wanted<'t> {
-        Wanted { hash: self.hasher.hash_one(text), text }
+    fn find(&self, value: &str) -> Option<&Value> {
+        let (leaf, at) = self.0.find(Wanted::of(value))?;
+        leaf.values[at].as_ref()
+    }
+
+    fn find_mut(&mut self, wanted: Wanted<'_>) -> Option<&mut Posting> {
+        let (leaf, at) = self.0.find_mut(wanted)?;
+        leaf.values[at].as_mut().map(|value| &mut value.posting)
     }
 
     /// Where the objects are that carry a value.
     pub(super) fn get(&self, value: &str) -> Option<&Posting> {
-        self.postings.get(&self.wanted(value))
+        self.find(value).map(|value| &value.posting)
     }
 
     /// The text of a value, of which there is one for all objects.
     pub(super) fn known(&self, value: &str) -> Option<&SharedStr> {
-        self.postings.get_key_value(&self.wanted(value)).map(|(value, _)| &value.text)
+        self.find(value).map(|value| &value.text)
     }
 
     pub(super) fn insert(&mut self, value: &SharedStr, at: Location) {
-        let wanted = self.wanted(value);
-        let hash = wanted.hash;
-        match self.postings.get_mut(&wanted) {
-            Some(posting) => posting.insert(at),
-            None => drop(self.postings.insert(Value { hash, text: value.clone() }, Posting::One(at))),
+        let wanted = Wanted::of(value);
+        if let Some(posting) = self.find_mut(wanted) {
+            posting.insert(at);
+        } else {
+            self.0.insert((wanted.hash, Value { text: value.clone(), posting: Posting::One(at) }));
         }
     }
 
     pub(super) fn remove(&mut self, value: &str, at: &Location) {
-        let wanted = self.wanted(value);
-        if self.postings.get_mut(&wanted).is_some_and(|posting| posting.remove(at)) {
-            self.postings.remove(&wanted);
+        let wanted = Wanted::of(value);
+        if self.find_mut(wanted).is_some_and(|posting| posting.remove(at)) {
+            self.0.remove(wanted);
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.postings.len()
+        self.0.len()
     }
 
     /// All of them, in no order that means anything.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&SharedStr, &Posting)> {
-        self.postings.iter().map(|(value, posting)| (&value.text, posting))
+        let values = self.0.runs().flat_map(|(leaf, range)| &leaf.values[range]).flatten();
+        values.map(|value| (&value.text, &value.posting))
     }
 }

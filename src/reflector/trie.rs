@@ -18,6 +18,18 @@ pub enum Projection {
     Keep(Vec<FieldPath>),
 }
 
+impl Projection {
+    /// Whether the kept bytes have at a path what an apiserver sent there.
+    #[must_use]
+    pub fn keeps(&self, path: &FieldPath) -> bool {
+        let leads_on = |outer: &FieldPath| path.segments().starts_with(outer.segments());
+        match self {
+            Self::Drop(paths) => !paths.iter().any(leads_on),
+            Self::Keep(paths) => paths.iter().any(leads_on),
+        }
+    }
+}
+
 impl Default for Projection {
     /// Drops `metadata.managedFields`, which is a third of a usual object and of use to apiservers only.
     fn default() -> Self {

@@ -9,7 +9,7 @@ use super::view::Member;
 use super::{OWNER_INDEX, QueryError};
 use crate::cache::snapshot::Snapshot;
 use crate::query::{Expr, Head, TextTest};
-use crate::types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, StoredObject, Uid};
+use crate::types::{ClusterLabels, ClusterName, FieldPath, LabelNeeds, LabelSelector, StoredObject, Uid};
 
 /// Whether a condition asks whom an object belongs to.
 pub(super) fn asks_owners(expr: &Expr) -> bool {
@@ -38,6 +38,8 @@ pub(super) struct Condition<'q> {
     names_clusters: bool,
     /// Whether it asks for what an object owns.
     pub(super) asks_owners: bool,
+    /// What the labels of an object that it holds for must have.
+    pub(super) needs: LabelNeeds,
 }
 
 impl<'q> Condition<'q> {
@@ -46,8 +48,14 @@ impl<'q> Condition<'q> {
     /// # Errors
     /// [`QueryError::UnknownIndex`] where the snapshot has not one that it names.
     pub(super) fn new(expr: &'q Expr, snapshot: &Snapshot) -> Result<Self, QueryError> {
-        let mut condition =
-            Self { expr, indexes: Vec::new(), paths: Vec::new(), names_clusters: false, asks_owners: false };
+        let mut condition = Self {
+            expr,
+            indexes: Vec::new(),
+            paths: Vec::new(),
+            names_clusters: false,
+            asks_owners: false,
+            needs: needs(expr),
+        };
         condition.note(expr, snapshot)?;
         Ok(condition)
     }
@@ -100,6 +108,16 @@ fn fold(expr: &Expr, known: &Known<'_>) -> Option<bool> {
         Expr::Cluster(selector) => Some(selector.matches(known.cluster, known.labels)),
         Expr::Namespace(test) => known.namespace.map(|namespace| passes(test, namespace)),
         _ => None,
+    }
+}
+
+/// What labels must have.
+fn needs(expr: &Expr) -> LabelNeeds {
+    match expr {
+        Expr::And(all) => all.iter().map(needs).fold(LabelNeeds::default(), LabelNeeds::and),
+        Expr::Or(any) => LabelNeeds::any(any.iter().map(needs)),
+        Expr::Labels(selector) => LabelNeeds::of(selector),
+        _ => LabelNeeds::default(),
     }
 }
 

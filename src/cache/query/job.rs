@@ -1,11 +1,13 @@
 //! One question to one snapshot: prepared, worked off by any number of threads, answered.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::answer::{Answer, Row};
 use super::condition::{Condition, HeadOf};
+use super::fields::with_indices;
 use super::gather::{Hit, Order, groups, unmatched};
 use super::inquiry::Progress;
 use super::memo::LabelMemo;
@@ -37,7 +39,7 @@ pub(super) struct Job<'s> {
     pub(super) query: &'s Query,
     pub(super) condition: Condition<'s>,
     pub(super) view: View<'s>,
-    way: Way<'s>,
+    way: Way,
     /// `None` where whatever lies on the way matches.
     pub(super) matcher: Option<Matcher>,
     pub(super) sort: Option<Columns>,
@@ -70,7 +72,11 @@ impl<'s> Job<'s> {
         let matcher = Matcher::new(&question.condition)?;
         let condition = Condition::new(&question.condition, snapshot)?;
         let view = View::new(snapshot, query, &condition);
-        let way = Planner { snapshot, view: &view }.best(&question.condition);
+        let indexed = with_indices(&question.condition, snapshot, &view);
+        let way = Planner { snapshot, view: &view }.best(&indexed);
+        // What an index knows takes a term more where it does not decide; the question may have no room for it.
+        let matcher =
+            if let Cow::Owned(indexed) = &indexed { Matcher::new(indexed).unwrap_or(matcher) } else { matcher };
         let matcher = (!way.exact).then_some(matcher);
         let sort: Vec<_> = question.order.iter().map(|(column, _)| column.clone()).collect();
         let sort = (!sort.is_empty()).then(|| Columns::new(&sort));
@@ -171,9 +177,10 @@ impl<'s> Job<'s> {
         Order { directions, view: &self.view }
     }
 
-    fn pieces(&self) -> Pieces<'_, 's, 's> {
+    fn pieces(&self) -> Pieces<'_, 's> {
         let start = self.start.as_ref().filter(|_| self.sort.is_none());
-        Pieces { snapshot: self.snapshot, view: &self.view, access: &self.way.access, start, size: self.piece() }
+        let (access, needs) = (&self.way.access, &self.condition.needs);
+        Pieces { snapshot: self.snapshot, view: &self.view, access, start, size: self.piece(), needs }
     }
 
     fn head<'o>(&'o self, member: usize, stored: &'o StoredObject, memo: &'o RefCell<LabelMemo>) -> HeadOf<'o, 's> {

@@ -8,6 +8,7 @@
 mod answer;
 mod condition;
 mod error;
+mod fields;
 mod gather;
 mod held;
 mod inquiry;

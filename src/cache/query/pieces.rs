@@ -1,5 +1,6 @@
 //! The work of one question in pieces, in the order of clusters and keys, so that any number of threads can share it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::ops::Bound;
@@ -10,7 +11,7 @@ use smallvec::SmallVec;
 use super::plan::{Access, Lookup};
 use super::view::{Start, View};
 use crate::cache::snapshot::{Partition, Snapshot};
-use crate::types::{ObjectKey, StoredObject};
+use crate::types::{LabelNeeds, ObjectKey, StoredObject};
 
 /// One piece.
 pub(super) struct Piece {
@@ -40,14 +41,16 @@ pub(super) struct Cursor {
 }
 
 /// What is to be cut into pieces.
-pub(super) struct Pieces<'j, 'q, 's> {
+pub(super) struct Pieces<'j, 's> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) view: &'j View<'s>,
-    pub(super) access: &'j Access<'q>,
+    pub(super) access: &'j Access,
     /// Behind which object the walk begins.
     pub(super) start: Option<&'j Start>,
     /// Objects in one piece of a walk, at most.
     pub(super) size: usize,
+    /// What an object's labels must have.
+    pub(super) needs: &'j LabelNeeds,
 }
 
 /// Objects that are called for at once.
@@ -56,7 +59,7 @@ const AHEAD: usize = 32;
 type Called<'p> = SmallVec<[&'p Arc<StoredObject>; AHEAD]>;
 type Objects<'p> = Box<dyn Iterator<Item = &'p Arc<StoredObject>> + 'p>;
 
-impl Pieces<'_, '_, '_> {
+impl Pieces<'_, '_> {
     /// The next piece, until there is none.
     pub(super) fn next(&self, cursor: &mut Cursor) -> Option<Piece> {
         loop {
@@ -95,13 +98,20 @@ impl Pieces<'_, '_, '_> {
                 (None, Some(after)) if *after >= *range => Bound::Excluded(after.clone()),
                 (None, _) => Bound::Included(range.clone()),
             };
-            let mut keys = partition.objects.range((lower.clone(), Bound::Unbounded)).map(|(key, _)| key);
-            if !keys.next().is_some_and(within) {
+            let mut runs = partition.objects.runs(lower.as_ref(), Bound::Unbounded);
+            let first = runs.find(|run| run.len() > 0);
+            let Some(first) = first.filter(|run| run.get(0).is_some_and(|object| within(object.key()))) else {
                 cursor.range += 1;
                 continue;
-            }
+            };
             // The key behind the piece; where that is of another range already, the walk itself sees where this one ends.
-            let next = keys.nth(self.size - 1).filter(|key| within(key)).cloned();
+            let mut left = self.size;
+            let next = std::iter::once(first).chain(runs).find_map(|run| {
+                let found = run.get(left).map(|object| object.key());
+                left = left.saturating_sub(run.len());
+                found
+            });
+            let next = next.filter(|key| within(key)).cloned();
             let upper = next.clone().map_or(Bound::Unbounded, Bound::Excluded);
             if next.is_none() {
                 cursor.range += 1;
@@ -117,14 +127,17 @@ impl Pieces<'_, '_, '_> {
         self.start.filter(|start| start.rank == rank)?.key.as_ref()
     }
 
-    /// Calls `look` with each object of a piece, by key, until it says that it has seen enough.
-    pub(super) fn each(&self, piece: &Piece, mut look: impl FnMut(&Arc<StoredObject>) -> bool) {
+    /// Calls `look` with each object of a piece, by key, until it says that it has seen enough. How many objects there
+    /// were besides, of which the filters of their labels say that they do not match.
+    pub(super) fn each(&self, piece: &Piece, mut look: impl FnMut(&Arc<StoredObject>) -> bool) -> u64 {
+        let passed = Cell::new(0);
         let member = &self.view.members[piece.member];
         match (&piece.span, self.access) {
             // By far the longest walks. An object is somewhere in memory, and most of a look at it is the wait for it: so
             // some are called for at once, with nothing that depends on what they say, before the first is looked at.
             (Span::Keys(lower, upper), _) => {
-                let mut objects = member.partition.objects.range((lower.clone(), upper.clone())).map(|(_, it)| it);
+                let runs = member.partition.objects.runs(lower.as_ref(), upper.as_ref());
+                let mut objects = runs.flat_map(|run| run.that_may(self.needs, || passed.set(passed.get() + 1)));
                 let mut called: Called<'_> = SmallVec::new();
                 loop {
                     called.clear();
@@ -132,7 +145,7 @@ impl Pieces<'_, '_, '_> {
                     let heads = called.iter().fold(0, |heads, object| heads ^ object.labels().address());
                     black_box(heads);
                     if called.is_empty() || !called.iter().all(|object| look(object)) {
-                        return;
+                        return passed.get();
                     }
                 }
             }
@@ -143,12 +156,13 @@ impl Pieces<'_, '_, '_> {
             }
             (Span::Lookups, _) => {}
         }
+        passed.get()
     }
 
-    fn look_up<'p>(&'p self, member: usize, lookups: &'p [Lookup<'_>]) -> Objects<'p> {
+    fn look_up<'p>(&'p self, member: usize, lookups: &'p [Lookup]) -> Objects<'p> {
         let member = &self.view.members[member];
         let partition = member.partition;
-        let one = move |lookup: &'p Lookup<'_>| -> Objects<'p> {
+        let one = move |lookup: &'p Lookup| -> Objects<'p> {
             match lookup {
                 Lookup::Key(key) => Box::new(partition.get(key).into_iter()),
                 Lookup::Range(range) => Box::new(partition.beginning_with(range)),

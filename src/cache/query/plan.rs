@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
 
 use smol_str::{SmolStr, ToSmolStr};
 
@@ -10,34 +12,34 @@ use super::job::SHORT;
 use super::view::View;
 use crate::cache::snapshot::{Partition, Snapshot};
 use crate::query::{Expr, Literal, Test, TextTest};
-use crate::types::{FieldPath, ObjectKey, Segment};
+use crate::types::{FieldPath, ObjectKey, Segment, StoredObject};
 
 /// One way to some objects.
 #[derive(Clone, Debug)]
-pub(super) enum Lookup<'q> {
+pub(super) enum Lookup {
     /// The object of this key.
     Key(ObjectKey),
     /// The objects that carry a value in an index.
-    Value(&'q str, Cow<'q, SmolStr>),
+    Value(SmolStr, SmolStr),
     /// The objects whose keys begin with this one.
     Range(ObjectKey),
 }
 
 /// All that a condition may hold for.
 #[derive(Clone, Debug)]
-pub(super) enum Access<'q> {
+pub(super) enum Access {
     /// Every object.
     Scan,
     /// Keys that begin so, in order; none begins with another.
     Ranges(Vec<ObjectKey>),
     /// These, by key; what is found twice counts once.
-    Lookups(Vec<Lookup<'q>>),
+    Lookups(Vec<Lookup>),
 }
 
 /// A way, and what it costs: in objects that are walked over.
 #[derive(Clone, Debug)]
-pub(super) struct Way<'q> {
-    pub(super) access: Access<'q>,
+pub(super) struct Way {
+    pub(super) access: Access,
     cost: usize,
     /// About how many objects lie on it.
     pub(super) candidates: usize,
@@ -60,9 +62,9 @@ pub(super) struct Planner<'p, 's> {
     pub(super) view: &'p View<'s>,
 }
 
-impl<'q> Planner<'_, '_> {
+impl Planner<'_, '_> {
     /// The cheapest way.
-    pub(super) fn best(&self, condition: &'q Expr) -> Way<'q> {
+    pub(super) fn best(&self, condition: &Expr) -> Way {
         let way = self.way(condition);
         // What is short is not compared: to know what a scan costs is a look at every informer.
         if let Some(way) = way.as_ref().filter(|way| way.candidates <= SHORT) {
@@ -73,7 +75,7 @@ impl<'q> Planner<'_, '_> {
         way.filter(|way| way.cost < scan.cost).unwrap_or(scan)
     }
 
-    fn way(&self, expr: &'q Expr) -> Option<Way<'q>> {
+    fn way(&self, expr: &Expr) -> Option<Way> {
         match expr {
             Expr::And(_) => self.all_of(expr),
             Expr::Or(any) => any.iter().map(|one| self.way(one)).collect::<Option<Vec<_>>>().map(union),
@@ -83,17 +85,17 @@ impl<'q> Planner<'_, '_> {
                 (KeyPart::Namespace, test) => self.by_key(Some(&test), None),
                 (KeyPart::Name, test) => self.by_key(None, Some(&test)),
             },
-            Expr::Index { index, values } => Some(self.by_values(index, values.iter().map(Cow::Borrowed))),
+            Expr::Index { index, values } => Some(self.by_values(index, values.iter().cloned())),
             Expr::OwnedBy(owner) => {
                 self.snapshot.index_fn(OWNER_INDEX)?;
-                Some(self.by_values(OWNER_INDEX, std::iter::once(Cow::Owned(owner.to_smolstr()))))
+                Some(self.by_values(OWNER_INDEX, std::iter::once(owner.to_smolstr())))
             }
             Expr::All | Expr::Not(_) | Expr::Cluster(_) | Expr::Labels(_) | Expr::Uid(_) => None,
         }
     }
 
     /// The cheapest of the parts; namespace and name are one.
-    fn all_of(&self, expr: &'q Expr) -> Option<Way<'q>> {
+    fn all_of(&self, expr: &Expr) -> Option<Way> {
         let mut parts = Vec::new();
         flatten(expr, &mut parts);
         let (mut namespace, mut name) = (None, None);
@@ -116,22 +118,22 @@ impl<'q> Planner<'_, '_> {
             }
         }
         let by_key = self.by_key(namespace.as_deref(), name.as_deref());
-        let whole = |way: Way<'q>, exact: bool| Way { exact: way.exact && exact, ..way };
+        let whole = |way: Way, exact: bool| Way { exact: way.exact && exact, ..way };
         let by_key = by_key.map(|way| whole(way, others == 0));
         let rest = ways.into_iter().map(|way| whole(way, parts.len() == 1));
         by_key.into_iter().chain(rest).min_by_key(|way| way.cost)
     }
 
-    fn by_values(&self, index: &'q str, values: impl Iterator<Item = Cow<'q, SmolStr>>) -> Way<'q> {
+    fn by_values(&self, index: &str, values: impl Iterator<Item = SmolStr>) -> Way {
         let mut candidates = 0;
         let lookups = values
             .inspect(|value| candidates += self.snapshot.indices.count(index, value))
-            .map(|value| Lookup::Value(index, value))
+            .map(|value| Lookup::Value(index.into(), value))
             .collect();
         Way { access: Access::Lookups(lookups), cost: candidates * LOOKUP, candidates, exact: true }
     }
 
-    fn by_key(&self, namespace: Option<&TextTest>, name: Option<&TextTest>) -> Option<Way<'q>> {
+    fn by_key(&self, namespace: Option<&TextTest>, name: Option<&TextTest>) -> Option<Way> {
         let cluster_scoped = [SmolStr::default()];
         let (namespaces, name) = match (namespace, name) {
             (Some(TextTest::Prefix(prefix)), _) if prefix.is_empty() => return None,
@@ -168,7 +170,7 @@ impl<'q> Planner<'_, '_> {
         }
     }
 
-    fn by_ranges(&self, mut ranges: Vec<ObjectKey>, exact: bool) -> Way<'q> {
+    fn by_ranges(&self, mut ranges: Vec<ObjectKey>, exact: bool) -> Way {
         ranges.sort_unstable();
         ranges.dedup_by(|longer, shorter| longer.as_str().starts_with(shorter.as_str()));
         let mut counted = 0;
@@ -186,7 +188,7 @@ impl<'q> Planner<'_, '_> {
 }
 
 /// All that lies on any of the ways.
-fn union(ways: Vec<Way<'_>>) -> Way<'_> {
+fn union(ways: Vec<Way>) -> Way {
     let (cost, candidates) = (ways.iter().map(|way| way.cost).sum(), ways.iter().map(|way| way.candidates).sum());
     let exact = ways.iter().all(|way| way.exact);
     let only_ranges = !ways.is_empty() && ways.iter().all(|way| matches!(way.access, Access::Ranges(_)));
@@ -296,7 +298,7 @@ pub enum Looks {
 const SHOWN: usize = 8;
 
 impl Plan {
-    pub(super) fn new(way: &Way<'_>, looks: Looks, reads: bool) -> Self {
+    pub(super) fn new(way: &Way, looks: Looks, reads: bool) -> Self {
         let steps = match &way.access {
             Access::Scan => vec![Step::Scan],
             Access::Ranges(ranges) => ranges.iter().cloned().map(Step::Range).collect(),
@@ -312,12 +314,12 @@ impl Plan {
     }
 }
 
-impl From<&Lookup<'_>> for Step {
-    fn from(lookup: &Lookup<'_>) -> Self {
+impl From<&Lookup> for Step {
+    fn from(lookup: &Lookup) -> Self {
         match lookup {
             Lookup::Key(key) => Self::Key(key.clone()),
             Lookup::Range(range) => Self::Range(range.clone()),
-            Lookup::Value(index, value) => Self::Index { index: (*index).into(), value: value.as_ref().clone() },
+            Lookup::Value(index, value) => Self::Index { index: index.clone(), value: value.clone() },
         }
     }
 }
@@ -357,13 +359,8 @@ impl fmt::Display for Plan {
 
 impl Partition {
     /// The objects whose keys begin with a text, by key: a range of the tree.
-    pub(super) fn beginning_with<'s>(
-        &'s self,
-        start: &'s ObjectKey,
-    ) -> impl Iterator<Item = &'s std::sync::Arc<crate::types::StoredObject>> {
-        self.objects
-            .range(start.clone()..)
-            .take_while(move |(key, _)| key.as_str().starts_with(start.as_str()))
-            .map(|(_, object)| object)
+    pub(super) fn beginning_with<'s>(&'s self, start: &'s ObjectKey) -> impl Iterator<Item = &'s Arc<StoredObject>> {
+        let begins = move |object: &&Arc<StoredObject>| object.key().as_str().starts_with(start.as_str());
+        self.objects.range(Bound::Included(start), Bound::Unbounded).take_while(begins)
     }
 }

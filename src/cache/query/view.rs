@@ -91,7 +91,7 @@ impl<'s> View<'s> {
     }
 
     /// Those that can answer, in the order of clusters, with their places.
-    pub(super) fn speakers(&self) -> impl Iterator<Item = (usize, &Member<'s>)> {
+    pub(super) fn speakers(&self) -> impl Iterator<Item = (usize, &Member<'s>)> + Clone {
         self.members.iter().enumerate().filter(|(_, member)| member.speaks)
     }
 

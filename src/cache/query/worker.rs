@@ -34,9 +34,9 @@ impl<'j, 's> Worker<'j, 's> {
     }
 
     /// What a piece has.
-    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's, 's>, piece: &Piece) -> Found {
+    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece) -> Found {
         let mut found = Found::default();
-        pieces.each(piece, |stored| {
+        let passed = pieces.each(piece, |stored| {
             found.examined += 1;
             if self.look(piece.member, stored, &mut found).is_err() {
                 found.unreadable += 1;
@@ -49,6 +49,7 @@ impl<'j, 's> Worker<'j, 's> {
             });
             !enough && (!found.examined.is_multiple_of(LOOK_UP) || !self.progress.is_over())
         });
+        found.examined += passed;
         found.seen.clone_from(&self.seen);
         found
     }

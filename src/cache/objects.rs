@@ -1,0 +1,299 @@
+//! The objects of one informer, by key.
+
+use std::hint::black_box;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use super::tree::{self, Leaf, Slots, Tree, join, put, split, take};
+use crate::types::{LabelFilter, LabelNeeds, ObjectKey, StoredObject, text_hash};
+
+/// Objects of one leaf at most.
+const WIDTH: usize = 16;
+
+/// The objects of one informer: a persistent tree in the order of their keys, which are the objects' own.
+///
+/// With each object lie sixteen bits of its key's hash, so that a look-up touches one object and not one for each
+/// comparison, and a filter of its labels, so that a selector passes over most objects without a look at them.
+#[derive(Clone, Default)]
+pub(super) struct Objects(Tree<ObjectLeaf>);
+
+#[derive(Clone, Default)]
+#[repr(C)]
+struct ObjectLeaf {
+    tags: [u16; WIDTH],
+    objects: Slots<Arc<StoredObject>, WIDTH>,
+    filters: [LabelFilter; WIDTH],
+    len: usize,
+}
+
+/// An object that is to be put in.
+struct Item {
+    tag: u16,
+    object: Arc<StoredObject>,
+}
+
+/// A key that is looked for, with its tag.
+#[derive(Clone, Copy)]
+struct Wanted<'w> {
+    tag: u16,
+    key: &'w ObjectKey,
+}
+
+impl<'w> Wanted<'w> {
+    fn of(key: &'w ObjectKey) -> Self {
+        Self { tag: tag(key), key }
+    }
+}
+
+fn tag(key: &ObjectKey) -> u16 {
+    let [low, high, ..] = text_hash(key.as_str()).to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+/// The next eight bytes of each bound behind what all of them have in common, as a number: most comparisons of texts are
+/// one of numbers that lie side by side.
+#[derive(Clone)]
+struct Routes {
+    common: SmolStr,
+    heads: [u64; tree::WIDTH - 1],
+}
+
+fn head(text: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = text.len().min(8);
+    head[..len].copy_from_slice(&text[..len]);
+    u64::from_be_bytes(head)
+}
+
+/// What two texts begin with, both.
+fn common<'t>(a: &'t str, b: &str) -> &'t str {
+    let mut len = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    while !a.is_char_boundary(len) {
+        len -= 1;
+    }
+    &a[..len]
+}
+
+impl Leaf for ObjectLeaf {
+    type Wanted<'w> = Wanted<'w>;
+    type Item = Item;
+    type Old = Option<Arc<StoredObject>>;
+    type Bound = ObjectKey;
+    type Routes = Routes;
+
+    fn of(item: Item) -> Self {
+        let mut leaf = Self::default();
+        leaf.insert(0, item);
+        leaf
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn wanted(item: &Item) -> Wanted<'_> {
+        Wanted { tag: item.tag, key: item.object.key() }
+    }
+
+    fn find(&self, wanted: Wanted<'_>) -> Option<usize> {
+        // Whichever object it is, the way to it is known when the tags are.
+        black_box(self.objects[6].is_some() ^ self.objects[14].is_some());
+        let mut candidates =
+            self.tags.iter().zip(0..).fold(0_u32, |found, (tag, at)| found | u32::from(*tag == wanted.tag) << at);
+        while candidates != 0 {
+            let at = candidates.trailing_zeros() as usize;
+            if self.objects[at].as_ref().is_some_and(|object| object.key() == wanted.key) {
+                return Some(at);
+            }
+            candidates &= candidates - 1;
+        }
+        None
+    }
+
+    fn place(&self, wanted: Wanted<'_>) -> usize {
+        let is_less = |object: &Option<Arc<StoredObject>>| object.as_ref().is_some_and(|it| it.key() < wanted.key);
+        self.objects.partition_point(is_less)
+    }
+
+    fn cut(&self, at: usize) -> Option<usize> {
+        (self.len == WIDTH).then_some(if at == WIDTH { WIDTH } else { WIDTH / 2 })
+    }
+
+    fn insert(&mut self, at: usize, Item { tag, object }: Item) {
+        put(&mut self.tags, self.len, at, tag);
+        put(&mut self.filters, self.len, at, LabelFilter::of(object.labels()));
+        put(&mut self.objects, self.len, at, Some(object));
+        self.len += 1;
+    }
+
+    fn replace(&mut self, at: usize, Item { object, .. }: Item) -> Option<Arc<StoredObject>> {
+        let old = self.objects[at].replace(object);
+        let (old_labels, new) = (old.as_ref().map(|old| old.labels()), self.objects[at].as_ref());
+        if let Some(new) = new.filter(|new| !old_labels.is_some_and(|old| old.ptr_eq(new.labels()))) {
+            self.filters[at] = LabelFilter::of(new.labels());
+        }
+        old
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Arc<StoredObject>> {
+        take(&mut self.tags, self.len, at);
+        take(&mut self.filters, self.len, at);
+        let old = take(&mut self.objects, self.len, at);
+        self.len -= 1;
+        old
+    }
+
+    fn split_off(&mut self, at: usize) -> Self {
+        let (tags, filters) = (split(&mut self.tags, at), split(&mut self.filters, at));
+        let next = Self { tags, objects: split(&mut self.objects, at), filters, len: self.len - at };
+        self.len = at;
+        next
+    }
+
+    fn append(&mut self, next: &Self) {
+        join(&mut self.tags, self.len, &next.tags, next.len);
+        join(&mut self.filters, self.len, &next.filters, next.len);
+        join(&mut self.objects, self.len, &next.objects, next.len);
+        self.len += next.len;
+    }
+
+    fn has_room_for(&self, next: &Self) -> bool {
+        self.len + next.len <= WIDTH * 3 / 4
+    }
+
+    fn bound(&self) -> ObjectKey {
+        self.objects[0].as_ref().expect("a leaf is never empty").key().clone()
+    }
+
+    fn routes(bounds: &[ObjectKey]) -> Routes {
+        let (first, last) = match bounds {
+            [first, .., last] => (first.as_str(), last.as_str()),
+            // What a single one has in common with itself would leave nothing to compare.
+            _ => ("", ""),
+        };
+        let common = common(first, last);
+        let mut heads = [u64::MAX; tree::WIDTH - 1];
+        for (head_of, bound) in heads.iter_mut().zip(bounds) {
+            *head_of = head(&bound.as_str().as_bytes()[common.len()..]);
+        }
+        Routes { common: common.into(), heads }
+    }
+
+    fn route(routes: &Routes, bounds: &[ObjectKey], Wanted { key, .. }: Wanted<'_>) -> usize {
+        let (text, common) = (key.as_str().as_bytes(), routes.common.as_bytes());
+        let Some(rest) = text.strip_prefix(common) else {
+            return if text < common { 0 } else { bounds.len() };
+        };
+        let head = head(rest);
+        let less: usize = routes.heads.iter().map(|bound| usize::from(*bound < head)).sum();
+        // Mostly there are none, which is seen without a look at how many bounds there are.
+        let alike = routes.heads[less..].iter().take_while(|bound| **bound == head).count();
+        if alike == 0 {
+            return less;
+        }
+        let alike = &bounds[less..(less + alike).min(bounds.len())];
+        less + alike.partition_point(|bound| bound <= key)
+    }
+
+    fn call(&self) -> usize {
+        let (tag, filter) = (usize::from(self.tags[0]), self.filters[0] == self.filters[WIDTH - 1]);
+        self.len ^ tag ^ usize::from(filter) ^ usize::from(self.objects[WIDTH / 2].is_some())
+    }
+}
+
+/// Objects that lie side by side, each with the filter of its labels.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'t> {
+    filters: &'t [LabelFilter],
+    objects: &'t [Option<Arc<StoredObject>>],
+}
+
+impl<'t> Run<'t> {
+    pub(super) fn len(self) -> usize {
+        self.objects.len()
+    }
+
+    /// The object at a place.
+    pub(super) fn get(self, at: usize) -> Option<&'t Arc<StoredObject>> {
+        self.objects.get(at)?.as_ref()
+    }
+
+    /// Those whose labels may be as it is needed; of the others, `pass` is told.
+    pub(super) fn that_may(self, needs: &LabelNeeds, pass: impl Fn()) -> impl Iterator<Item = &'t Arc<StoredObject>> {
+        let may = move |(filter, object): (&LabelFilter, &'t Option<Arc<StoredObject>>)| {
+            let is_out = needs.rule_out(*filter);
+            if is_out {
+                pass();
+            }
+            object.as_ref().filter(|_| !is_out)
+        };
+        self.filters.iter().zip(self.objects).filter_map(may)
+    }
+}
+
+/// The place of a bound: before or behind a key.
+fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Wanted<'_>, bool)> {
+    match bound {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some((Wanted::of(key), behind)),
+        Bound::Excluded(key) => Some((Wanted::of(key), !behind)),
+    }
+}
+
+impl Objects {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The object at a key.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
+        self.0.find(Wanted::of(key)).and_then(|(leaf, at)| leaf.objects[at].as_ref())
+    }
+
+    /// Puts an object at its key: what was there.
+    pub(super) fn insert(&mut self, object: Arc<StoredObject>) -> Option<Arc<StoredObject>> {
+        self.0.insert(Item { tag: tag(object.key()), object }).flatten()
+    }
+
+    /// Empties a key: what was there.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<StoredObject>> {
+        self.0.remove(Wanted::of(key)).flatten()
+    }
+
+    /// All objects, by key.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
+        self.0.runs().flat_map(|(leaf, range)| &leaf.objects[range]).flatten()
+    }
+
+    /// The objects between two keys, by key, a leaf at a time.
+    pub(super) fn runs<'t>(
+        &'t self,
+        from: Bound<&ObjectKey>,
+        to: Bound<&ObjectKey>,
+    ) -> impl Iterator<Item = Run<'t>> + use<'t> {
+        let is_empty = match (from, to) {
+            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
+            _ => false,
+        };
+        let runs = (!is_empty).then(|| self.0.runs_between(place(from, false), place(to, true)));
+        runs.into_iter().flatten().map(|(leaf, range)| {
+            let (filters, objects) = (&leaf.filters[range.clone()], &leaf.objects[range]);
+            Run { filters, objects }
+        })
+    }
+
+    /// The objects between two keys, by key.
+    pub(super) fn range<'t>(
+        &'t self,
+        from: Bound<&ObjectKey>,
+        to: Bound<&ObjectKey>,
+    ) -> impl Iterator<Item = &'t Arc<StoredObject>> + use<'t> {
+        self.runs(from, to).flat_map(|run| run.objects).flatten()
+    }
+}

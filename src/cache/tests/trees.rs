@@ -1,0 +1,179 @@
+//! The trees of objects and of values, against maps of the standard library.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use crate::cache::objects::Objects;
+use crate::cache::posting::{Location, PartitionId};
+use crate::cache::testing::{object_with, properties};
+use crate::cache::values::Values;
+use crate::types::{LabelNeeds, ObjectKey, SharedStr, StoredObject};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(usize),
+    Take(usize),
+    /// Many in order, as a list brings them.
+    List(usize, usize),
+    /// Many out of it.
+    Sweep(usize, usize),
+    /// What there is must still be there at the end.
+    Keep,
+}
+
+/// Keys of which many have the same beginning, some of more than eight bytes, some of other namespaces.
+fn key(number: usize) -> ObjectKey {
+    match number % 5 {
+        0 => ObjectKey::new("", &format!("{number}")),
+        1 => ObjectKey::new("a", &format!("web-{:03}", number / 7)),
+        2 => ObjectKey::new("a-very-long-namespace", &format!("a-name-that-is-long-too-{number}")),
+        3 => ObjectKey::new("é", &"é".repeat(number % 40)),
+        _ => ObjectKey::new("a", &format!("web-{}", "0".repeat(number % 30))),
+    }
+}
+
+fn object(number: usize, version: u64) -> Arc<StoredObject> {
+    let key = key(number);
+    let app = format!("app-{}", (number as u64 + version) % 7);
+    let labels = [("app", app.as_str()), ("tier", "gold")];
+    Arc::new(object_with(key.namespace().unwrap_or_default(), key.name(), "u", version, &labels, &[]))
+}
+
+fn arb_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..2_000_usize).prop_map(Step::Put),
+        4 => (0..2_000_usize).prop_map(Step::Take),
+        2 => (0..2_000_usize, 0..300_usize).prop_map(|(from, len)| Step::List(from, len)),
+        2 => (0..2_000_usize, 0..300_usize).prop_map(|(from, len)| Step::Sweep(from, len)),
+        1 => Just(Step::Keep),
+    ]
+}
+
+fn pointer(object: Option<&Arc<StoredObject>>) -> Option<*const StoredObject> {
+    object.map(Arc::as_ptr)
+}
+
+type Model = BTreeMap<ObjectKey, Arc<StoredObject>>;
+
+fn same<'a>(found: impl Iterator<Item = &'a Arc<StoredObject>>, model: impl Iterator<Item = &'a Arc<StoredObject>>) {
+    assert!(found.map(Arc::as_ptr).eq(model.map(Arc::as_ptr)));
+}
+
+fn check(objects: &Objects, model: &Model) {
+    assert_eq!((objects.len(), objects.is_empty()), (model.len(), model.is_empty()));
+    same(objects.iter(), model.values());
+    for number in (0..2_000).step_by(41) {
+        let (from, to) = (key(number), key(number * 31 % 2_000));
+        assert_eq!(objects.get(&from).map(Arc::as_ptr), model.get(&from).map(Arc::as_ptr), "{from}");
+        let (from, to) = (from.clone().min(to.clone()), from.max(to));
+        let bounds = [Bound::Unbounded, Bound::Included(&from), Bound::Excluded(&from)];
+        for lower in bounds {
+            for upper in [Bound::Unbounded, Bound::Included(&to), Bound::Excluded(&to)] {
+                if from == to && (lower, upper) == (Bound::Excluded(&from), Bound::Excluded(&to)) {
+                    assert_eq!(objects.range(lower, upper).count(), 0);
+                    continue;
+                }
+                same(objects.range(lower, upper), model.range((lower, upper)).map(|(_, object)| object));
+            }
+        }
+        if from < to {
+            assert_eq!(objects.range(Bound::Included(&to), Bound::Included(&from)).count(), 0, "the wrong way round");
+        }
+    }
+    let needs = LabelNeeds::of(&"app=app-3".parse().unwrap());
+    let may: BTreeSet<_> = objects
+        .runs(Bound::Unbounded, Bound::Unbounded)
+        .flat_map(|run| run.that_may(&needs, || ()))
+        .map(Arc::as_ptr)
+        .collect();
+    let matching = model.values().filter(|object| object.labels().get("app") == Some("app-3"));
+    assert!(matching.map(Arc::as_ptr).all(|object| may.contains(&object)), "a match is never passed over");
+    assert!(may.len() <= model.len() / 2 + 20, "{} of {}", may.len(), model.len());
+}
+
+proptest! {
+    #![proptest_config(properties(16))]
+
+    #[test]
+    fn objects_are_a_sorted_map_and_no_copy_of_it_changes_with_another(
+        steps in prop::collection::vec(arb_step(), 0..120),
+    ) {
+        let (mut objects, mut model) = (Objects::default(), Model::new());
+        let mut kept = Vec::new();
+        for (version, step) in steps.into_iter().enumerate() {
+            let mut put = |number| {
+                let object = object(number, version as u64);
+                let old = objects.insert(Arc::clone(&object));
+                assert_eq!(pointer(old.as_ref()), pointer(model.insert(object.key().clone(), object).as_ref()));
+            };
+            match step {
+                Step::Put(number) => put(number),
+                Step::List(from, len) => (from..from + len).for_each(put),
+                Step::Take(number) => {
+                    assert_eq!(pointer(objects.remove(&key(number)).as_ref()), pointer(model.remove(&key(number)).as_ref()));
+                }
+                Step::Sweep(from, len) => (from..from + len).for_each(|number| {
+                    assert_eq!(pointer(objects.remove(&key(number)).as_ref()), pointer(model.remove(&key(number)).as_ref()));
+                }),
+                Step::Keep => kept.push((objects.clone(), model.clone())),
+            }
+        }
+        check(&objects, &model);
+        for (objects, model) in &kept {
+            check(objects, model);
+        }
+    }
+
+    #[test]
+    fn values_are_a_map_of_postings(steps in prop::collection::vec((any::<bool>(), 0..400_usize, 0..3_usize), 0..1500)) {
+        let (mut values, mut model) = (Values::default(), BTreeMap::<SharedStr, BTreeSet<Location>>::new());
+        let mut kept = Vec::new();
+        for (step, (is_put, value, name)) in steps.into_iter().enumerate() {
+            let text: SharedStr = format!("value-{value}").into();
+            let at = Location { partition: PartitionId(0), key: ObjectKey::new("ns", &name.to_string()) };
+            if is_put {
+                values.insert(&text, at.clone());
+                model.entry(text).or_default().insert(at);
+            } else {
+                values.remove(&text, &at);
+                if model.get_mut(&text).is_some_and(|posting| posting.remove(&at) && posting.is_empty()) {
+                    model.remove(&text);
+                }
+            }
+            if step % 500 == 7 {
+                kept.push((values.clone(), model.clone()));
+            }
+        }
+        kept.push((values, model));
+        for (values, model) in kept {
+            prop_assert_eq!(values.len(), model.len());
+            let found: BTreeMap<_, _> = values.iter().map(|(text, posting)| (text.clone(), posting.len())).collect();
+            prop_assert_eq!(found, model.iter().map(|(text, at)| (text.clone(), at.len())).collect::<BTreeMap<_, _>>());
+            for value in 0..400 {
+                let text = format!("value-{value}");
+                let found = values.get(&text).map(crate::cache::posting::Posting::len);
+                prop_assert_eq!(found, model.get(text.as_str()).map(BTreeSet::len));
+                prop_assert_eq!(values.known(&text).map(SharedStr::as_str), found.map(|_| text.as_str()));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_in_order_fills_the_leaves() {
+    let mut objects = Objects::default();
+    for number in 0..10_000 {
+        objects.insert(Arc::new(object_with("ns", &format!("web-{number:05}"), "u", 1, &[], &[])));
+    }
+    let runs = objects.runs(Bound::Unbounded, Bound::Unbounded).count();
+    assert_eq!(runs, 10_000_usize.div_ceil(16));
+    // And what goes again leaves no leaves with little in them.
+    for number in (0..10_000).filter(|number| number % 10 != 0) {
+        objects.remove(&ObjectKey::new("ns", &format!("web-{number:05}")));
+    }
+    let runs = objects.runs(Bound::Unbounded, Bound::Unbounded).count();
+    assert!(runs * 4 <= objects.len(), "{runs} leaves for {}", objects.len());
+}
