@@ -68,6 +68,7 @@ extern crate self as informer_hub;
 pub mod actors;
 pub mod api;
 pub mod app;
+pub mod budget;
 pub mod cache;
 pub mod cli;
 pub mod config;

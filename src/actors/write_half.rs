@@ -57,7 +57,7 @@ impl WriteHalf {
         if !held.is_empty() {
             let replaced = applied.iter().filter_map(|applied| match applied {
                 Applied::Updated { old, .. } | Applied::Deleted { stored: old, .. } => Some(old.body_size()),
-                Applied::Added(_) | Applied::Repeated(_) | Applied::Synced => None,
+                Applied::Added(_) | Applied::Repeated(_) | Applied::Restored { .. } | Applied::Synced => None,
             });
             held.note_replaced(replaced.sum());
         }
@@ -84,7 +84,7 @@ impl WriteHalf {
 /// The object that a change brought into the store.
 fn newcomer(applied: &Applied) -> Option<&Arc<StoredObject>> {
     match applied {
-        Applied::Added(new) | Applied::Updated { new, .. } => Some(new),
+        Applied::Added(new) | Applied::Updated { new, .. } | Applied::Restored { whole: new, .. } => Some(new),
         Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Synced => None,
     }
 }
