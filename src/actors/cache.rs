@@ -4,6 +4,7 @@
 //! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression lags by a whole generation.
 
 mod builds;
+mod keeping;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +28,9 @@ use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written};
 use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
-use crate::types::{ApiResource, ClusterName, Gvr, Object, Origin, StoredObject, View, clock};
+use crate::types::{
+    ApiResource, ClusterName, Gvr, InformerHealth, MemoryStep, Object, Origin, StoredObject, View, clock,
+};
 
 /// See the module.
 pub struct CacheActor {
@@ -66,9 +69,10 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 impl CacheActor {
     fn new(write_half: SharedWriteHalf, io: Handle, questions: Questions, guard: ExitGuard) -> Self {
         let held = Arc::clone(write_half.held());
+        let packs = Packing::counting_in(Arc::clone(&write_half.meter().packed));
         Self {
             write_half,
-            packs: Packing::new(),
+            packs,
             next_lease: 0,
             io,
             questions,
@@ -126,6 +130,7 @@ impl CacheActor {
         let round = self.write_half.write(|half| {
             half.packing = true;
             let aged = take(&mut half.young);
+            half.measure();
             packs.round(aged, &half.young, &published)
         });
         self.packing = Some(PressureSource::new());
@@ -190,15 +195,22 @@ impl Actor for CacheActor {
 impl Handler<OpenPartition> for CacheActor {
     type Result = MessageResult<OpenPartition>;
 
-    fn handle(&mut self, open: OpenPartition, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, open: OpenPartition, ctx: &mut Self::Context) -> Self::Result {
         self.next_lease += 1;
+        let health = Arc::clone(&open.health);
         let lease = Lease(self.next_lease);
-        let (id, outbox) = self.write_half.write(|half| {
+        let (id, outbox, step) = self.write_half.write(|half| {
             let id = half.store.open(open.origin, open.health, open.indexes);
             half.leases.insert(id, lease);
-            (id, half.store.outbox(id))
+            // By now it goes on from its predecessor's.
+            let step = health.memory.step();
+            half.keep(id, lease, step);
+            (id, half.store.outbox(id), step)
         });
-        MessageResult(OpenedPartition { id, lease, outbox, write_half: self.write_half.clone() })
+        if step != MemoryStep::Full {
+            self.kept(id, step, ctx);
+        }
+        MessageResult(OpenedPartition { id, lease, outbox, step, write_half: self.write_half.clone() })
     }
 }
 
@@ -213,8 +225,7 @@ impl Handler<CloseAbandoned> for CacheActor {
         self.write_half.write(|half| {
             let snapshot = half.store.published().load_full();
             for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
-                half.leases.remove(&id);
-                half.store.close(id);
+                half.forget(id);
             }
         });
     }
@@ -226,8 +237,7 @@ impl Handler<ClosePartition> for CacheActor {
     fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
         self.write_half.write(|half| {
             if half.leases.get(&partition) == Some(&lease) {
-                half.leases.remove(&partition);
-                half.store.close(partition);
+                half.forget(partition);
             }
         });
     }
@@ -349,6 +359,7 @@ impl CacheDirectory {
         if known.is_some_and(|entry| entry.address.connected()) {
             return &caches[&key];
         }
+        let meter = known.map(|entry| entry.write_half.meter().clone()).unwrap_or_default();
         let store = match known {
             Some(entry) => {
                 // From here on the dead one's writers cannot publish beside the new one, or behind it.
@@ -357,7 +368,7 @@ impl CacheDirectory {
             }
             None => Store::new(resource.clone()),
         };
-        let write_half = SharedWriteHalf::new(store, self.young_bytes);
+        let write_half = SharedWriteHalf::new(store, self.young_bytes, meter);
         let guard = ExitGuard::new(0, 0, None, &self.census);
         let (io, shared, questions) = (self.io.clone(), write_half.clone(), self.questions.clone());
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
@@ -385,6 +396,12 @@ impl CacheDirectory {
         owner_chain(object, &snapshots)
     }
 
+    /// What lies in the caches, and whose it is.
+    pub(super) fn uses(&self) -> Vec<CacheUse> {
+        let halves: Vec<_> = self.caches.lock().values().map(|entry| entry.write_half.clone()).collect();
+        halves.iter().map(CacheUse::of).collect()
+    }
+
     /// The resources that have a cache, in each of their views.
     #[must_use]
     pub fn resources(&self) -> Vec<(Gvr, View)> {
@@ -409,6 +426,36 @@ impl CacheDirectory {
         let mut caches = self.caches.lock();
         self.end.cancel();
         caches.clear();
+    }
+}
+
+/// What lies in one cache.
+pub(super) struct CacheUse {
+    /// Bytes of packed bodies, the dead ones included.
+    pub(super) packed: u64,
+    /// Bytes that lie plain.
+    pub(super) young: u64,
+    pub(super) partitions: Vec<PartitionUse>,
+}
+
+/// One informer's part of it.
+pub(super) struct PartitionUse {
+    pub(super) health: Arc<InformerHealth>,
+    pub(super) objects: u64,
+    /// Bytes of the JSON of its bodies, by which it has part in what lies there.
+    pub(super) plain: u64,
+}
+
+impl CacheUse {
+    fn of(half: &SharedWriteHalf) -> Self {
+        let (snapshot, meter) = (half.published().load(), half.meter());
+        let part = |partition: &crate::cache::Partition| PartitionUse {
+            health: Arc::clone(partition.health()),
+            objects: partition.len() as u64,
+            plain: partition.plain_bytes(),
+        };
+        let partitions = snapshot.partitions().map(|(_, partition)| part(partition)).collect();
+        Self { packed: meter.packed.bytes() as u64, young: meter.young() as u64, partitions }
     }
 }
 

@@ -30,6 +30,8 @@ use super::sync::{Awaited, NotSynced, SyncView, Views};
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, View, clock};
 
+mod memory;
+
 /// Of each cluster by itself, and the smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
 
@@ -76,6 +78,7 @@ pub struct RegistryActor {
     stopping: bool,
     next_subscription: u64,
     next_cluster: usize,
+    memory: memory::Memory,
     children: Children,
     _guard: ExitGuard,
 }
@@ -107,6 +110,7 @@ impl RegistryActor {
             stopping: false,
             next_subscription: 0,
             next_cluster: 0,
+            memory: memory::Memory::default(),
             children: Children::new(),
             _guard: guard,
         }
@@ -267,6 +271,9 @@ impl Handler<ChildExited> for RegistryActor {
     fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
         if self.stopping || exited.status == ExitStatus::Stopped {
             return;
+        }
+        if exited.child == memory::GOVERNOR {
+            return Self::on_governor_exit(exited, ctx);
         }
         let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
         let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
@@ -459,7 +466,7 @@ impl Handler<GetStatus> for RegistryActor {
 
     /// Reads what the clusters have published, on a thread of its own: counting bytes walks over every object.
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
-        let (views, caches) = (Arc::clone(&self.views), self.env.caches.clone());
+        let (views, caches, memory) = (Arc::clone(&self.views), self.env.caches.clone(), self.env.budget.status());
         let started = self.started && self.telling.load(SeqCst) == 0;
         let work = self.env.io.spawn_blocking(move || {
             let views = views.read().clone();
@@ -471,9 +478,9 @@ impl Handler<GetStatus> for RegistryActor {
                 let last_error = view.last_error();
                 ClusterStatus { name, labels, state, last_error, informers }
             };
-            HubStatus { ready, clusters: views.into_iter().map(cluster).collect() }
+            HubStatus { ready, memory, clusters: views.into_iter().map(cluster).collect() }
         });
-        Box::pin(work.map(|status| status.unwrap_or(HubStatus { ready: false, clusters: Vec::new() })))
+        Box::pin(work.map(|status| status.unwrap_or(HubStatus { ready: false, memory: None, clusters: Vec::new() })))
     }
 }
 

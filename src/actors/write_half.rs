@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ use parking_lot::Mutex;
 use super::capacity::DIRECT_BATCH;
 use super::messages::Lease;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
-use crate::types::StoredObject;
+use crate::types::{MemoryStep, ObjectKey, PackedTotals, StoredObject};
 
 /// See the module.
 pub(super) struct WriteHalf {
@@ -32,8 +33,27 @@ pub(super) struct WriteHalf {
     pub(super) watched: bool,
     /// Whether a compression is under way.
     pub(super) packing: bool,
+    /// What each partition keeps, where that is not everything.
+    steps: BTreeMap<PartitionId, MemoryStep>,
     /// Snapshots that are kept for who goes on with an answer.
     held: Arc<Mutex<Held>>,
+    meter: Meter,
+    young_bytes: usize,
+}
+
+/// How much lies in a cache, over the lives of its actors. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter {
+    /// What is packed.
+    pub(super) packed: Arc<PackedTotals>,
+    /// Bytes that lie plain.
+    young: Arc<AtomicUsize>,
+}
+
+impl Meter {
+    pub(super) fn young(&self) -> usize {
+        self.young.load(Relaxed)
+    }
 }
 
 /// What a batch did.
@@ -46,9 +66,61 @@ pub(super) struct Written {
 }
 
 impl WriteHalf {
-    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>) -> Self {
-        let (leases, young) = (BTreeMap::new(), Young::new(young_bytes));
-        Self { store, young, leases, changed: false, watched: false, packing: false, held }
+    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, meter: Meter) -> Self {
+        let (leases, steps, young) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
+        let (changed, watched, packing) = (false, false, false);
+        Self { store, young, leases, changed, watched, packing, steps, held, meter, young_bytes }
+    }
+
+    /// Has a partition keep so much from now on; whether it may be told so by who holds this lease.
+    pub(super) fn keep(&mut self, partition: PartitionId, lease: Lease, step: MemoryStep) -> bool {
+        if self.leases.get(&partition) != Some(&lease) {
+            return false;
+        }
+        self.store.keep_bodies(partition, step.keeps_bodies());
+        if step == MemoryStep::Full {
+            self.steps.remove(&partition);
+        } else {
+            self.steps.insert(partition, step);
+        }
+        self.tighten();
+        true
+    }
+
+    /// A partition is closed.
+    pub(super) fn forget(&mut self, partition: PartitionId) {
+        self.leases.remove(&partition);
+        self.steps.remove(&partition);
+        self.store.close(partition);
+        self.tighten();
+    }
+
+    /// Little lies plain, and little is held, while any partition is short of memory.
+    fn tighten(&mut self) {
+        let tight = !self.steps.is_empty();
+        let limit = if tight { self.young_bytes.min(Young::TIGHT_LIMIT) } else { self.young_bytes };
+        self.young.set_limit(limit);
+        self.held.lock().set_tight(tight);
+    }
+
+    /// As [`Store::strip`]; where to go on.
+    pub(super) fn strip(
+        &mut self,
+        partition: PartitionId,
+        after: Option<&ObjectKey>,
+        most: usize,
+    ) -> Option<ObjectKey> {
+        let (bytes, next) = self.store.strip(partition, after, most);
+        let mut held = self.held.lock();
+        if !held.is_empty() {
+            held.note_replaced(bytes);
+        }
+        next
+    }
+
+    /// Shows how much lies plain.
+    pub(super) fn measure(&self) {
+        self.meter.young.store(self.young.bytes(), Relaxed);
     }
 
     /// Notes what held snapshots keep from being freed.
@@ -74,6 +146,7 @@ impl WriteHalf {
             self.young.add(Arc::clone(object));
         }
         self.changed = true;
+        self.measure();
         let attend = !self.watched || self.young.is_over() && !self.packing;
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
@@ -97,6 +170,7 @@ pub(super) struct SharedWriteHalf {
     published: Arc<ArcSwap<Snapshot>>,
     young_bytes: usize,
     held: Arc<Mutex<Held>>,
+    meter: Meter,
 }
 
 /// What came of the short way.
@@ -108,16 +182,21 @@ pub(super) enum Direct {
 }
 
 impl SharedWriteHalf {
-    pub(super) fn new(store: Store, young_bytes: usize) -> Self {
+    pub(super) fn new(store: Store, young_bytes: usize, meter: Meter) -> Self {
         let published = Arc::clone(store.published());
         let held = Arc::<Mutex<Held>>::default();
-        let slot = Arc::new(Mutex::new(Some(WriteHalf::new(store, young_bytes, Arc::clone(&held)))));
-        Self { slot, published, young_bytes, held }
+        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), meter.clone());
+        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, meter }
     }
 
     /// Snapshots that are kept for who goes on with an answer.
     pub(super) fn held(&self) -> &Arc<Mutex<Held>> {
         &self.held
+    }
+
+    /// How much lies in it.
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// Where its snapshots appear.
@@ -131,7 +210,7 @@ impl SharedWriteHalf {
         let mut slot = self.slot.lock();
         let recover = || {
             let store = Store::recover(Arc::clone(&self.published));
-            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held))
+            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), self.meter.clone())
         };
         let mut half = slot.take().unwrap_or_else(recover);
         let result = work(&mut half);
@@ -192,7 +271,7 @@ mod tests {
     const LEASE: Lease = Lease(1);
 
     fn opened() -> (SharedWriteHalf, PartitionId) {
-        let half = SharedWriteHalf::new(Store::new(pods()), usize::MAX / 2);
+        let half = SharedWriteHalf::new(Store::new(pods()), usize::MAX / 2, Meter::default());
         let id = open(&half);
         (half, id)
     }

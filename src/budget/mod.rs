@@ -28,9 +28,6 @@ use std::time::Duration;
 pub use governor::{Change, Governor, Reading, Report, Shown, Usage, Verdict};
 pub use share::level;
 
-/// The least limit that makes sense: the program, its threads and connections take some 30 MiB of it.
-pub const LEAST_LIMIT: u64 = 64 << 20;
-
 /// How fast the governor acts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {

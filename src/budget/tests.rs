@@ -96,8 +96,7 @@ impl Process {
         self.now += TICK;
         let usages: BTreeMap<_, _> = self.models.iter().map(Model::usage).enumerate().collect();
         let (limit, resident) = (self.limit, Some(self.resident()));
-        let verdict =
-            self.governor.look(&Reading { now: self.now, limit, resident, usages: &usages, dice: 0.5 });
+        let verdict = self.governor.look(&Reading { now: self.now, limit, resident, usages: &usages, dice: 0.5 });
         for change in &verdict.changes {
             let model = &mut self.models[change.id];
             assert_eq!(model.step, change.from);
@@ -127,7 +126,8 @@ fn minutes(count: u64) -> Duration {
 
 #[test]
 fn what_fits_is_left_alone() {
-    let mut process = Process::new(30 * MIB, 128 * MIB, vec![Model::new(50_000, 500, 550), Model::new(10_000, 500, 550)]);
+    let mut process =
+        Process::new(30 * MIB, 128 * MIB, vec![Model::new(50_000, 500, 550), Model::new(10_000, 500, 550)]);
     process.run(minutes(60));
     assert_eq!(process.changes, []);
 }
@@ -149,7 +149,8 @@ fn the_furthest_above_its_share_goes_first_and_no_further_than_need_be() {
 
 #[test]
 fn where_heads_are_too_much_it_pauses_and_then_lets_go_and_others_are_left_alone() {
-    let mut process = Process::new(30 * MIB, 80 * MIB, vec![Model::new(5_000, 500, 550), Model::new(120_000, 500, 550)]);
+    let mut process =
+        Process::new(30 * MIB, 80 * MIB, vec![Model::new(5_000, 500, 550), Model::new(120_000, 500, 550)]);
     process.run(Duration::from_secs(20));
     assert_eq!(process.steps(), [Full, Released]);
     let order: Vec<_> = process.changes.iter().map(|(_, change)| change.to).collect();
@@ -183,11 +184,8 @@ fn a_limit_that_is_lowered_is_kept_and_one_that_is_raised_brings_everything_back
 
 #[test]
 fn what_was_let_go_and_is_resident_still_is_not_held_against_others() {
-    let mut process = Process::new(
-        30 * MIB,
-        256 * MIB,
-        vec![Model::new(60_000, 2_000, 550), Model::new(30_000, 500, 550)],
-    );
+    let mut process =
+        Process::new(30 * MIB, 256 * MIB, vec![Model::new(60_000, 2_000, 550), Model::new(30_000, 500, 550)]);
     process.run(minutes(1));
     process.limit = Some(128 * MIB);
     process.run(Duration::from_secs(2));

@@ -125,6 +125,12 @@ impl Packing {
         Self { totals: Arc::default(), fitness: Fitness::Untrained, sweep: None, trainings: 0 }
     }
 
+    /// The same, which counts in `totals` what it packs.
+    #[must_use]
+    pub fn counting_in(totals: Arc<PackedTotals>) -> Self {
+        Self { totals, ..Self::new() }
+    }
+
     /// How much is packed.
     #[must_use]
     pub fn totals(&self) -> &Arc<PackedTotals> {
@@ -153,7 +159,7 @@ impl Packing {
                 // Half from what is new, of which there may be little yet, and half from all there is.
                 let half = Young::SAMPLES / 2;
                 samples = every(samples.len().div_ceil(half), samples.iter());
-                let all = snapshot.partitions().flat_map(|(_, partition)| partition.iter());
+                let all = snapshot.partitions().flat_map(|(_, partition)| partition.iter().filter(|it| it.is_kept()));
                 samples.extend(every(snapshot.len().div_ceil(half), all));
             }
             samples

@@ -366,8 +366,7 @@ impl Store {
         keep: &HashSet<ObjectKey>,
         applied: &mut Vec<Applied>,
     ) {
-        let gone: Vec<_> =
-            partition.iter().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
+        let gone: Vec<_> = partition.iter().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
         for stored in gone {
             self.remove(id, partition, &stored);
             applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });

@@ -9,6 +9,9 @@ use serde::Serialize;
 
 use super::clock;
 
+/// The least memory limit of a hub: the program, its threads and connections take some 30 MiB of it.
+pub const LEAST_MEMORY_LIMIT: u64 = 64 << 20;
+
 /// How much of an informer's objects is kept, from all to nothing. Each step keeps less than the one before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]

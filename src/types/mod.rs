@@ -31,7 +31,7 @@ pub use dictionary::{CodecError, Dictionary, TrainError};
 pub use health::{Freshness, InformerHealth, Phase};
 pub use intern::Interner;
 pub use key::{InvalidKey, ObjectKey};
-pub use memory::{MemoryState, MemoryStep};
+pub use memory::{LEAST_MEMORY_LIMIT, MemoryState, MemoryStep};
 pub use name::{ClusterLabels, ClusterName, InvalidName};
 pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
 pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
