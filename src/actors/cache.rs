@@ -28,9 +28,7 @@ use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written};
 use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
-use crate::types::{
-    ApiResource, ClusterName, Gvr, InformerHealth, MemoryStep, Object, Origin, StoredObject, View, clock,
-};
+use crate::types::{ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, StoredObject, View, clock};
 
 /// See the module.
 pub struct CacheActor {
@@ -69,10 +67,9 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 impl CacheActor {
     fn new(write_half: SharedWriteHalf, io: Handle, questions: Questions, guard: ExitGuard) -> Self {
         let held = Arc::clone(write_half.held());
-        let packs = Packing::counting_in(Arc::clone(&write_half.meter().packed));
         Self {
             write_half,
-            packs,
+            packs: Packing::new(),
             next_lease: 0,
             io,
             questions,
@@ -359,7 +356,6 @@ impl CacheDirectory {
         if known.is_some_and(|entry| entry.address.connected()) {
             return &caches[&key];
         }
-        let meter = known.map(|entry| entry.write_half.meter().clone()).unwrap_or_default();
         let store = match known {
             Some(entry) => {
                 // From here on the dead one's writers cannot publish beside the new one, or behind it.
@@ -368,7 +364,7 @@ impl CacheDirectory {
             }
             None => Store::new(resource.clone()),
         };
-        let write_half = SharedWriteHalf::new(store, self.young_bytes, meter);
+        let write_half = SharedWriteHalf::new(store, self.young_bytes);
         let guard = ExitGuard::new(0, 0, None, &self.census);
         let (io, shared, questions) = (self.io.clone(), write_half.clone(), self.questions.clone());
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
@@ -396,10 +392,11 @@ impl CacheDirectory {
         owner_chain(object, &snapshots)
     }
 
-    /// What lies in the caches, and whose it is.
-    pub(super) fn uses(&self) -> Vec<CacheUse> {
-        let halves: Vec<_> = self.caches.lock().values().map(|entry| entry.write_half.clone()).collect();
-        halves.iter().map(CacheUse::of).collect()
+    /// What each cache has published last, and how many bytes lie plain in it.
+    pub(super) fn contents(&self) -> Vec<(Arc<Snapshot>, u64)> {
+        let caches = self.caches.lock();
+        let content = |half: &SharedWriteHalf| (half.published().load_full(), half.young().load(Relaxed) as u64);
+        caches.values().map(|entry| content(&entry.write_half)).collect()
     }
 
     /// The resources that have a cache, in each of their views.
@@ -426,36 +423,6 @@ impl CacheDirectory {
         let mut caches = self.caches.lock();
         self.end.cancel();
         caches.clear();
-    }
-}
-
-/// What lies in one cache.
-pub(super) struct CacheUse {
-    /// Bytes of packed bodies, the dead ones included.
-    pub(super) packed: u64,
-    /// Bytes that lie plain.
-    pub(super) young: u64,
-    pub(super) partitions: Vec<PartitionUse>,
-}
-
-/// One informer's part of it.
-pub(super) struct PartitionUse {
-    pub(super) health: Arc<InformerHealth>,
-    pub(super) objects: u64,
-    /// Bytes of the JSON of its bodies, by which it has part in what lies there.
-    pub(super) plain: u64,
-}
-
-impl CacheUse {
-    fn of(half: &SharedWriteHalf) -> Self {
-        let (snapshot, meter) = (half.published().load(), half.meter());
-        let part = |partition: &crate::cache::Partition| PartitionUse {
-            health: Arc::clone(partition.health()),
-            objects: partition.len() as u64,
-            plain: partition.plain_bytes(),
-        };
-        let partitions = snapshot.partitions().map(|(_, partition)| part(partition)).collect();
-        Self { packed: meter.packed.bytes() as u64, young: meter.young() as u64, partitions }
     }
 }
 

@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use actix::prelude::*;
 
-use super::cache::CacheUse;
 use super::capacity::CONTROL_MAILBOX;
 use super::env::Env;
 use super::memory::{Member, MemoryStatus};
 use super::messages::{SetMemoryLimit, TakeStep};
 use super::supervision::ExitGuard;
 use crate::budget::{Change, Governor, Reading, Report, Usage};
-use crate::types::{InformerHealth, MemoryStep, Origin, clock};
+use crate::cache::{Partition, Snapshot};
+use crate::types::{InformerHealth, MemoryStep, ObjectKey, Origin, clock};
 
 /// What is taken for a state that waits for a subscriber, where nothing is known of its informer's bodies.
 const STATE: u64 = 1024;
@@ -29,6 +29,7 @@ pub(super) struct GovernorActor {
     env: Env,
     limit: Option<u64>,
     governor: Governor<u64>,
+    samples: BTreeMap<u64, Sample>,
     /// Set while there is something to look at.
     ticking: Option<SpawnHandle>,
     _guard: ExitGuard,
@@ -37,12 +38,12 @@ pub(super) struct GovernorActor {
 impl GovernorActor {
     pub(super) fn new(env: Env, limit: Option<u64>, guard: ExitGuard) -> Self {
         let governor = Governor::new(env.tuning.memory.pace);
-        Self { env, limit, governor, ticking: None, _guard: guard }
+        Self { env, limit, governor, samples: BTreeMap::new(), ticking: None, _guard: guard }
     }
 
     fn look(&mut self, ctx: &mut Context<Self>) {
         let members = self.env.budget.members();
-        let usages = usages(&members, &self.env.caches.uses());
+        let usages = usages(&members, &self.env.caches.contents(), &mut self.samples);
         let verdict = self.governor.look(&Reading {
             now: clock::now(),
             limit: self.limit,
@@ -95,34 +96,69 @@ fn tell(member: &Member, change: Change<u64>) {
     let _ = member.address.try_send(TakeStep);
 }
 
-/// What each informer uses: its own counts, and its part of what its cache counts for all.
-fn usages(members: &BTreeMap<u64, Member>, caches: &[CacheUse]) -> BTreeMap<u64, Usage> {
+/// What each informer uses: its own counts, and what bodies take by samples of them.
+fn usages(
+    members: &BTreeMap<u64, Member>,
+    caches: &[(Arc<Snapshot>, u64)],
+    samples: &mut BTreeMap<u64, Sample>,
+) -> BTreeMap<u64, Usage> {
     let address = |health: &Arc<InformerHealth>| Arc::as_ptr(health).addr();
-    let mut parts = BTreeMap::new();
-    for cache in caches {
-        let plain: u64 = cache.partitions.iter().map(|part| part.plain).sum();
-        for part in &cache.partitions {
-            let of = |bytes: u64| mul_div(bytes, part.plain, plain);
-            parts.insert(
-                address(&part.health),
-                (part.objects, of(cache.packed + cache.young), of(cache.young), part.plain),
-            );
-        }
+    let mut partitions = BTreeMap::new();
+    for (snapshot, young) in caches {
+        let plain: u64 = snapshot.partitions().map(|(_, partition)| partition.plain_bytes()).sum();
+        let of = |partition: &Partition| (partition.plain_bytes() * young).checked_div(plain).unwrap_or_default();
+        partitions.extend(snapshot.partitions().map(|(_, it)| (address(it.health()), (it, of(it)))));
     }
-    let usage = |member: &Member| {
+    samples.retain(|number, _| members.contains_key(number));
+    let mut usage = |number: u64, member: &Member| {
         let health = &member.health;
-        let (objects, bodies, young, plain) = parts.get(&address(health)).copied().unwrap_or_default();
+        let (objects, plain, bodies, young) = match partitions.get(&address(health)) {
+            None => (0, 0, 0, 0),
+            Some((partition, young)) => {
+                let bodies = samples.entry(number).or_default().bodies(partition);
+                (partition.len() as u64, partition.plain_bytes(), bodies, bodies.min(*young))
+            }
+        };
         let state = plain.checked_div(objects).filter(|bytes| *bytes > 0).unwrap_or(STATE);
         let queued = health.fifo_bytes.load(Relaxed) + member.inboxes.pending() * state;
         let expected = health.list_expected.load(Relaxed).min(MOST);
         Usage { step: health.memory.step(), objects, expected, bodies, young, queued }
     };
-    members.iter().map(|(number, member)| (*number, usage(member))).collect()
+    members.iter().map(|(number, member)| (*number, usage(*number, member))).collect()
 }
 
-fn mul_div(bytes: u64, part: u64, of: u64) -> u64 {
-    let share = (u128::from(bytes) * u128::from(part)).checked_div(u128::from(of)).unwrap_or_default();
-    share.try_into().unwrap_or(u64::MAX)
+/// What part of their JSON the bodies of an informer take, by a walk over its objects, some at each look.
+#[derive(Default)]
+struct Sample {
+    after: Option<ObjectKey>,
+    part: Option<f64>,
+}
+
+impl Sample {
+    /// Objects that are looked at at once: 2 µs.
+    const OBJECTS: usize = 32;
+
+    /// How much a look counts against those before it.
+    const WEIGHT: f64 = 0.1;
+
+    /// Bytes that the bodies take, about.
+    fn bodies(&mut self, partition: &Partition) -> u64 {
+        let (mut lies, mut plain, mut looked) = (0, 0, 0);
+        for object in partition.iter_after(self.after.take().as_ref()).take(Self::OBJECTS) {
+            lies += object.body_size();
+            plain += object.plain_size();
+            looked += 1;
+            self.after = Some(object.key().clone());
+        }
+        if looked < Self::OBJECTS {
+            self.after = None;
+        }
+        if plain > 0 {
+            let part = lies as f64 / plain as f64;
+            self.part = Some(self.part.map_or(part, |known| known + (part - known) * Self::WEIGHT));
+        }
+        (partition.plain_bytes() as f64 * self.part.unwrap_or(1.0)) as u64
+    }
 }
 
 impl Actor for GovernorActor {

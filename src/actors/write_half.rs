@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::capacity::DIRECT_BATCH;
 use super::messages::Lease;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
-use crate::types::{MemoryStep, ObjectKey, PackedTotals, StoredObject};
+use crate::types::{MemoryStep, ObjectKey, StoredObject};
 
 /// See the module.
 pub(super) struct WriteHalf {
@@ -37,23 +37,9 @@ pub(super) struct WriteHalf {
     steps: BTreeMap<PartitionId, MemoryStep>,
     /// Snapshots that are kept for who goes on with an answer.
     held: Arc<Mutex<Held>>,
-    meter: Meter,
+    /// Bytes that lie plain, for who looks without the lock.
+    measured: Arc<AtomicUsize>,
     young_bytes: usize,
-}
-
-/// How much lies in a cache, over the lives of its actors. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Meter {
-    /// What is packed.
-    pub(super) packed: Arc<PackedTotals>,
-    /// Bytes that lie plain.
-    young: Arc<AtomicUsize>,
-}
-
-impl Meter {
-    pub(super) fn young(&self) -> usize {
-        self.young.load(Relaxed)
-    }
 }
 
 /// What a batch did.
@@ -66,10 +52,10 @@ pub(super) struct Written {
 }
 
 impl WriteHalf {
-    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, meter: Meter) -> Self {
+    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, measured: Arc<AtomicUsize>) -> Self {
         let (leases, steps, young) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
         let (changed, watched, packing) = (false, false, false);
-        Self { store, young, leases, changed, watched, packing, steps, held, meter, young_bytes }
+        Self { store, young, leases, changed, watched, packing, steps, held, measured, young_bytes }
     }
 
     /// Has a partition keep so much from now on; whether it may be told so by who holds this lease.
@@ -120,7 +106,7 @@ impl WriteHalf {
 
     /// Shows how much lies plain.
     pub(super) fn measure(&self) {
-        self.meter.young.store(self.young.bytes(), Relaxed);
+        self.measured.store(self.young.bytes(), Relaxed);
     }
 
     /// Notes what held snapshots keep from being freed.
@@ -170,7 +156,7 @@ pub(super) struct SharedWriteHalf {
     published: Arc<ArcSwap<Snapshot>>,
     young_bytes: usize,
     held: Arc<Mutex<Held>>,
-    meter: Meter,
+    young: Arc<AtomicUsize>,
 }
 
 /// What came of the short way.
@@ -182,11 +168,12 @@ pub(super) enum Direct {
 }
 
 impl SharedWriteHalf {
-    pub(super) fn new(store: Store, young_bytes: usize, meter: Meter) -> Self {
+    pub(super) fn new(store: Store, young_bytes: usize) -> Self {
         let published = Arc::clone(store.published());
         let held = Arc::<Mutex<Held>>::default();
-        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), meter.clone());
-        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, meter }
+        let young = Arc::<AtomicUsize>::default();
+        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), Arc::clone(&young));
+        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, young }
     }
 
     /// Snapshots that are kept for who goes on with an answer.
@@ -194,9 +181,9 @@ impl SharedWriteHalf {
         &self.held
     }
 
-    /// How much lies in it.
-    pub(super) fn meter(&self) -> &Meter {
-        &self.meter
+    /// Bytes that lie plain in it.
+    pub(super) fn young(&self) -> &AtomicUsize {
+        &self.young
     }
 
     /// Where its snapshots appear.
@@ -210,7 +197,7 @@ impl SharedWriteHalf {
         let mut slot = self.slot.lock();
         let recover = || {
             let store = Store::recover(Arc::clone(&self.published));
-            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), self.meter.clone())
+            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), Arc::clone(&self.young))
         };
         let mut half = slot.take().unwrap_or_else(recover);
         let result = work(&mut half);
@@ -271,7 +258,7 @@ mod tests {
     const LEASE: Lease = Lease(1);
 
     fn opened() -> (SharedWriteHalf, PartitionId) {
-        let half = SharedWriteHalf::new(Store::new(pods()), usize::MAX / 2, Meter::default());
+        let half = SharedWriteHalf::new(Store::new(pods()), usize::MAX / 2);
         let id = open(&half);
         (half, id)
     }

@@ -1,6 +1,6 @@
 //! The governor: which informer keeps less, and which may keep more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
@@ -112,10 +112,8 @@ pub struct Governor<Id> {
     pace: Pace,
     members: BTreeMap<Id, Memory>,
     slack: Option<f64>,
-    /// Bytes that were let go and may still be resident.
-    returning: f64,
-    /// The last moment, and what was accounted then.
-    last: Option<(Instant, u64)>,
+    /// What was accounted lately, the last one last.
+    lately: VecDeque<(Instant, u64)>,
     limit: Option<u64>,
 }
 
@@ -145,6 +143,11 @@ const BODY_SLACK: u64 = 10;
 /// Bytes that a resource keeps uncompressed where it may.
 const YOUNG: u64 = 4 << 20;
 
+/// From when on an allocator is expected to give back what was freed, and by when to have given it back. jemalloc takes
+/// ten seconds, most of it in the middle of them.
+const RETURNING: Duration = Duration::from_secs(3);
+const RETURNED: Duration = Duration::from_secs(12);
+
 /// What is nobody's, where that cannot be measured.
 const SLACK: f64 = (48_u64 << 20) as f64;
 
@@ -172,7 +175,7 @@ impl<Id: Ord + Clone> Governor<Id> {
     /// One that has seen nothing.
     #[must_use]
     pub fn new(pace: Pace) -> Self {
-        Self { pace, members: BTreeMap::new(), slack: None, returning: 0.0, last: None, limit: None }
+        Self { pace, members: BTreeMap::new(), slack: None, lately: VecDeque::new(), limit: None }
     }
 
     /// Looks at everything and decides. Costs a sort of the informers.
@@ -231,14 +234,15 @@ impl<Id: Ord + Clone> Governor<Id> {
 
     /// What is nobody's.
     fn measure(&mut self, reading: &Reading<'_, Id>, accounted: u64) -> i64 {
-        let (before, seconds) = match self.last.replace((reading.now, accounted)) {
-            Some((last, before)) => (before, reading.now.duration_since(last).as_secs_f64()),
-            None => (accounted, 0.0),
-        };
-        // Allocators give pages back over some ten seconds.
-        self.returning = self.returning * (-seconds / 5.0).exp() + before.saturating_sub(accounted) as f64;
+        let now = reading.now;
+        let seconds = self.lately.back().map_or(0.0, |(last, _)| now.duration_since(*last).as_secs_f64());
+        while self.lately.front().is_some_and(|(then, _)| now.duration_since(*then) > RETURNED) {
+            self.lately.pop_front();
+        }
+        self.lately.push_back((now, accounted));
         let Some(resident) = reading.resident else { return SLACK as i64 };
-        let sample = (resident as f64 - accounted as f64 - self.returning).max(-(accounted as f64) / 4.0);
+        let sample =
+            (resident as f64 - accounted as f64 - self.returning(now, accounted)).max(-(accounted as f64) / 4.0);
         let slack = match self.slack {
             None => sample,
             // What has come up may pass; what is gone is gone.
@@ -249,6 +253,18 @@ impl<Id: Ord + Clone> Governor<Id> {
         };
         self.slack = Some(slack);
         slack as i64
+    }
+
+    /// Bytes that were let go lately, as far as they may still be resident: of what was freed no more than what there was
+    /// more of can be, however often it came and went.
+    fn returning(&self, now: Instant, accounted: u64) -> f64 {
+        let (held, returned) = (RETURNING.as_secs_f64(), RETURNED.as_secs_f64());
+        let part = |(then, before): &(Instant, u64)| {
+            let age = now.duration_since(*then).as_secs_f64();
+            let left = ((returned - age) / (returned - held)).clamp(0.0, 1.0);
+            before.saturating_sub(accounted) as f64 * left
+        };
+        self.lately.iter().map(part).fold(0.0, f64::max)
     }
 
     fn candidate(&self, id: &Id, usage: &Usage) -> Candidate<Id> {
@@ -275,15 +291,16 @@ impl<Id: Ord + Clone> Governor<Id> {
         if total <= percent(HIGH, limit) {
             return changes;
         }
-        let is_passed = total > limit;
         while total > percent(TARGET, limit) {
             let above = candidates.iter_mut().filter(|one| one.predicted > share && one.step.worse().is_some());
             let Some(furthest) = above.max_by_key(|one| one.predicted) else { break };
             let Some(memory) = self.members.get_mut(&furthest.id) else { break };
             let Some(to) = furthest.step.worse() else { break };
-            // It takes in nothing any more; whether that is enough shows.
+            // Not to watch any more is for where nothing else helps.
+            let may_wait = !to.watches() && total <= percent(HIGH, limit);
+            // One that was paused takes nothing in; whether that is enough shows.
             let is_paused = furthest.step == MemoryStep::Paused;
-            if is_paused && !is_passed && now < memory.since + self.pace.pause {
+            if may_wait || is_paused && total <= limit && now < memory.since + self.pace.pause {
                 break;
             }
             let before = furthest.predicted;
@@ -296,9 +313,6 @@ impl<Id: Ord + Clone> Governor<Id> {
             changes.push(Change { id: furthest.id.clone(), from: furthest.step, to, reason: reason.to_string() });
             furthest.step = to;
             memory.note_degraded(furthest.predicted, &self.pace, now, reading.dice);
-            if to == MemoryStep::Paused && !is_passed {
-                break;
-            }
         }
         changes
     }

@@ -125,12 +125,6 @@ impl Packing {
         Self { totals: Arc::default(), fitness: Fitness::Untrained, sweep: None, trainings: 0 }
     }
 
-    /// The same, which counts in `totals` what it packs.
-    #[must_use]
-    pub fn counting_in(totals: Arc<PackedTotals>) -> Self {
-        Self { totals, ..Self::new() }
-    }
-
     /// How much is packed.
     #[must_use]
     pub fn totals(&self) -> &Arc<PackedTotals> {

@@ -99,6 +99,7 @@ impl InformerActor {
 
     /// Shows that nothing is known any more.
     fn forget(&self) {
+        self.parts.source.trim();
         let health = &self.parts.health;
         health.set_unsynced();
         health.objects.store(0, std::sync::atomic::Ordering::Relaxed);
