@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real oracle bench bench-peers bench-million demo ci
+.PHONY: help build test test-nightly lint doc deny test-real oracle bench bench-peers bench-real bench-million demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -42,10 +42,15 @@ bench: ## Micro benches of single steps, and where the bytes of a cached object 
 # The Go program that is client-go's side.
 GO_PEERS := $(abspath $(or $(CARGO_TARGET_DIR),target))/bench/peers
 
-bench-peers: ## The hub, client-go and kube-rs on the same objects: table, JSON and chart; needs Go, ten minutes
+$(GO_PEERS): $(wildcard tests/testbed/peers/*.go) tests/testbed/go.mod
 	mkdir -p $(dir $(GO_PEERS))
 	cd tests/testbed && go build -trimpath -buildvcs=false -o $(GO_PEERS) ./peers
+
+bench-peers: $(GO_PEERS) ## The hub, client-go and kube-rs on the same objects: table, JSON and chart; needs Go, ten minutes
 	BENCH_GO_PEERS=$(GO_PEERS) BENCH_OUT=$${BENCH_OUT:-$(dir $(GO_PEERS))} $(CARGO) bench --bench hub -- peers
+
+bench-real: $(GO_PEERS) ## The first list from a real kube-apiserver, beside a reader that keeps nothing; needs Go, ten minutes
+	BENCH_GO_PEERS=$(GO_PEERS) BENCH_TESTBED=$$(tests/testbed/build.sh) $(CARGO) bench --bench hub -- real
 
 bench-million: ## A million objects in 100 clusters: memory, and questions while 5,000 events a second arrive
 	$(CARGO) bench --bench hub -- million

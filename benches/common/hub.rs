@@ -119,17 +119,25 @@ fn sent(json: &[u8]) -> Option<String> {
     Some(digits.map(|byte| char::from(*byte)).collect())
 }
 
-/// A hub over one cluster per URL that is asked for nothing yet.
+/// A hub over one cluster per URL, or per kubeconfig, that is asked for nothing yet.
 pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
+    let access = |url: &String| {
+        if url.starts_with("http") {
+            ClusterAccess::Server { server: url.clone(), ca_file: ca_file.map(Path::to_owned), token: None }
+        } else {
+            ClusterAccess::Kubeconfig { path: url.into(), context: None }
+        }
+    };
     let cluster = |(i, url): (usize, &String)| ClusterConfig {
         name: ClusterName::new(format!("replay-{i}")).unwrap(),
         labels: BTreeMap::new(),
-        access: ClusterAccess::Server { server: url.clone(), ca_file: ca_file.map(Path::to_owned), token: None },
+        access: access(url),
         compression: false,
     };
     let clusters = urls.iter().enumerate().map(cluster).collect();
     let mut tuning = Tuning::default();
-    tuning.reflector.streaming_list = false;
+    // The replay server has none.
+    tuning.reflector.streaming_list = !urls.iter().any(|url| url.starts_with("http"));
     Hub::start_with(Config { clusters, ..Config::default() }, tuning).await.unwrap()
 }
 

@@ -13,7 +13,7 @@ use super::server::{Remote, RemoteConfig};
 /// How often it is looked whether the memory still changes.
 const LOOK: Duration = Duration::from_millis(500);
 /// For how long it may not change any more.
-const STEADY_LOOKS: usize = 6;
+const STEADY_LOOKS: usize = 10;
 /// How long it may take to become steady.
 const LOOKS: usize = 80;
 

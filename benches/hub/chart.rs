@@ -62,8 +62,9 @@ fn panel(out: &mut String, figure: &Figure, all: &[Reached], x: f64, y: f64) {
         let width = (value / most * BAR).max(1.5);
         let class = if at == 0 { "hub" } else { "peer" };
         let mut label = number(value);
-        if at > 0 {
-            let _ = write!(label, " <tspan class=\"note\">× {:.1}</tspan>", figure.ratio(&all[0], reached));
+        let ratio = figure.ratio(&all[0], reached);
+        if at > 0 && !ratio.is_nan() {
+            let _ = write!(label, " <tspan class=\"note\">× {ratio:.1}</tspan>");
         }
         let baseline = top + 12.0;
         let _ = writeln!(

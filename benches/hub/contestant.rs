@@ -18,12 +18,13 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 use crate::common::hub::{Told, idle_hub, quantile, watch_pods};
 use crate::common::process;
+use crate::{bare, real};
 
-/// Runs one; ends when stdin does.
+/// Runs one; ends when stdin does. `url` may be a kubeconfig's path.
 pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
     let hub = match kind {
         "hub" => Some(idle_hub(&[url.to_owned()], ca_file).await),
-        "kube-rs" => None,
+        "kube-rs" | "bare" => None,
         other => panic!("no contestant {other}"),
     };
     // As for everybody: what starting takes is not counted.
@@ -37,17 +38,22 @@ pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
         match name {
             "sync" => {
                 let (rss, cpu, began) = (process::rss(), process::cpu(), Instant::now());
-                match &hub {
-                    Some(hub) => {
-                        let (address, by_hub) = watch_pods(hub, &[]).await;
-                        (listener, told) = (Some(address), by_hub);
+                if let Some(hub) = &hub {
+                    let (address, by_hub) = watch_pods(hub, &[]).await;
+                    (listener, told) = (Some(address), by_hub);
+                } else {
+                    let client = Client::try_from(config(url, ca_file).await).unwrap();
+                    match kind {
+                        "bare" => drop(tokio::spawn(bare::read(client, number, told.clone()))),
+                        _ => drop(tokio::spawn(reflect(client, told.clone()))),
                     }
-                    None => drop(tokio::spawn(reflect(config(url, ca_file), told.clone()))),
                 }
                 told.reaches(number).await;
                 let (wall, cpu) = (began.elapsed(), process::cpu().checked_sub(cpu).unwrap());
                 tokio::time::sleep(Duration::from_secs(6)).await;
-                let (settled, peak) = (process::rss().saturating_sub(rss), process::peak_rss().saturating_sub(rss));
+                // Of who keeps nothing there is nothing to say.
+                let grown = |now: u64| (kind != "bare").then(|| now.saturating_sub(rss));
+                let (settled, peak) = (grown(process::rss()), grown(process::peak_rss()));
                 say(&json!({
                     "phase": "synced", "wall_us": micros(wall), "cpu_us": micros(cpu), "rss": settled, "peak": peak,
                 }));
@@ -78,7 +84,10 @@ async fn events(told: &Told, timed: bool, version: u64) {
     }));
 }
 
-fn config(url: &str, ca_file: Option<&Path>) -> Config {
+async fn config(url: &str, ca_file: Option<&Path>) -> Config {
+    if !url.starts_with("http") {
+        return real::config(url).await;
+    }
     let mut config = Config::new(url.parse().unwrap());
     config.root_cert = ca_file.map(|file| {
         let pem = std::fs::read(file).unwrap();
@@ -89,8 +98,7 @@ fn config(url: &str, ca_file: Option<&Path>) -> Config {
 }
 
 /// kube-rs as its documentation shows it: a watcher that fills a reflector's store.
-async fn reflect(config: Config, told: Told) {
-    let client = Client::try_from(config).unwrap();
+async fn reflect(client: Client, told: Told) {
     let (_store, writer) = reflector::store::<Pod>();
     let events = reflector(writer, watcher(Api::<Pod>::all(client), watcher::Config::default()));
     let mut events = std::pin::pin!(events);

@@ -91,7 +91,8 @@ pub(crate) fn run_idle() {
     let figures = runtime().block_on(async {
         let server = Remote::start(&RemoteConfig { pods: IDLE, ..RemoteConfig::default() });
         let hub = idle_hub(&shards(&server, IDLE), None).await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        // The clusters' clients are not the informers' cost.
+        settle().await;
         let (rss, heap) = (process::rss(), heap::now().allocated);
         let (_listener, told) = watch_pods(&hub, &[]).await;
         told.reaches(IDLE).await;

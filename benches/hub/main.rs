@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
+mod bare;
 mod chart;
 #[path = "../common/mod.rs"]
 mod common;
@@ -14,6 +15,7 @@ mod micro;
 mod million;
 mod peers;
 mod peers_table;
+mod real;
 mod shapes;
 
 #[global_allocator]
@@ -31,6 +33,7 @@ fn main() {
         ["micro"] => micro::run(),
         ["shapes"] => shapes::run(),
         ["fleet"] => fleet::run(),
+        ["real"] => real::run(),
         // Processes of the benches' own.
         ["shape", name] => shapes::run_one(name),
         ["fleet-of", clusters] => fleet::run_one(clusters),
@@ -38,7 +41,7 @@ fn main() {
         ["contestant", kind, url] => common::runtime().block_on(contestant::run(kind, url, None)),
         ["contestant", kind, url, ca] => common::runtime().block_on(contestant::run(kind, url, Some(ca.as_ref()))),
         _ => {
-            eprintln!("there are: peers, memory, shapes, fleet, million, micro");
+            eprintln!("there are: peers, real, memory, shapes, fleet, million, micro");
             std::process::exit(2);
         }
     }

@@ -1,4 +1,5 @@
-//! The hub, client-go and kube-rs on the same objects from the same server, one after the other in one run.
+//! The hub, client-go and kube-rs on the same objects from the same server, one after the other in one run; and a reader
+//! that does nothing with what it reads, which is the floor.
 //!
 //! client-go's side is a Go program; `make bench-peers` builds it and names it in `BENCH_GO_PEERS`. Without it the run
 //! is of the hub and kube-rs alone. The table goes to stdout, the figures and the chart to `BENCH_OUT`.
@@ -43,7 +44,9 @@ pub(crate) fn run() {
     let protobuf = go.as_ref().map(|go| encode(go, &out, pods));
     let wire = Wire::named(&std::env::var("BENCH_WIRE").unwrap_or_default());
     let mut server = Remote::start(&RemoteConfig { pods, protobuf, wire, ..RemoteConfig::default() });
-    let mut contestants = vec![("informer-hub", me("hub", &server))];
+    let ca_file = server.ca_file.clone();
+    let ca_file = ca_file.as_deref();
+    let mut contestants = vec![("informer-hub", me("hub", &server.url, ca_file))];
     if let Some(go) = &go {
         for (name, kind) in [
             ("client-go protobuf", "protobuf"),
@@ -56,7 +59,8 @@ pub(crate) fn run() {
             contestants.push((name, command));
         }
     }
-    contestants.push(("kube-rs", me("kube-rs", &server)));
+    contestants.push(("kube-rs", me("kube-rs", &server.url, ca_file)));
+    contestants.push(("bare reader", me("bare", &server.url, ca_file)));
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
     let mut all = Vec::new();
     for (name, command) in contestants.into_iter().filter(|(name, _)| name.contains(&only)) {
@@ -96,9 +100,9 @@ fn round(value: f64) -> f64 {
 }
 
 /// This binary as a contestant.
-fn me(kind: &str, server: &Remote) -> Command {
+pub(crate) fn me(kind: &str, server: &str, ca_file: Option<&Path>) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["contestant", kind, &server.url]).args(&server.ca_file);
+    command.args(["contestant", kind, server]).args(ca_file);
     command
 }
 
@@ -122,14 +126,23 @@ fn index(go: &str, objects: u64) -> Value {
 
 // === one client ===
 
-struct Contestant {
+/// A client in a process of its own, which obeys over stdin.
+pub(crate) struct Contestant {
     child: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl Contestant {
-    fn answer(&mut self, phase: &str) -> Value {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let commands = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        Self { child, commands, answers }
+    }
+
+    /// Waits for the answer of a phase.
+    pub(crate) fn answer(&mut self, phase: &str) -> Value {
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
         let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not an answer: {line:?}"));
@@ -137,7 +150,7 @@ impl Contestant {
         answer
     }
 
-    fn command(&mut self, command: &str, number: u64) {
+    pub(crate) fn command(&mut self, command: &str, number: u64) {
         writeln!(self.commands, "{command} {number}").unwrap();
     }
 }
@@ -149,11 +162,8 @@ impl Drop for Contestant {
     }
 }
 
-fn measure(name: &str, mut command: Command, server: &mut Remote, (pods, events, paced): (u64, u64, u64)) -> Reached {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let commands = child.stdin.take().unwrap();
-    let answers = BufReader::new(child.stdout.take().unwrap());
-    let mut client = Contestant { child, commands, answers };
+fn measure(name: &str, command: Command, server: &mut Remote, (pods, events, paced): (u64, u64, u64)) -> Reached {
+    let mut client = Contestant::start(command);
     client.answer("idle");
     client.command("sync", pods);
     let synced = client.answer("synced");
@@ -167,7 +177,7 @@ fn measure(name: &str, mut command: Command, server: &mut Remote, (pods, events,
     client.answer("ready");
     server.pace(RATE, paced);
     let paced = client.answer("told");
-    let per = |value: &Value, count: u64| value.as_f64().unwrap() / count as f64;
+    let per = |value: &Value, count: u64| value.as_f64().unwrap_or(f64::NAN) / count as f64;
     Reached {
         name: name.to_owned(),
         sync_wall: per(&synced["wall_us"], pods),

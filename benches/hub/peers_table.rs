@@ -43,7 +43,8 @@ pub(crate) fn table(all: &[Reached]) -> Table {
     for figure in &FIGURES {
         let cell = |(at, reached): (usize, &Reached)| {
             let value = number((figure.of)(reached));
-            if at == 0 { value } else { format!("{value} (× {:.1})", figure.ratio(&all[0], reached)) }
+            let ratio = figure.ratio(&all[0], reached);
+            if at == 0 || ratio.is_nan() { value } else { format!("{value} (× {ratio:.1})") }
         };
         table.add_row(std::iter::once(figure.name.to_owned()).chain(all.iter().enumerate().map(cell)));
     }
@@ -53,8 +54,11 @@ pub(crate) fn table(all: &[Reached]) -> Table {
     table
 }
 
-/// With commas between thousands; tenths below a hundred.
+/// With commas between thousands; tenths below a hundred; a dash for what there is no figure of.
 pub(crate) fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "–".to_owned();
+    }
     if value < 100.0 {
         return format!("{value:.1}");
     }

@@ -73,10 +73,11 @@ pub(super) struct ClusterActor {
     connection: Option<Arc<dyn Connection>>,
     connect_attempts: u32,
     error: Option<String>,
-    wants: BTreeMap<WantKey, WantState>,
-    informers: BTreeMap<InformerKey, Informer>,
+    // Behind pointers, since a map makes room for eleven where mostly there are few.
+    wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
+    informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
     /// Informers that are stopping. One that is wanted again meanwhile is started when its predecessor has ended.
-    ending: BTreeSet<InformerKey>,
+    ending: BTreeSet<Arc<InformerKey>>,
     next_lookup: u64,
     attached: BTreeMap<SubscriptionId, Arc<Subscription>>,
     supervision: Supervision,
@@ -125,19 +126,19 @@ impl ClusterActor {
             watch_errors: Arc::clone(&want.watch_errors),
         };
         let informer = Informer { address: None, parts, number: 0 };
-        self.informers.insert(informer_key.clone(), informer);
+        self.informers.insert(Arc::new(informer_key.clone()), Box::new(informer));
         self.launch(informer_key, ctx);
     }
 
     /// How the configuration wants an informer that code asks for too, which may be known before the configuration's
     /// words have been looked up.
     fn options_of(&self, key: &WantKey, resource: &ApiResource) -> Option<&InformerOptions> {
-        let same = |(other, want): &(&WantKey, &WantState)| {
+        let same = |(other, want): &(&Arc<WantKey>, &WantState)| {
             let configured = want.users.iter().any(|user| matches!(user, User::Config(_)));
             let known = want.resolved.as_ref().is_none_or(|resolved| resolved.gvr == resource.gvr);
             configured && known && other.1 == key.1 && other.0.may_be(&key.0)
         };
-        self.wants.iter().find(same).map(|(_, want)| &want.options)
+        self.wants.iter().map(|(key, want)| (key, want.as_ref())).find(same).map(|(_, want)| &want.options)
     }
 
     /// Starts an informer's actor, with the subscriptions that are about it.
@@ -174,7 +175,7 @@ impl ClusterActor {
 
     /// The wants that a subscription is about: its own, once it has one; else those configured or asked for by code.
     /// What somebody else asks for later does not change what it sees.
-    fn wants_of(&self, subscription: &Subscription) -> Vec<&WantKey> {
+    fn wants_of(&self, subscription: &Subscription) -> Vec<&Arc<WantKey>> {
         let own = User::Subscription(subscription.id);
         let mine: Vec<_> =
             self.wants.iter().filter(|(_, want)| want.users.contains(&own)).map(|(key, _)| key).collect();
@@ -222,7 +223,7 @@ impl ClusterActor {
             attempts: 0,
             lookup: 0,
         };
-        self.wants.insert(key.clone(), state);
+        self.wants.insert(Arc::new(key.clone()), Box::new(state));
         self.resolve(&key, ctx);
     }
 
@@ -249,7 +250,11 @@ impl ClusterActor {
 
     /// Stops informers, all at once; ends when they have, and what they had is forgotten. What one that is dead could
     /// not close itself is closed for it.
-    fn stop_all(&mut self, gone: BTreeMap<InformerKey, Informer>, stop: StopInformer) -> ResponseActFuture<Self, ()> {
+    fn stop_all(
+        &mut self,
+        gone: BTreeMap<Arc<InformerKey>, Box<Informer>>,
+        stop: StopInformer,
+    ) -> ResponseActFuture<Self, ()> {
         self.ending.extend(gone.keys().cloned());
         let caches = self.env.caches.clone();
         let stops: Vec<_> = gone
@@ -324,7 +329,7 @@ impl ClusterActor {
         self.parts.view.store(Arc::new(ClusterView { state, error: self.error.clone(), informers }));
     }
 
-    fn informer_view(&self, key: &WantKey, want: &WantState) -> InformerView {
+    fn informer_view(&self, key: &Arc<WantKey>, want: &WantState) -> InformerView {
         let informer_key = self.informer_key(key);
         let informer = informer_key.and_then(|key| self.informers.get(&key));
         let about = self.attached.values().filter(|subscription| self.wants_of(subscription).contains(&key));

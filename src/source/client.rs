@@ -7,19 +7,17 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, Request};
-use kube::client::{Body, ClientBuilder};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tower::util::MapRequestLayer;
 
 use super::request::describe;
+use super::transport::{self, CONNECT_TIMEOUT};
 use crate::reflector::bounded;
 use crate::types::clock::{self, Instant};
 
-/// How long a TCP (and TLS) connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a token from a file is used before the file is read again.
 const TOKEN_AGE: Duration = Duration::from_secs(30);
 /// How long a credential plugin and the files may take.
@@ -152,7 +150,7 @@ impl Access {
 ///
 /// Files are read and credential plugins run (up to three times, which is kube's way) on that runtime's blocking
 /// threads. Nothing is asked of the cluster yet. Tokens and CAs from files are read again about once a minute; a
-/// client certificate, or a plugin's, is not: `Client::valid_until` says when such a client must be made anew.
+/// client certificate, or a plugin's, is not.
 ///
 /// # Errors
 /// See [`ClientError`].
@@ -181,21 +179,20 @@ pub async fn connect(access: Access, compression: bool, io: &Handle) -> Result<C
     }
 }
 
-/// The one place that opens connections: kube's own stack, HTTP/1.1 with one connection per running request.
+/// The one place that opens connections: HTTP/1.1 with one connection per running request.
 ///
 /// That costs a socket per watch. HTTP/2 would share one, and share its troubles: a server's limit of streams makes
 /// further watches hang silently, one lost packet holds up every watch, and events come late once a hundred are in
 /// flight (kubernetes-sigs/agent-sandbox#1240); its gain is in handshakes, which a watch of minutes hardly has.
 fn open(mut config: Config) -> Result<Client, kube::Error> {
     install_crypto();
-    let Some(token) = TokenFile::take_from(&mut config).map(Arc::new) else { return Client::try_from(config) };
-    let authorize = move |mut request: Request<Body>| {
-        if let Some(header) = token.header() {
+    let token = TokenFile::take_from(&mut config).map(Arc::new);
+    transport::open(config, move |mut request: Request<Body>| {
+        if let Some(header) = token.as_ref().and_then(|token| token.header()) {
             request.headers_mut().insert(AUTHORIZATION, header);
         }
         request
-    };
-    Ok(ClientBuilder::try_from(config)?.with_layer(&MapRequestLayer::new(authorize)).build())
+    })
 }
 
 /// A bearer token in a file, read again now and then. In place of kube's own, which takes a trailing line break for

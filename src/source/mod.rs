@@ -10,6 +10,7 @@ mod discovery;
 mod kube;
 mod pump;
 mod request;
+mod transport;
 
 pub use client::{Access, ClientError, Token, connect, read_kubeconfig};
 pub use connector::KubeConnector;

@@ -76,7 +76,7 @@ pub(super) async fn pump<I: Intake>(
             read.await
         };
         match data {
-            Err(_) => break Err(stalled(&format!("nothing came for {} s", silence.as_secs()))),
+            Err(_) => break Err(stalled(&format!("no further data within {silence:?}"))),
             Ok(Err(error)) => break Err(error),
             Ok(Ok(None)) => break intake.finish(),
             Ok(Ok(Some(bytes))) => match take_ready(&mut body, &mut intake, &bytes) {

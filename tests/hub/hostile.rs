@@ -122,7 +122,7 @@ fn of_lists() -> Vec<Case> {
         listing("retry-negative", raw(429, "").header("retry-after", "-5"), Shows::Error("429")),
         listing("retry-rubbish", raw(429, "").header("retry-after", "1e9999"), Shows::Error("429")),
         listing("retry-date", raw(503, "").header("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT"), Shows::Error("503")),
-        listing("silent-list", raw(200, "{\"items\":[").then_silence(), Shows::Error("list")),
+        listing("silent-list", raw(200, "{\"items\":[").then_silence(), Shows::Error("no further data")),
         listing("endless-item", raw(200, "{\"items\":[{\"a\":\"").filled("x", usize::MAX), Shows::Error("")),
         listing("endless-space", raw(200, "{\"items\":[").filled(" ", usize::MAX), Shows::Error("no further data")),
     ]

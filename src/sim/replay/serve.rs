@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
@@ -81,6 +82,12 @@ impl View {
     /// The version of the list.
     fn version(&self) -> u64 {
         self.story.version_before(self.events)
+    }
+
+    /// How long after a period's begin this part has its turn: parts take turns, as independent clusters do.
+    fn turn(&self, every: Duration) -> Duration {
+        let nanos = every.as_nanos() * self.shard.start as u128 / self.story.templates.len().max(1) as u128;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// The version that a pod of the part has in the list.
@@ -195,7 +202,7 @@ async fn events(view: &View, plans: &mut watch::Receiver<Plan>, next: &mut u64) 
         }
         let mut until = plan.total;
         if let (Some(every), Some(ahead)) = (plan.every, next.checked_sub(plan.from)) {
-            let due = plan.started + every.saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
+            let due = plan.started + view.turn(every) + every.saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
             let now = clock::now();
             if now < due {
                 tokio::time::sleep_until(due).await;

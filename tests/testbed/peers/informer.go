@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,13 +14,29 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
 )
+
+// newConfig takes an address or a kubeconfig's path.
+func newConfig(url string) (*rest.Config, error) {
+	switch {
+	case strings.HasPrefix(url, "https:"):
+		return &rest.Config{Host: url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, nil
+	case strings.HasPrefix(url, "http:"):
+		return &rest.Config{Host: url, QPS: -1}, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", url)
+	if err == nil {
+		config.QPS = -1
+	}
+	return config, err
+}
 
 // newInformer makes the shared informer of pods, with the hub's two indices where its objects have the fields.
 func newInformer(kind, url string) (cache.SharedIndexInformer, func(), error) {
-	config := &rest.Config{Host: url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	if config.Host[:5] != "https" {
-		config.TLSClientConfig = rest.TLSClientConfig{}
+	config, err := newConfig(url)
+	if err != nil {
+		return nil, nil, err
 	}
 	never := make(chan struct{})
 	pods := corev1.SchemeGroupVersion.WithResource("pods")

@@ -1,0 +1,63 @@
+//! A reader that keeps nothing and decodes nothing: what server, wire and machine take by themselves, in the same run.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use http_body_util::BodyExt;
+use informer_hub::sim::replay::SENT;
+use kube::Client;
+use memchr::memmem;
+
+use crate::common::hub::Told;
+
+const VERSION: &str = "\"resourceVersion\":\"";
+
+/// Lists all pods, of which there are `count`, then watches them; tells of the list's end and of each event.
+pub(crate) async fn read(client: Client, count: u64, told: Told) {
+    let mut version = None;
+    each_piece(get(&client, "/api/v1/pods").await, |piece| {
+        version = version.or_else(|| digits_after(piece, VERSION));
+    })
+    .await;
+    told.count.store(count, Relaxed);
+    let from = version.expect("a list begins with its version");
+    let watch = format!("/api/v1/pods?watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=3600");
+    let mut line = Vec::new();
+    each_piece(get(&client, &watch).await, |mut piece| {
+        while let Some(end) = memchr::memchr(b'\n', piece) {
+            line.extend_from_slice(&piece[..end]);
+            event(&line, &told);
+            line.clear();
+            piece = &piece[end + 1..];
+        }
+        line.extend_from_slice(piece);
+    })
+    .await;
+}
+
+async fn get(client: &Client, uri: &str) -> kube::client::Body {
+    let request = http::Request::get(uri).header("accept", "application/json");
+    client.send(request.body(kube::client::Body::empty()).unwrap()).await.unwrap().into_body()
+}
+
+async fn each_piece(mut body: kube::client::Body, mut take: impl FnMut(&[u8])) {
+    while let Some(frame) = body.frame().await {
+        if let Ok(piece) = frame.unwrap().into_data() {
+            take(&piece);
+        }
+    }
+}
+
+fn event(line: &[u8], told: &Told) {
+    let called = Instant::now();
+    let sent = || digits_after(line, &format!("\"{SENT}\":\"")).map(|digits| digits.to_string());
+    if let Some(version) = digits_after(line, VERSION) {
+        told.update(called, version, sent);
+    }
+}
+
+fn digits_after(text: &[u8], key: &str) -> Option<u64> {
+    let digits = &text[memmem::find(text, key.as_bytes())? + key.len()..];
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}

@@ -1,0 +1,154 @@
+//! The first list from a real kube-apiserver: the hub, client-go, kube-rs, and a reader that keeps nothing.
+//!
+//! `make bench-real` builds the apiserver (tests/testbed) and client-go's side, and names them in `BENCH_TESTBED` and
+//! `BENCH_GO_PEERS`. `BENCH_PODS` (5,000) pods are made first; each client then lists them `BENCH_ROUNDS` (5) times, in
+//! turns, in a new process each time.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use futures::{StreamExt, TryStreamExt, stream};
+use informer_hub::sim::replay::ReplayConfig;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+use crate::common::{number, runtime};
+use crate::peers::{Contestant, me};
+
+/// Requests at once while the pods are made.
+const WRITERS: usize = 16;
+
+pub(crate) fn run() {
+    let (pods, rounds) = (number("BENCH_PODS", 5_000), number("BENCH_ROUNDS", 5));
+    let testbed = std::env::var("BENCH_TESTBED").expect("BENCH_TESTBED names the test bed's binary: `make bench-real`");
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, kubeconfig) = start(&testbed, dir.path());
+    eprintln!("making {pods} pods …");
+    runtime().block_on(fill(&kubeconfig, pods as usize));
+    let kinds = [
+        ("bare reader", "bare"),
+        ("informer-hub", "hub"),
+        ("client-go protobuf", "protobuf"),
+        ("client-go JSON", "json"),
+        ("kube-rs", "kube-rs"),
+    ];
+    let go = std::env::var("BENCH_GO_PEERS").ok();
+    let mut reached: Vec<Vec<Value>> = vec![Vec::new(); kinds.len()];
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds} …");
+        for ((_, kind), reached) in kinds.iter().zip(&mut reached) {
+            let command = match (*kind, &go) {
+                ("protobuf" | "json", None) => continue,
+                ("protobuf" | "json", Some(go)) => {
+                    let mut command = Command::new(go);
+                    command.args(["informer", kind, &kubeconfig]);
+                    command
+                }
+                _ => me(kind, &kubeconfig, None),
+            };
+            let mut client = Contestant::start(command);
+            client.answer("idle");
+            client.command("sync", pods);
+            reached.push(client.answer("synced"));
+        }
+    }
+    println!("{pods} pods from a real kube-apiserver, medians of {rounds} rounds");
+    println!("{}", table(&kinds, &reached, pods as f64));
+}
+
+/// Starts the apiserver; returns its process and the kubeconfig's path.
+fn start(testbed: &str, dir: &Path) -> (Server, String) {
+    let mut command = Command::new(testbed);
+    command.args(["--name", "bench", "--dir"]).arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("the test bed did not start: {line:?}"));
+    (Server(child), ready["kubeconfig"].as_str().unwrap().to_owned())
+}
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a kubeconfig says.
+pub(crate) async fn config(path: &str) -> Config {
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
+}
+
+async fn fill(kubeconfig: &str, pods: usize) {
+    let client = Client::try_from(config(kubeconfig).await).unwrap();
+    let mut lines = Vec::new();
+    ReplayConfig { pods, ..ReplayConfig::default() }.export(&mut lines).unwrap();
+    let bodies: Vec<Value> = serde_json::Deserializer::from_slice(&lines).into_iter().map(Result::unwrap).collect();
+    let mut namespaces: Vec<_> = bodies.iter().map(|body| body["metadata"]["namespace"].as_str().unwrap()).collect();
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    for name in namespaces.into_iter().filter(|name| *name != "default") {
+        let namespace: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+        Api::<Namespace>::all(client.clone()).create(&kube::api::PostParams::default(), &namespace).await.unwrap();
+    }
+    stream::iter(bodies)
+        .map(|body| make(client.clone(), body))
+        .buffer_unordered(WRITERS)
+        .try_collect::<()>()
+        .await
+        .unwrap();
+}
+
+/// Makes one pod, and gives it its status, which is a write of its own.
+async fn make(client: Client, mut body: Value) -> kube::Result<()> {
+    let metadata = body["metadata"].as_object_mut().unwrap();
+    for decided_by_the_server in ["managedFields", "uid", "resourceVersion", "creationTimestamp"] {
+        metadata.remove(decided_by_the_server);
+    }
+    let api = Api::<Pod>::namespaced(client, metadata["namespace"].as_str().unwrap());
+    let name = metadata["name"].as_str().unwrap().to_owned();
+    let status = json!({ "status": body["status"] });
+    api.create(&kube::api::PostParams::default(), &serde_json::from_value(body).unwrap()).await?;
+    let patch = kube::api::Patch::Merge(status);
+    api.patch_status(&name, &kube::api::PatchParams::default(), &patch).await.map(drop)
+}
+
+fn table(kinds: &[(&str, &str)], reached: &[Vec<Value>], pods: f64) -> Table {
+    let median = |rounds: &[Value], figure: &str| {
+        let mut figures: Vec<_> = rounds.iter().filter_map(|round| round[figure].as_f64()).collect();
+        figures.sort_unstable_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied()
+    };
+    let cell =
+        |figure: Option<f64>, digits: usize| figure.map_or("–".to_owned(), |figure| format!("{figure:.digits$}"));
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header([
+        "client",
+        "wall of the first list, s",
+        "× the bare reader's",
+        "CPU per pod, µs",
+        "memory per pod, B",
+    ]);
+    let bare = median(&reached[0], "wall_us");
+    for ((name, _), rounds) in kinds.iter().zip(reached).filter(|(_, rounds)| !rounds.is_empty()) {
+        let wall = median(rounds, "wall_us");
+        table.add_row([
+            (*name).to_owned(),
+            cell(wall.map(|micros| micros / 1e6), 2),
+            cell(wall.zip(bare).map(|(wall, bare)| wall / bare), 2),
+            cell(median(rounds, "cpu_us").map(|micros| micros / pods), 1),
+            cell(median(rounds, "rss").map(|bytes| bytes / pods), 0),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

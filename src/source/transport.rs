@@ -1,0 +1,82 @@
+//! The way from a client to the socket: kube's layers over hyper's client, with the few settings that a process of a
+//! thousand connections needs and kube's own stack does not offer.
+
+use std::time::Duration;
+
+use http::{Request, Uri};
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::{Client, Config};
+use tower::util::MapRequestLayer;
+use tower::{BoxError, Service, ServiceBuilder};
+use tower_http::decompression::DecompressionLayer;
+
+/// How long a TCP (and TLS) connection may take.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection that has answered is kept for the next request: from one page of a list to the next, from a
+/// list to its watch. Each takes 30 KB and more, in the apiserver too.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// What a connection reads at once, at most. hyper's own limit is 400 KiB, which the connection of a watch would keep
+/// for its life after one long list; in pieces of this size a list is read as fast.
+const READ: usize = 32 * 1024;
+
+/// Probes of connections on which nothing comes: a peer that has gone is noticed before its watch has run its time.
+/// client-go's dialer has the same.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Builds a client whose requests `authorize` has the last word on; runs credential plugins, and blocks over them.
+///
+/// Behind a proxy the way is kube's own.
+///
+/// # Errors
+/// kube's, when the TLS settings or credentials come to nothing.
+pub(super) fn open(
+    config: Config,
+    authorize: impl Fn(Request<Body>) -> Request<Body> + Clone + Send + 'static,
+) -> Result<Client, kube::Error> {
+    let authorize = MapRequestLayer::new(authorize);
+    if config.proxy_url.is_some() {
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&authorize).build());
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    if config.cluster_url.scheme_str() == Some("http") {
+        // A client with TLS would hold the system's roots, 70 KB, for nothing.
+        return over(tcp, &config, authorize);
+    }
+    over(config.rustls_https_connector_with_connector(tcp)?, &config, authorize)
+}
+
+fn over<C>(
+    connector: C,
+    config: &Config,
+    authorize: MapRequestLayer<impl Fn(Request<Body>) -> Request<Body> + Clone + Send + 'static>,
+) -> Result<Client, kube::Error>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin,
+    C::Error: Into<BoxError>,
+    C::Future: Send,
+{
+    let connector = ServiceBuilder::new().map_future(Box::pin).timeout(CONNECT_TIMEOUT).service(connector);
+    let client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .http1_max_buf_size(READ)
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(authorize)
+        .layer(config.base_uri_layer())
+        .layer(DecompressionLayer::new().gzip(!config.disable_compression))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
