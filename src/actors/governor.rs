@@ -2,6 +2,12 @@
 //!
 //! What it decides is decided by [`crate::budget`]; here is the timer, and who is told. A step is in the informer's
 //! health before the informer is told, so one that starts anew begins with it; a governor that starts anew finds it.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "estimates of bytes: what is lost is far below what they are sure of"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! The governor: which informer keeps less, and which may keep more.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "estimates of bytes: what is lost is far below what they are sure of"
+)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -149,7 +154,7 @@ const RETURNING: Duration = Duration::from_secs(3);
 const RETURNED: Duration = Duration::from_secs(12);
 
 /// What is nobody's, where that cannot be measured.
-const SLACK: f64 = (48_u64 << 20) as f64;
+const SLACK: i64 = 48 << 20;
 
 /// Parts of the limit, in per cent: informers keep less above `HIGH`, until `TARGET` is reached; they may keep more up to
 /// `LOW`; nothing is taken in above `GATE`.
@@ -240,7 +245,7 @@ impl<Id: Ord + Clone> Governor<Id> {
             self.lately.pop_front();
         }
         self.lately.push_back((now, accounted));
-        let Some(resident) = reading.resident else { return SLACK as i64 };
+        let Some(resident) = reading.resident else { return SLACK };
         let sample =
             (resident as f64 - accounted as f64 - self.returning(now, accounted)).max(-(accounted as f64) / 4.0);
         let slack = match self.slack {

@@ -238,7 +238,7 @@ impl Store {
 
     /// Puts an object at its key, whatever was there: no version or UID is compared. For a store that a program writes
     /// itself; what comes from a watch goes through [`Self::apply`].
-    pub(super) fn put(&mut self, id: PartitionId, object: Arc<StoredObject>) {
+    pub(super) fn put(&mut self, id: PartitionId, object: &Arc<StoredObject>) {
         self.write(id, |store, partition| {
             partition.version = Some(object.resource_version().clone());
             store.set(id, partition, object);
@@ -261,7 +261,7 @@ impl Store {
         self.write(id, |store, partition| {
             store.sweep(id, partition, &keep, &mut Vec::new());
             for object in objects {
-                store.set(id, partition, object);
+                store.set(id, partition, &object);
             }
             partition.version = Some(version);
         });
@@ -275,10 +275,10 @@ impl Store {
         self.publish();
     }
 
-    fn set(&mut self, id: PartitionId, partition: &mut Partition, object: Arc<StoredObject>) {
+    fn set(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         match partition.get(object.key()).cloned() {
-            Some(stored) => self.exchange(id, partition, &stored, &object),
-            None => self.insert(id, partition, &object),
+            Some(stored) => self.exchange(id, partition, &stored, object),
+            None => self.insert(id, partition, object),
         }
     }
 

@@ -215,11 +215,11 @@ async fn with_heads_alone_selectors_and_indices_work_and_what_needs_a_body_says_
     let by_node = |node: &str| Query::by_index("by-node", node).across_clusters();
     let nodes = hall.fleet.hub.cache_of(pods()).snapshot().await.unwrap();
     let nodes: Vec<SharedStr> = nodes.index_values("by-node").map(|(node, _)| node.clone()).collect();
-    let mut indexed = 0;
+    let mut indexed = 0_u64;
     for node in nodes {
-        indexed += hall.fleet.hub.cache_of(pods()).send(by_node(&node)).await.unwrap().unwrap().items.len();
+        indexed += hall.fleet.hub.cache_of(pods()).send(by_node(&node)).await.unwrap().unwrap().items.len() as u64;
     }
-    assert_eq!(indexed, whole.groups.iter().map(|group| group.count).sum::<u64>() as usize);
+    assert_eq!(indexed, whole.groups.iter().map(|group| group.count).sum::<u64>());
     let read = hall.ask("spec.nodeName prefix \"n\" count").await;
     assert_eq!((read.unkept, read.is_complete()), (PODS.0 as u64, false));
     assert!(read.count.unwrap() <= PODS.1 as u64);
@@ -235,7 +235,7 @@ async fn with_heads_alone_listeners_are_told_everything_and_bodies_come_back_to_
     let (one, other) = (keys[0].name(), keys[1].name());
     hall.relabel(&keys[0]);
     hall.delete(&keys[1]);
-    let new = hall.fleet.clusters["large"].with_world(|world| world.create_pod()).unwrap();
+    let new = hall.fleet.clusters["large"].with_world(World::create_pod).unwrap();
     hall.tells(&[&format!("{one} bare>{one}")]).await;
     hall.tells(&[&format!("-{other}")]).await;
     hall.tells(&[&format!("+{}", new.name())]).await;
@@ -309,9 +309,8 @@ async fn what_is_released_is_missing_and_nobody_is_told_that_it_was_deleted() {
     hall.bodies(true).await;
     hall.tells(&["synced"]).await;
     hall.fleet.converged_on("large").await;
-    let diary = hall.diary.lock();
+    let diary = hall.diary.lock().clone();
     let initial = diary.iter().filter(|line| line.starts_with('!')).count();
     assert_eq!((initial, diary.len()), (PODS.0, PODS.0 + 1), "each once more as an initial object");
-    drop(diary);
     hall.fleet.end().await;
 }

@@ -17,19 +17,15 @@ const STRIP_REST: Duration = Duration::from_millis(1);
 
 impl CacheActor {
     /// Drops the bodies of a partition, a slice after the other, for as long as it keeps none.
-    pub(super) fn strip(&mut self, partition: PartitionId, after: Option<ObjectKey>, ctx: &mut Context<Self>) {
-        let next = self.write_half.write(|half| half.strip(partition, after.as_ref(), STRIP));
-        match next {
-            Some(next) => {
-                ctx.run_later(STRIP_REST, move |act, ctx| act.strip(partition, Some(next), ctx));
-            }
-            None => {
-                // What is young still holds bodies, and chunks may be mostly dead.
-                self.pack(ctx);
-                self.watch_for_rest(ctx);
-                self.sweep(ctx);
-            }
+    pub(super) fn strip(&mut self, partition: PartitionId, after: Option<&ObjectKey>, ctx: &mut Context<Self>) {
+        if let Some(next) = self.write_half.write(|half| half.strip(partition, after, STRIP)) {
+            ctx.run_later(STRIP_REST, move |act, ctx| act.strip(partition, Some(&next), ctx));
+            return;
         }
+        // What is young still holds bodies, and chunks may be mostly dead.
+        self.pack(ctx);
+        self.watch_for_rest(ctx);
+        self.sweep(ctx);
     }
 
     /// Acts on what a partition is to keep.
