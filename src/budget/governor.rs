@@ -161,7 +161,7 @@ const SLACK: i64 = 48 << 20;
 const LOW: u64 = 80;
 const TARGET: u64 = 85;
 const HIGH: u64 = 90;
-const GATE: u64 = 95;
+const GATE: u64 = 92;
 
 fn percent(part: u64, of: u64) -> u64 {
     (u128::from(of) * u128::from(part) / 100).try_into().unwrap_or(u64::MAX)
