@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use informer_hub::cli::{self, Cli};
 
-/// Gives memory back after a burst, which the system's allocator does not.
+/// Gives memory back after a burst, which the system's allocator does not. C code (zstd) gets its memory from it too: it
+/// is built to be `malloc`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

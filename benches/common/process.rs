@@ -17,6 +17,12 @@ pub fn rss() -> u64 {
     status("VmRSS:")
 }
 
+/// Bytes resident now that are nobody else's: heap, stacks, and data that was written to. What is not among them are
+/// pages of the program's file, which the kernel has once for all who run it and takes back when it wants to.
+pub fn anonymous() -> u64 {
+    status("RssAnon:")
+}
+
 /// The most bytes that were ever resident, or since [`forget_peak`].
 pub fn peak_rss() -> u64 {
     status("VmHWM:")

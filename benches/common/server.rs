@@ -37,6 +37,7 @@ fn serve() {
         match words[..] {
             ["flood", events] => server.flood(events.parse().unwrap()),
             ["version"] => {}
+            ["expire"] => server.expire(),
             ["pace", rate, events] => server.pace(rate.parse().unwrap(), events.parse().unwrap()),
             _ => panic!("no command of the replay server: {line}"),
         }
@@ -111,6 +112,12 @@ impl Remote {
     pub fn last_version(&mut self) -> u64 {
         writeln!(self.commands, "version").unwrap();
         self.answer().parse().unwrap()
+    }
+
+    /// Ends every watch in a way that makes its client list again.
+    pub fn expire(&mut self) {
+        writeln!(self.commands, "expire").unwrap();
+        self.answer();
     }
 
     /// Has the server send `events` as fast as they are read; returns the version that the last one leads to.

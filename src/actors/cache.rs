@@ -1,7 +1,8 @@
 //! The cache actor: one per resource over all clusters. Owns the write half of a store and answers questions.
 //!
 //! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
-//! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression lags by a whole generation.
+//! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression
+//! lags by half a generation.
 
 mod builds;
 mod keeping;
@@ -164,7 +165,10 @@ impl CacheActor {
 
     fn packing_ended(&mut self) {
         self.packing = None;
-        self.write_half.write(|half| half.packing = false);
+        self.write_half.write(|half| {
+            half.packing = false;
+            half.young.aged();
+        });
     }
 }
 

@@ -20,6 +20,11 @@ pub struct Packing {
     fitness: Fitness,
     /// How far the sweep under way has come.
     sweep: Option<Sweep>,
+    /// Dead bytes when the last sweep began, until it is known what it came to.
+    swept_from: Option<usize>,
+    /// Dead bytes that a sweep does not reach: somebody holds states that are no longer in the store, and with them their
+    /// chunks.
+    out_of_reach: usize,
     trainings: u64,
 }
 
@@ -122,7 +127,14 @@ impl Packing {
     /// Of a resource of which nothing is packed yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { totals: Arc::default(), fitness: Fitness::Untrained, sweep: None, trainings: 0 }
+        Self {
+            totals: Arc::default(),
+            fitness: Fitness::Untrained,
+            sweep: None,
+            swept_from: None,
+            out_of_reach: 0,
+            trainings: 0,
+        }
     }
 
     /// How much is packed.
@@ -188,14 +200,26 @@ impl Packing {
 
     fn begin_sweep(&mut self, migrates: bool) {
         self.sweep = Some(Sweep { partition: PartitionId(0), after: None, migrates });
+        self.swept_from = Some(self.dead());
+    }
+
+    fn dead(&self) -> usize {
+        self.totals.bytes().saturating_sub(self.totals.live())
     }
 
     /// The next slice of a sweep: work that packs anew what wants it, of some thousand objects. `None` when none is due.
     pub fn slice(&mut self, snapshot: &Snapshot) -> Option<Round> {
-        let dead = self.totals.bytes().saturating_sub(self.totals.live());
-        // Two fifths dead: some chunk is sparse, since what is not has two thirds alive.
-        if self.sweep.is_none() && dead > Self::LITTLE && dead * 5 > self.totals.bytes() * 2 {
-            self.begin_sweep(false);
+        let dead = self.dead();
+        if self.sweep.is_none() {
+            if let Some(before) = self.swept_from.take() {
+                // One that freed an eighth was worth it, and so may the next one be.
+                self.out_of_reach = if dead * 8 > before * 7 { dead } else { 0 };
+            }
+            self.out_of_reach = self.out_of_reach.min(dead);
+            // Two fifths dead: some chunk is sparse, since what is not has two thirds alive.
+            if dead - self.out_of_reach > Self::LITTLE && dead * 5 > self.totals.bytes() * 2 {
+                self.begin_sweep(false);
+            }
         }
         let dictionary = Arc::clone(self.fitness.dictionary()?);
         let mut sweep = self.sweep.take()?;
@@ -268,8 +292,9 @@ fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
         sample.truncate(SAMPLE_BYTES);
         sample
     };
-    let samples: Vec<_> = objects.iter().step_by(step).map(cut).collect();
-    match Dictionary::train(&samples) {
+    // Every fourth first: where they are large, a training ends before the last.
+    let spread = (0..4).flat_map(|first| objects.iter().step_by(step).skip(first).step_by(4));
+    match Dictionary::train(spread.map(cut)) {
         Ok(dictionary) => Some(Arc::new(dictionary)),
         Err(error) => {
             tracing::debug!(%error, "objects are packed without a new dictionary for now");

@@ -151,8 +151,9 @@ enum Grown {
 }
 
 impl Chunk {
-    /// How many one has at most: an update copies them. Beyond it, a tree of them is cheaper.
-    const MAX: usize = 32;
+    /// How many one has at most: an update copies them. Beyond it, a tree of them is cheaper. With its counts a full one
+    /// of them fills a size class of 256 bytes.
+    const MAX: usize = 30;
 
     fn of(locations: Vec<Location>) -> Self {
         copied(locations.len());

@@ -313,9 +313,13 @@ impl Store {
         partition: &mut Partition,
         kind: DeltaKind,
         stored: Arc<StoredObject>,
-        object: Arc<StoredObject>,
+        mut object: Arc<StoredObject>,
         applied: &mut Vec<Applied>,
     ) {
+        // Nobody else has it yet; somebody who had would only keep a second text of the key.
+        if let Some(object) = Arc::get_mut(&mut object) {
+            object.share_key(stored.key());
+        }
         // A list speaks for its moment, whatever the numbers say (an etcd restore rewinds them); a watch only goes on.
         let from_watch = kind != DeltaKind::Replaced;
         if from_watch && stored.resource_version().newer_than(object.resource_version()) {

@@ -14,6 +14,8 @@ use crate::types::{Dictionary, PackOutcome, PackedTotals, Packer, StoredObject};
 pub struct Young {
     objects: VecDeque<(Arc<StoredObject>, usize)>,
     bytes: usize,
+    /// Bytes that were handed out, and lie plain until they have been compressed.
+    aging: usize,
     limit: usize,
 }
 
@@ -33,7 +35,7 @@ impl Young {
     /// An empty generation with a bound in bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { objects: VecDeque::new(), bytes: 0, limit }
+        Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit }
     }
 
     /// Another bound from now on; the next look at it acts on it.
@@ -54,13 +56,20 @@ impl Young {
         self.bytes > self.limit
     }
 
-    /// Whether twice the bound is passed: compression lags, and whoever adds should wait for it.
+    /// Whether the bound is passed by a half, with what is being compressed: compression lags, and whoever adds should
+    /// wait for it.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
-        self.bytes > self.limit * 2
+        self.bytes + self.aging > self.limit + self.limit / 2
+    }
+
+    /// What was handed out has been compressed, or never will be.
+    pub fn aged(&mut self) {
+        self.aging = 0;
     }
 
     /// Takes out the oldest objects until half of the bound is free, without those that nobody else holds any more.
+    /// They count until [`Self::aged`].
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
         self.take_down_to(self.limit / 2)
     }
@@ -79,6 +88,7 @@ impl Young {
         {
             self.bytes -= bytes;
             if Arc::strong_count(&object) > 1 {
+                self.aging += bytes;
                 aged.push(object);
             }
         }
@@ -169,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_and_twice_the_bound_are_passed_only_above_them() {
+    fn the_bound_and_the_bound_and_a_half_are_passed_only_above_them() {
         let (objects, size) = ten();
         let mut young = Young::new(4 * size);
         let passed: Vec<_> = objects
@@ -179,8 +189,18 @@ mod tests {
                 (young.is_over(), young.is_pressing())
             })
             .collect();
-        let expected = (1..=10).map(|count| (count > 4, count > 8));
+        let expected = (1..=10).map(|count| (count > 4, count > 6));
         assert!(passed.into_iter().eq(expected));
+    }
+
+    #[test]
+    fn what_is_being_compressed_presses_until_it_is_done() {
+        let (objects, size) = ten();
+        let mut young = filled(4 * size, &objects[..7]);
+        assert_eq!(young.take_aged().len(), 5);
+        assert!(!young.is_over() && young.is_pressing());
+        young.aged();
+        assert!(!young.is_pressing());
     }
 
     #[test]

@@ -141,6 +141,8 @@ impl Decoder {
             return Err(classify_status(500, &line[span], None));
         }
         if kind == "BOOKMARK" {
+            // About once a minute, and at the end of a list.
+            self.interner.rest();
             let version = ResourceVersion::new(found.head.version.as_deref().unwrap_or_default());
             return Ok(WatchItem::Bookmark { version, initial_events_end: found.head.initial_events_end });
         }

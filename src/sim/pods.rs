@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 const APPS: [&str; 12] =
     ["web", "api", "cart", "search", "auth", "mail", "billing", "gateway", "worker", "cache", "ingest", "report"];
@@ -42,71 +43,119 @@ pub(super) fn suffix(rng: &mut StdRng, count: usize) -> String {
     (0..count).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect()
 }
 
+/// A ReplicaSet: what its pods have in common, which is all that its template says.
+#[derive(Debug)]
+pub(super) struct ReplicaSet {
+    app: &'static str,
+    name: String,
+    uid: String,
+    image: String,
+    tier: &'static str,
+    team: &'static str,
+    checksums: [String; 2],
+    features: String,
+    cpu: u32,
+}
+
+impl ReplicaSet {
+    /// Any one.
+    pub(super) fn new(rng: &mut StdRng) -> Self {
+        let (app, hash) = (Self::app(rng), suffix(rng, 9));
+        Self::named(rng, app, &hash)
+    }
+
+    /// The application of any one.
+    pub(super) fn app(rng: &mut StdRng) -> &'static str {
+        APPS[rng.random_range(0..APPS.len())]
+    }
+
+    /// One of an application, by the hash of its template.
+    pub(super) fn named(rng: &mut StdRng, app: &'static str, hash: &str) -> Self {
+        let version = format!("1.{}.{}", rng.random_range(0..30), rng.random_range(0..10));
+        Self {
+            app,
+            name: format!("{app}-{hash}"),
+            uid: uuid(rng),
+            image: format!("registry.example.com/{app}/server:{version}"),
+            tier: TIERS[rng.random_range(0..TIERS.len())],
+            team: TEAMS[rng.random_range(0..TEAMS.len())],
+            checksums: [hex(rng, 64), hex(rng, 64)],
+            features: hex(rng, 24),
+            cpu: rng.random_range(1..16) * 50,
+        }
+    }
+
+    /// What the names of its pods begin with.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A body (labels, owner, spec, status) for one of its pods. `time` is its creation time, RFC 3339.
+    pub(super) fn pod(&self, rng: &mut StdRng, nodes: usize, time: &str, small: bool) -> Value {
+        let node = rng.random_range(0..nodes.max(1));
+        let draft = Draft {
+            set: self,
+            node: format!("node-{node}"),
+            ip: format!("10.{}.{}.{}", 64 + node % 64, rng.random_range(0..255), rng.random_range(1..255)),
+            host_ip: format!("192.168.{}.{}", node / 250, 1 + node % 250),
+            time: time.to_owned(),
+        };
+        if small { small_pod(&draft) } else { real_pod(rng, &draft) }
+    }
+}
+
 /// What the parts of one pod have in common.
 #[derive(Debug)]
-struct Draft {
-    app: &'static str,
-    set: String,
-    set_uid: String,
+struct Draft<'s> {
+    set: &'s ReplicaSet,
     node: String,
-    image: String,
     ip: String,
     host_ip: String,
     time: String,
 }
 
-/// A name and a body (labels, owner, spec, status) for a new pod. `time` is its creation time, RFC 3339.
+/// A name and a body for a new pod with a ReplicaSet of its own.
 pub(super) fn pod(rng: &mut StdRng, nodes: usize, time: &str, small: bool) -> (String, Value) {
-    let app = APPS[rng.random_range(0..APPS.len())];
-    let node = rng.random_range(0..nodes.max(1));
-    let draft = Draft {
-        app,
-        set: format!("{app}-{}", suffix(rng, 9)),
-        set_uid: uuid(rng),
-        node: format!("node-{node}"),
-        image: format!("registry.example.com/{app}/server:1.{}.{}", rng.random_range(0..30), rng.random_range(0..10)),
-        ip: format!("10.{}.{}.{}", 64 + node % 64, rng.random_range(0..255), rng.random_range(1..255)),
-        host_ip: format!("192.168.{}.{}", node / 250, 1 + node % 250),
-        time: time.to_owned(),
-    };
-    let name = format!("{}-{}", draft.set, suffix(rng, 5));
-    let body = if small { small_pod(rng, &draft) } else { real_pod(rng, &draft) };
+    let set = ReplicaSet::new(rng);
+    let name = format!("{}-{}", set.name, suffix(rng, 5));
+    let body = set.pod(rng, nodes, time, small);
     (name, body)
 }
 
-fn labels(rng: &mut StdRng, draft: &Draft) -> Value {
+fn labels(set: &ReplicaSet) -> Value {
     json!({
-        "app": draft.app,
-        "pod-template-hash": draft.set.rsplit('-').next().unwrap_or_default(),
-        "tier": TIERS[rng.random_range(0..TIERS.len())],
-        "team": TEAMS[rng.random_range(0..TEAMS.len())],
+        "app": set.app,
+        "pod-template-hash": set.name.rsplit('-').next().unwrap_or_default(),
+        "tier": set.tier,
+        "team": set.team,
     })
 }
 
-fn small_pod(rng: &mut StdRng, draft: &Draft) -> Value {
+fn small_pod(draft: &Draft<'_>) -> Value {
     json!({
-        "metadata": { "labels": labels(rng, draft) },
+        "metadata": { "labels": labels(draft.set) },
         "spec": {
             "nodeName": draft.node,
-            "containers": [{ "name": draft.app, "image": draft.image }],
+            "containers": [{ "name": draft.set.app, "image": draft.set.image }],
         },
         "status": { "phase": "Running", "podIP": draft.ip, "startTime": draft.time },
     })
 }
 
-fn real_pod(rng: &mut StdRng, draft: &Draft) -> Value {
-    let mut labels = labels(rng, draft);
-    labels["app.kubernetes.io/name"] = json!(draft.app);
-    labels["app.kubernetes.io/instance"] = json!(format!("{}-prod", draft.app));
-    labels["app.kubernetes.io/version"] = json!(draft.image.rsplit(':').next());
+fn real_pod(rng: &mut StdRng, draft: &Draft<'_>) -> Value {
+    let set = draft.set;
+    let mut labels = labels(set);
+    labels["app.kubernetes.io/name"] = json!(set.app);
+    labels["app.kubernetes.io/instance"] = json!(format!("{}-prod", set.app));
+    labels["app.kubernetes.io/version"] = json!(set.image.rsplit(':').next());
     labels["app.kubernetes.io/managed-by"] = json!("Helm");
     json!({
         "metadata": {
-            "generateName": format!("{}-", draft.set),
+            "generateName": format!("{}-", set.name),
             "labels": labels,
             "annotations": {
-                "checksum/config": hex(rng, 64),
-                "checksum/secret": hex(rng, 64),
+                "checksum/config": set.checksums[0],
+                "checksum/secret": set.checksums[1],
                 "kubectl.kubernetes.io/restartedAt": draft.time,
                 "prometheus.io/path": "/metrics",
                 "prometheus.io/port": "9090",
@@ -115,7 +164,7 @@ fn real_pod(rng: &mut StdRng, draft: &Draft) -> Value {
                 "cni.example.com/containerID": hex(rng, 64),
             },
             "ownerReferences": [{
-                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": draft.set, "uid": draft.set_uid,
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.name, "uid": set.uid,
                 "controller": true, "blockOwnerDeletion": true,
             }],
             "managedFields": managed_fields(draft),
@@ -125,7 +174,7 @@ fn real_pod(rng: &mut StdRng, draft: &Draft) -> Value {
     })
 }
 
-fn spec(rng: &mut StdRng, draft: &Draft) -> Value {
+fn spec(rng: &mut StdRng, draft: &Draft<'_>) -> Value {
     let token = format!("kube-api-access-{}", suffix(rng, 5));
     let tolerations = ["not-ready", "unreachable"].map(|taint| {
         let key = format!("node.kubernetes.io/{taint}");
@@ -135,11 +184,11 @@ fn spec(rng: &mut StdRng, draft: &Draft) -> Value {
         "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
             "weight": 100,
             "podAffinityTerm": {
-                "labelSelector": { "matchLabels": { "app": draft.app } },
+                "labelSelector": { "matchLabels": { "app": draft.set.app } },
                 "topologyKey": "kubernetes.io/hostname",
             },
         }] } },
-        "containers": [main_container(rng, draft, &token), proxy_container(&token)],
+        "containers": [main_container(draft.set, &token), proxy_container(&token)],
         "dnsPolicy": "ClusterFirst",
         "enableServiceLinks": true,
         "nodeName": draft.node,
@@ -148,12 +197,12 @@ fn spec(rng: &mut StdRng, draft: &Draft) -> Value {
         "restartPolicy": "Always",
         "schedulerName": "default-scheduler",
         "securityContext": { "fsGroup": 2000, "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
-        "serviceAccount": draft.app,
-        "serviceAccountName": draft.app,
+        "serviceAccount": draft.set.app,
+        "serviceAccountName": draft.set.app,
         "terminationGracePeriodSeconds": 30,
         "tolerations": tolerations,
         "volumes": [
-            { "name": "config", "configMap": { "name": format!("{}-config", draft.app), "defaultMode": 420 } },
+            { "name": "config", "configMap": { "name": format!("{}-config", draft.set.app), "defaultMode": 420 } },
             { "name": "tmp", "emptyDir": {} },
             { "name": token, "projected": { "defaultMode": 420, "sources": [
                 { "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } },
@@ -166,15 +215,15 @@ fn spec(rng: &mut StdRng, draft: &Draft) -> Value {
     })
 }
 
-fn main_container(rng: &mut StdRng, draft: &Draft, token: &str) -> Value {
+fn main_container(set: &ReplicaSet, token: &str) -> Value {
     let mut env = vec![
         json!({ "name": "LOG_LEVEL", "value": "info" }),
         json!({ "name": "HTTP_PORT", "value": "8080" }),
-        json!({ "name": "FEATURES", "value": hex(rng, 24) }),
+        json!({ "name": "FEATURES", "value": set.features }),
         json!({ "name": "POD_NAME", "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } } }),
     ];
     for key in ["DATABASE_URL", "QUEUE_URL", "API_TOKEN", "SIGNING_KEY"] {
-        let secret = json!({ "key": key.to_lowercase(), "name": format!("{}-secrets", draft.app) });
+        let secret = json!({ "key": key.to_lowercase(), "name": format!("{}-secrets", set.app) });
         env.push(json!({ "name": key, "valueFrom": { "secretKeyRef": secret } }));
     }
     let probe = |path: &str, period: u32| {
@@ -183,10 +232,10 @@ fn main_container(rng: &mut StdRng, draft: &Draft, token: &str) -> Value {
             "timeoutSeconds": 2, "httpGet": { "path": path, "port": "http", "scheme": "HTTP" },
         })
     };
-    let cpu = rng.random_range(1..16) * 50;
+    let cpu = set.cpu;
     json!({
-        "name": draft.app,
-        "image": draft.image,
+        "name": set.app,
+        "image": set.image,
         "imagePullPolicy": "IfNotPresent",
         "args": ["--config=/etc/app/config.yaml", "--listen=:8080", "--metrics=:9090"],
         "env": env,
@@ -229,7 +278,15 @@ fn proxy_container(token: &str) -> Value {
     })
 }
 
-fn status(rng: &mut StdRng, draft: &Draft) -> Value {
+/// What a registry says of an image: the same wherever it runs.
+fn digest(image: &str) -> String {
+    Sha256::digest(image).iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn status(rng: &mut StdRng, draft: &Draft<'_>) -> Value {
     let time = &draft.time;
     let conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
         .map(|kind| json!({ "lastProbeTime": null, "lastTransitionTime": time, "status": "True", "type": kind }));
@@ -237,7 +294,7 @@ fn status(rng: &mut StdRng, draft: &Draft) -> Value {
         json!({
             "containerID": format!("containerd://{}", hex(rng, 64)),
             "image": image,
-            "imageID": format!("{}@sha256:{}", image.split(':').next().unwrap_or_default(), hex(rng, 64)),
+            "imageID": format!("{}@sha256:{}", image.split(':').next().unwrap_or_default(), digest(image)),
             "lastState": {}, "name": name, "ready": true, "restartCount": 0, "started": true,
             "state": { "running": { "startedAt": time } },
         })
@@ -245,7 +302,7 @@ fn status(rng: &mut StdRng, draft: &Draft) -> Value {
     json!({
         "conditions": conditions,
         "containerStatuses": [
-            container(draft.app, &draft.image),
+            container(draft.set.app, &draft.set.image),
             container("proxy", "registry.example.com/mesh/proxy:2.14.1"),
         ],
         "hostIP": draft.host_ip,
@@ -259,7 +316,7 @@ fn status(rng: &mut StdRng, draft: &Draft) -> Value {
 }
 
 /// About 3 KB, as the controller manager and the kubelet leave it behind.
-fn managed_fields(draft: &Draft) -> Value {
+fn managed_fields(draft: &Draft<'_>) -> Value {
     let leaf = || json!({});
     let probe = || {
         json!({
@@ -276,7 +333,7 @@ fn managed_fields(draft: &Draft) -> Value {
             json!({ ".": {}, "f:name": {}, "f:valueFrom": { ".": {}, "f:secretKeyRef": {} } });
     }
     let mut containers = json!({});
-    containers[format!("k:{{\"name\":\"{}\"}}", draft.app)] = json!({
+    containers[format!("k:{{\"name\":\"{}\"}}", draft.set.app)] = json!({
         ".": {}, "f:args": {}, "f:env": env, "f:image": {}, "f:imagePullPolicy": {}, "f:livenessProbe": probe(),
         "f:name": {}, "f:readinessProbe": probe(), "f:resources": { ".": {}, "f:limits": { ".": {}, "f:memory": {} },
         "f:requests": { ".": {}, "f:cpu": {}, "f:memory": {} } }, "f:terminationMessagePath": {},
@@ -286,7 +343,7 @@ fn managed_fields(draft: &Draft) -> Value {
         ".": {}, "f:args": {}, "f:image": {}, "f:imagePullPolicy": {}, "f:name": {}, "f:resources": {},
     });
     let mut owner = json!({ ".": {} });
-    owner[format!("k:{{\"uid\":\"{}\"}}", draft.set_uid)] = leaf();
+    owner[format!("k:{{\"uid\":\"{}\"}}", draft.set.uid)] = leaf();
     let mut conditions = json!({ ".": {} });
     for kind in ["ContainersReady", "Initialized", "Ready", "PodReadyToStartContainers"] {
         conditions[format!("k:{{\"type\":\"{kind}\"}}")] =

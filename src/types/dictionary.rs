@@ -41,15 +41,27 @@ impl Dictionary {
     /// more.
     const LEVEL: i32 = 3;
 
-    /// Trains a dictionary of a tenth of the samples' size, [`Self::SIZE`] at most. Costs about 0.1 ms per sample: keep
-    /// it off the actors' threads.
+    /// Bytes of samples that a training looks at: fifty times what comes of them. zstd's manual advises a hundred times;
+    /// what a training takes shows in the peak of a first list.
+    const SAMPLES: usize = 3 * 1024 * 1024;
+
+    /// Trains a dictionary of a tenth of the samples' size, [`Self::SIZE`] at most, on the first 3 MiB of them. Costs
+    /// about 0.1 ms per sample, and 12 MB while it runs: keep it off the actors' threads.
     ///
     /// # Errors
     /// [`TrainError`] when zstd finds too little in the samples.
-    pub fn train<S: AsRef<[u8]>>(samples: &[S]) -> Result<Self, TrainError> {
-        let size = samples.iter().map(|sample| sample.as_ref().len()).sum::<usize>() / 10;
-        let raw = zstd::dict::from_samples(samples, size.clamp(1024, Self::SIZE))
-            .map_err(|source| TrainError { samples: samples.len(), source })?;
+    pub fn train<S: AsRef<[u8]>>(samples: impl IntoIterator<Item = S>) -> Result<Self, TrainError> {
+        let (mut bytes, mut sizes) = (Vec::new(), Vec::new());
+        for sample in samples {
+            bytes.extend_from_slice(sample.as_ref());
+            sizes.push(sample.as_ref().len());
+            if bytes.len() >= Self::SAMPLES {
+                break;
+            }
+        }
+        let size = (bytes.len() / 10).clamp(1024, Self::SIZE);
+        let raw = zstd::dict::from_continuous(&bytes, &sizes, size)
+            .map_err(|source| TrainError { samples: sizes.len(), source })?;
         Ok(Self::of(raw))
     }
 

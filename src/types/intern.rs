@@ -9,7 +9,8 @@ use super::{Labels, SharedStr};
 /// Hands out shared copies of strings and label sets, and forgets those that nobody else holds.
 ///
 /// Costs one hash look-up per string. Churn does not leak: whenever the table has doubled, what only the table
-/// still holds is dropped, so it never has more than twice the live strings (plus a small floor).
+/// still holds is dropped, so it never has more than twice the live strings (plus a small floor). What dies while
+/// nothing new comes is dropped by [`Self::rest`].
 #[derive(Debug)]
 pub struct Interner {
     strings: HashSet<SharedStr>,
@@ -17,17 +18,36 @@ pub struct Interner {
     /// Where a label's text is put together.
     scratch: String,
     sweep_at: usize,
+    /// Label sets that were asked for since the last sweep: about so many objects have come, or gone.
+    asked: usize,
+    /// Rests since then.
+    rests: u32,
 }
 
 impl Default for Interner {
     fn default() -> Self {
-        Self { strings: HashSet::default(), labels: HashSet::default(), scratch: String::new(), sweep_at: Self::FLOOR }
+        let (strings, labels) = (HashSet::default(), HashSet::default());
+        Self { strings, labels, scratch: String::new(), sweep_at: Self::FLOOR, asked: 0, rests: 0 }
     }
 }
 
 impl Interner {
     /// Below this many entries no sweep is worth its while.
     const FLOOR: usize = 1024;
+
+    /// Rests after which it is swept whatever has happened. An empty list can end a million objects at once, and nothing
+    /// of them comes by here.
+    const RESTS: u32 = 16;
+
+    /// Drops what only the table still holds, where enough has come by for that to pay; to be called now and then when
+    /// nothing else is to be done. A sweep costs some 20 ns an entry; it is due once an eighth as many objects as there are
+    /// entries have come by, and every sixteenth time.
+    pub fn rest(&mut self) {
+        self.rests += 1;
+        if self.asked * 8 >= self.len().max(8) || self.rests >= Self::RESTS {
+            self.sweep();
+        }
+    }
 
     /// The shared copy of `text`.
     pub fn string(&mut self, text: &str) -> SharedStr {
@@ -42,6 +62,7 @@ impl Interner {
 
     /// The shared copy of a set of labels, each given as key and value; of a repeated key the last one counts.
     pub fn labels<'l>(&mut self, pairs: impl IntoIterator<Item = (Cow<'l, str>, Cow<'l, str>)>) -> Labels {
+        self.asked += 1;
         let mut labels = Vec::new();
         let mut scratch = std::mem::take(&mut self.scratch);
         for (key, value) in pairs {
@@ -92,6 +113,13 @@ impl Interner {
         self.labels.retain(Labels::is_shared);
         self.strings.retain(|text| SharedStr::strong_count(text).is_none_or(|holders| holders > 1));
         self.sweep_at = (self.len() * 2).max(Self::FLOOR);
+        (self.asked, self.rests) = (0, 0);
+        if self.strings.capacity() > 4 * self.strings.len().max(Self::FLOOR) {
+            self.strings.shrink_to(2 * self.strings.len());
+        }
+        if self.labels.capacity() > 4 * self.labels.len().max(Self::FLOOR) {
+            self.labels.shrink_to(2 * self.labels.len());
+        }
     }
 }
 
@@ -125,5 +153,28 @@ mod tests {
         }
         assert!(interner.len() <= Interner::FLOOR, "{}", interner.len());
         assert!(SharedStr::ptr_eq(&kept[0], &interner.string("kept-0")));
+    }
+
+    #[test]
+    fn what_died_all_at_once_is_forgotten_at_rest() {
+        let mut interner = Interner::default();
+        let labels = |interner: &mut Interner, i: usize| interner.labels([("app".into(), format!("app-{i}").into())]);
+        let lived: Vec<_> = (0..50_000).map(|i| labels(&mut interner, i)).collect();
+        interner.rest();
+        let kept = lived[7].clone();
+        drop(lived);
+        // Nothing has come by since: only time tells.
+        for _ in 1..Interner::RESTS {
+            interner.rest();
+            assert_eq!(interner.len(), 100_000);
+        }
+        interner.rest();
+        assert_eq!((interner.len(), interner.strings.len()), (2, 1));
+        assert!(interner.strings.capacity() + interner.labels.capacity() < 100, "and the room they took");
+        // Enough has come by.
+        drop((0..100).map(|i| labels(&mut interner, i)).collect::<Vec<_>>());
+        interner.rest();
+        assert_eq!(interner.len(), 2);
+        assert!(kept.ptr_eq(&labels(&mut interner, 7)));
     }
 }

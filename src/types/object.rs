@@ -281,6 +281,14 @@ impl StoredObject {
         &self.key
     }
 
+    /// Takes the allocation of an equal key for its own: the map and the indices of a store have the one of the state
+    /// before. Of another key nothing is taken.
+    pub(crate) fn share_key(&mut self, key: &ObjectKey) {
+        if self.key == *key {
+            self.key.clone_from(key);
+        }
+    }
+
     /// `metadata.uid`, the object's identity.
     #[must_use]
     pub fn uid(&self) -> &Uid {

@@ -155,3 +155,18 @@ fn the_dead_are_swept_out_of_chunks_and_memory_returns_to_its_level() {
         assert!(bytes * 5 <= full * 9 + 5 * 256 * 1024, "{bytes} after {version} rounds of {full}");
     }
 }
+
+#[test]
+fn what_somebody_holds_is_swept_for_once_and_not_for_ever() {
+    let mut rig = Rig::new();
+    rig.add('a', 12_000);
+    // One in a hundred is held, and so are nearly all chunks.
+    let held: Vec<_> = rig.texts.drain(..).step_by(100).collect();
+    rig.store.close(rig.store.published().load().partitions().next().unwrap().0);
+    let bytes = rig.packing.totals().bytes();
+    assert!(rig.packing.totals().live() * 10 < bytes, "{:?}", rig.packing.totals());
+    assert!(rig.sweep() < 4, "a sweep comes to an end");
+    assert_eq!(rig.sweep(), 0, "and is not begun again while as much is held");
+    drop(held);
+    assert_eq!(rig.packing.totals().bytes(), 0);
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, pods};
-use crate::cache::{Applied, PartitionId, Popped, Store};
+use crate::cache::{Applied, DeltaFifo, PartitionId, Popped, Store};
 use crate::types::{
     Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ObjectKey, ResourceVersion, StoredObject,
 };
@@ -274,4 +274,25 @@ fn a_batch_for_a_partition_that_never_was_is_refused() {
     );
     assert!(store.apply(PartitionId(7), vec![popped]).is_none());
     assert!(store.published().load().is_empty());
+}
+
+#[test]
+fn an_object_that_changes_goes_on_with_the_text_of_its_key() {
+    let mut store = Store::new(pods());
+    let id = store.open(origin("c"), InformerHealth::new(), vec!["by-node".into()]);
+    let text = |store: &Store| {
+        let snapshot = store.published().load_full();
+        let object = Arc::clone(snapshot.partition(id).unwrap().iter().next().unwrap());
+        let indexed = snapshot.by_index("by-node", "n1").next().unwrap();
+        assert!(std::ptr::eq(object.key().as_str(), indexed.key.as_str()), "one text for object and index");
+        object.key().as_str().as_ptr().addr()
+    };
+    let mut apply = |version| {
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        let object = object_with("ns", "a", "u", version, &[], &[("by-node", "n1")]);
+        fifo.push(Change::Delta(delta(DeltaKind::Updated, object)));
+        store.apply(id, fifo.pop(usize::MAX)).unwrap();
+        text(&store)
+    };
+    assert_eq!(apply(1), apply(2));
 }

@@ -3,6 +3,8 @@
 //! Protobuf is written by hand: all that is needed is envelopes around pods that came encoded. A list is `k8s\0` and a
 //! `runtime.Unknown`; a watch is frames of a length in four bytes and a `WatchEvent`, whose object is such an envelope.
 
+use bytes::Bytes;
+
 use super::template::{BASE, Slotted, Template};
 
 /// How objects are written.
@@ -160,6 +162,12 @@ impl Form {
             write_frame("BOOKMARK", api_version, kind, &object, &mut out);
         }
         out
+    }
+
+    /// That a version is too old to watch from; nothing where only JSON can say it.
+    pub(super) fn gone(self) -> Option<Bytes> {
+        let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
+        self.is_json().then(|| format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into())
     }
 }
 

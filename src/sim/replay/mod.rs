@@ -81,6 +81,8 @@ struct Plan {
     started: Instant,
     /// Time between two events; `None` for a flood.
     every: Option<Duration>,
+    /// How often all watches have been ended.
+    expired: u64,
 }
 
 #[derive(Debug)]
@@ -123,7 +125,7 @@ impl ReplayServer {
         let story = Arc::new(Story {
             templates,
             speaks_protobuf: config.protobuf.is_some(),
-            plan: watch::Sender::new(Plan { total: 0, from: 0, started, every: None }),
+            plan: watch::Sender::new(Plan { total: 0, from: 0, started, every: None, expired: 0 }),
             started,
             epoch,
             sent: AtomicU64::new(0),
@@ -160,8 +162,14 @@ impl ReplayServer {
     fn go_on(&self, events: u64, every: Option<Duration>) {
         let started = clock::now();
         self.story.plan.send_modify(|plan| {
-            *plan = Plan { total: plan.total + events, from: plan.total, started, every };
+            *plan = Plan { total: plan.total + events, from: plan.total, started, every, ..*plan };
         });
+    }
+
+    /// Ends every watch as one whose version is too old: who watches has to list again. In JSON it says so; in the other
+    /// forms the answer just ends.
+    pub fn expire(&self) {
+        self.story.plan.send_modify(|plan| plan.expired += 1);
     }
 
     /// Events that all watches together have handed to their connections.

@@ -182,20 +182,29 @@ fn list_body(view: View) -> SimBody {
 fn watch_body(view: View, next: u64) -> SimBody {
     let first = Some(Bytes::from(view.form.bookmark(view.story.version_before(next))));
     let plans = view.story.plan.subscribe();
-    let chunks = stream::unfold((view, plans, next, first), |(view, mut plans, mut next, first)| async move {
+    let expired = plans.borrow().expired;
+    let chunks = stream::unfold((view, plans, Some(next), first), move |(view, mut plans, next, first)| async move {
+        let mut next = next?;
         let chunk = match first {
-            Some(first) => first,
-            None => events(&view, &mut plans, &mut next).await?,
+            Some(first) => Some(first),
+            None => events(&view, &mut plans, &mut next, expired).await,
         };
-        Some((Ok(Frame::data(chunk)), (view, plans, next, None)))
+        match chunk {
+            Some(chunk) => Some((Ok(Frame::data(chunk)), (view, plans, Some(next), None))),
+            None => Some((Ok(Frame::data(view.form.gone()?)), (view, plans, None, None))),
+        }
     });
     StreamBody::new(chunks).boxed_unsync()
 }
 
-/// Waits until an event is due and gives all that are, up to a chunk.
-async fn events(view: &View, plans: &mut watch::Receiver<Plan>, next: &mut u64) -> Option<Bytes> {
+/// Waits until an event is due and gives all that are, up to a chunk. `None` when the watch has expired, or the server
+/// ended.
+async fn events(view: &View, plans: &mut watch::Receiver<Plan>, next: &mut u64, expired: u64) -> Option<Bytes> {
     loop {
         let plan = *plans.borrow_and_update();
+        if plan.expired != expired {
+            return None;
+        }
         if *next >= plan.total {
             plans.changed().await.ok()?;
             continue;

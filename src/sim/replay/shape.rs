@@ -4,14 +4,16 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 
-use super::super::pods;
+use super::super::pods::{self, ReplicaSet};
 
 /// The content of objects. All are served as pods; only their bodies differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Shape {
-    /// Pods of about 9.3 KB, as apiservers send them.
+    /// Pods of about 9.3 KB, as apiservers send them, in ReplicaSets of three to ten.
     #[default]
     Pods,
+    /// The same, each with a ReplicaSet of its own: no two have the same labels, owner, or template.
+    LonePods,
     /// Pods of about 600 B.
     SmallPods,
     /// Small pods with 6 KB of random text each, which no dictionary helps.
@@ -32,8 +34,9 @@ pub enum Shape {
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pods,
+        Self::LonePods,
         Self::SmallPods,
         Self::Noise,
         Self::Large,
@@ -50,35 +53,107 @@ impl Shape {
         Self::ALL.into_iter().find(|shape| format!("{shape:?}") == name)
     }
 
-    /// A name and a body for object `at` of `count`.
-    pub(super) fn body(self, rng: &mut StdRng, nodes: usize, time: &str, at: usize, count: usize) -> (String, Value) {
+    /// An object of a story.
+    pub(super) fn object(self, rng: &mut StdRng, workloads: &mut Workloads, story: &Story<'_>, at: usize) -> Sketch {
+        let other = |name: String, body: Value| {
+            // By key, as apiservers list.
+            let mut namespaces = pods::NAMESPACES;
+            namespaces.sort_unstable();
+            Sketch { namespace: namespaces[at * namespaces.len() / story.count], name, body }
+        };
+        let mut pod =
+            |rng: &mut StdRng, nodes, small| workloads.pod(rng, |rng, set| set.pod(rng, nodes, story.time, small));
         match self {
-            Self::Pods => pods::pod(rng, nodes, time, false),
-            Self::SmallPods => pods::pod(rng, nodes, time, true),
+            Self::Pods | Self::LonePods => pod(rng, story.nodes, false),
+            Self::SmallPods => pod(rng, story.nodes, true),
             Self::Noise => {
-                let (name, mut body) = pods::pod(rng, nodes, time, true);
-                body["spec"]["noise"] = json!(noise(rng, 6_000));
-                (name, body)
+                let mut sketch = pod(rng, story.nodes, true);
+                sketch.body["spec"]["noise"] = json!(noise(rng, 6_000));
+                sketch
             }
             Self::Large => {
                 let text: String = (0..170_000).map(|_| WORDS[rng.random_range(0..WORDS.len())]).collect();
-                ("large".to_owned(), json!({ "metadata": {}, "spec": { "data": { "text": text } } }))
+                other(format!("large-{at:07}"), json!({ "metadata": {}, "spec": { "data": { "text": text } } }))
             }
-            Self::Events => ("web.17c9".to_owned(), event(rng)),
-            Self::Settings => ("settings".to_owned(), settings(rng)),
+            Self::Events => other(format!("web.17c9{at:08x}"), event(rng)),
+            Self::Settings => other(format!("settings-{at:07}"), settings(rng)),
             Self::DistinctLabels => {
-                let (name, mut body) = pods::pod(rng, nodes, time, true);
-                body["metadata"]["labels"]["session"] = json!(format!("session-{at:012}"));
-                (name, body)
+                let mut sketch = pod(rng, story.nodes, true);
+                sketch.body["metadata"]["labels"]["session"] = json!(format!("session-{at:012}"));
+                sketch
             }
             Self::OneValue => {
-                let (name, mut body) = pods::pod(rng, 1, time, true);
-                body["spec"]["containers"][0]["image"] = json!("registry.example.com/web/server:1.0.0");
-                (name, body)
+                let mut sketch = pod(rng, 1, true);
+                sketch.body["spec"]["containers"][0]["image"] = json!("registry.example.com/web/server:1.0.0");
+                sketch
             }
-            Self::Changing if at < count / 2 => Self::Settings.body(rng, nodes, time, at, count),
-            Self::Changing => Self::Pods.body(rng, nodes, time, at, count),
+            Self::Changing if at < story.count / 2 => Self::Settings.object(rng, workloads, story, at),
+            Self::Changing => Self::Pods.object(rng, workloads, story, at),
         }
+    }
+}
+
+/// What all objects of a server have in common.
+pub(super) struct Story<'t> {
+    /// How many there are.
+    pub(super) count: usize,
+    /// Nodes that pods are spread over.
+    pub(super) nodes: usize,
+    /// When they were created.
+    pub(super) time: &'t str,
+}
+
+/// An object without what an apiserver adds.
+pub(super) struct Sketch {
+    pub(super) namespace: &'static str,
+    pub(super) name: String,
+    pub(super) body: Value,
+}
+
+/// ReplicaSets, in the order of their keys, and so their pods: as an apiserver lists them.
+pub(super) struct Workloads {
+    planned: std::vec::IntoIter<Planned>,
+    /// The one whose pods are being made, and the ends of their names, last first.
+    current: Option<(&'static str, ReplicaSet, Vec<String>)>,
+}
+
+/// Of a million pods the sets would be too much to have at once.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Planned {
+    namespace: &'static str,
+    app: &'static str,
+    hash: String,
+    replicas: usize,
+}
+
+impl Workloads {
+    /// For so many pods of a shape.
+    pub(super) fn new(rng: &mut StdRng, shape: Shape, pods: usize) -> Self {
+        let (mut planned, mut left) = (Vec::new(), pods);
+        while left > 0 {
+            let replicas = if shape == Shape::LonePods { 1 } else { rng.random_range(3..=10).min(left) };
+            left -= replicas;
+            let namespace = pods::NAMESPACES[rng.random_range(0..pods::NAMESPACES.len())];
+            let (app, hash) = (ReplicaSet::app(rng), pods::suffix(rng, 9));
+            planned.push(Planned { namespace, app, hash, replicas });
+        }
+        planned.sort_unstable();
+        Self { planned: planned.into_iter(), current: None }
+    }
+
+    /// The next pod.
+    fn pod(&mut self, rng: &mut StdRng, body: impl FnOnce(&mut StdRng, &ReplicaSet) -> Value) -> Sketch {
+        let mut current = self.current.take().filter(|(_, _, ends)| !ends.is_empty()).unwrap_or_else(|| {
+            let set = self.planned.next().expect("sets for as many pods as there are");
+            let mut ends: Vec<_> = (0..set.replicas).map(|_| pods::suffix(rng, 5)).collect();
+            ends.sort_unstable_by(|a, b| b.cmp(a));
+            (set.namespace, ReplicaSet::named(rng, set.app, &set.hash), ends)
+        });
+        let (namespace, set, ends) = &mut current;
+        let name = format!("{}-{}", set.name(), ends.pop().unwrap_or_default());
+        let sketch = Sketch { namespace, name, body: body(rng, set) };
+        self.current = Some(current);
+        sketch
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::pods;
 use super::super::world::{World, WorldConfig};
+use super::shape::{Sketch, Story, Workloads};
 use super::{ReplayConfig, SENT};
 
 /// Digits of a number's slot in a template.
@@ -95,11 +96,13 @@ fn bodies(config: &ReplayConfig) -> impl Iterator<Item = Value> {
     let mut rng = StdRng::seed_from_u64(config.seed);
     let time = World::new(&WorldConfig { pods: 0, nodes: 0, widgets: 0, ..WorldConfig::default() }).time();
     let (nodes, shape, count) = (config.nodes, config.shape, config.pods.max(1));
+    let mut workloads = Workloads::new(&mut rng, shape, count);
     (0..count).map(move |i| {
-        let (name, mut body) = shape.body(&mut rng, nodes, &time, i, count);
+        let Sketch { namespace, name, mut body } =
+            shape.object(&mut rng, &mut workloads, &Story { count, nodes, time: &time }, i);
         let metadata = &mut body["metadata"];
         metadata["name"] = json!(format!("{name}-{i}"));
-        metadata["namespace"] = json!(pods::NAMESPACES[i % pods::NAMESPACES.len()]);
+        metadata["namespace"] = json!(namespace);
         metadata["uid"] = json!(pods::uuid(&mut rng));
         metadata["creationTimestamp"] = json!(time);
         metadata["resourceVersion"] = json!(VERSION_SLOT);

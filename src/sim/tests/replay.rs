@@ -81,6 +81,46 @@ async fn a_relist_shows_what_the_events_did() {
 }
 
 #[tokio::test]
+async fn a_watch_that_expires_says_so_and_ends_and_the_next_goes_on() {
+    let (server, address) = server(50);
+    let path = format!("/api/v1/pods?watch=true&resourceVersion={}", server.last_version());
+    let mut watch = within(try_get(address, &path, &[])).await.unwrap();
+    watch.line().await.unwrap();
+    server.expire();
+    let event = watch.line().await.unwrap().unwrap();
+    assert_eq!((&event["type"], &event["object"]["code"]), (&"ERROR".into(), &410.into()));
+    assert!(watch.line().await.unwrap().is_none());
+    let mut watch = within(try_get(address, &path, &[])).await.unwrap();
+    server.flood(1);
+    assert_eq!(watch.event().await.2, server.last_version());
+}
+
+#[tokio::test]
+async fn pods_come_by_key_in_replica_sets_unless_they_are_lone() {
+    let list = async |shape| {
+        let config = ReplayConfig { pods: 400, shape, ..ReplayConfig::default() };
+        let server = ReplayServer::start(&config, &Handle::current()).unwrap();
+        let address = server.url().strip_prefix("http://").unwrap().parse().unwrap();
+        let body = within(try_get(address, "/api/v1/pods", &[])).await.unwrap().whole().await.unwrap();
+        let list: Value = serde_json::from_slice(&body).unwrap();
+        let of = |path: &str| -> Vec<String> {
+            list["items"].as_array().unwrap().iter().map(|pod| pod.pointer(path).unwrap().to_string()).collect()
+        };
+        let keys: Vec<_> = of("/metadata/namespace").into_iter().zip(of("/metadata/name")).collect();
+        assert!(keys.is_sorted() && keys.len() == 400, "{shape:?}");
+        ["/metadata/ownerReferences/0/uid", "/metadata/labels"].map(|path| {
+            let mut values = of(path);
+            values.sort();
+            values.dedup();
+            values.len()
+        })
+    };
+    let [owners, labels] = list(Shape::Pods).await;
+    assert!(owners == labels && (400 / 10..=400 / 3 + 1).contains(&owners), "{owners} owners, {labels} sets of labels");
+    assert_eq!(list(Shape::LonePods).await, [400, 400]);
+}
+
+#[tokio::test]
 async fn shards_divide_the_pods_and_each_is_told_of_its_own() {
     let (server, address) = server(10);
     let mut names = Vec::new();
