@@ -13,6 +13,7 @@
 //! - [`types`]: names, keys, objects, notifications; nothing else's concern.
 //! - [`reflector`], [`cache`]: the pure core.
 //! - [`query`]: the language of questions to it.
+//! - [`budget`]: who keeps less where memory is limited.
 //! - [`workqueue`]: what controllers put keys into and workers take them out of.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
@@ -68,6 +69,7 @@ extern crate self as informer_hub;
 pub mod actors;
 pub mod api;
 pub mod app;
+pub mod budget;
 pub mod cache;
 pub mod cli;
 pub mod config;

@@ -14,11 +14,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("query", &["types"]),
     ("cache", &["types", "query"]),
     ("workqueue", &["types"]),
+    ("budget", &["types"]),
     ("source", &["types", "reflector"]),
     ("sink", &["types"]),
     ("config", &["types"]),
     ("telemetry", &["types"]),
-    ("actors", &["types", "reflector", "cache", "sink", "telemetry"]),
+    ("actors", &["types", "reflector", "cache", "budget", "sink", "telemetry"]),
     ("informers", &["types", "reflector", "cache", "actors"]),
     ("api", &["types", "cache", "telemetry", "actors::messages"]),
     ("sim", &["types"]),
@@ -36,6 +37,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("cache", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("query", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("workqueue", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
+    ("budget", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
 ];
 
 /// Lines of a file before its tests.

@@ -5,6 +5,7 @@
 //! lags by half a generation.
 
 mod builds;
+mod keeping;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +29,7 @@ use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written};
 use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
-use crate::types::{ApiResource, ClusterName, Gvr, Object, Origin, StoredObject, View, clock};
+use crate::types::{ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, StoredObject, View, clock};
 
 /// See the module.
 pub struct CacheActor {
@@ -127,6 +128,7 @@ impl CacheActor {
         let round = self.write_half.write(|half| {
             half.packing = true;
             let aged = take(&mut half.young);
+            half.measure();
             packs.round(aged, &half.young, &published)
         });
         self.packing = Some(PressureSource::new());
@@ -194,15 +196,22 @@ impl Actor for CacheActor {
 impl Handler<OpenPartition> for CacheActor {
     type Result = MessageResult<OpenPartition>;
 
-    fn handle(&mut self, open: OpenPartition, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, open: OpenPartition, ctx: &mut Self::Context) -> Self::Result {
         self.next_lease += 1;
+        let health = Arc::clone(&open.health);
         let lease = Lease(self.next_lease);
-        let (id, outbox) = self.write_half.write(|half| {
+        let (id, outbox, step) = self.write_half.write(|half| {
             let id = half.store.open(open.origin, open.health, open.indexes);
             half.leases.insert(id, lease);
-            (id, half.store.outbox(id))
+            // By now it goes on from its predecessor's.
+            let step = health.memory.step();
+            half.keep(id, lease, step);
+            (id, half.store.outbox(id), step)
         });
-        MessageResult(OpenedPartition { id, lease, outbox, write_half: self.write_half.clone() })
+        if step != MemoryStep::Full {
+            self.kept(id, step, ctx);
+        }
+        MessageResult(OpenedPartition { id, lease, outbox, step, write_half: self.write_half.clone() })
     }
 }
 
@@ -217,8 +226,7 @@ impl Handler<CloseAbandoned> for CacheActor {
         self.write_half.write(|half| {
             let snapshot = half.store.published().load_full();
             for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
-                half.leases.remove(&id);
-                half.store.close(id);
+                half.forget(id);
             }
         });
     }
@@ -230,8 +238,7 @@ impl Handler<ClosePartition> for CacheActor {
     fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
         self.write_half.write(|half| {
             if half.leases.get(&partition) == Some(&lease) {
-                half.leases.remove(&partition);
-                half.store.close(partition);
+                half.forget(partition);
             }
         });
     }
@@ -387,6 +394,13 @@ impl CacheDirectory {
         let snapshots: Vec<_> =
             self.caches.lock().values().map(|entry| entry.write_half.published().load_full()).collect();
         owner_chain(object, &snapshots)
+    }
+
+    /// What each cache has published last, and how many bytes lie plain in it.
+    pub(super) fn contents(&self) -> Vec<(Arc<Snapshot>, u64)> {
+        let caches = self.caches.lock();
+        let content = |half: &SharedWriteHalf| (half.published().load_full(), half.young().load(Relaxed) as u64);
+        caches.values().map(|entry| content(&entry.write_half)).collect()
     }
 
     /// The resources that have a cache, in each of their views.

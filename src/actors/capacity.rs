@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::memory::MemoryTuning;
 use crate::cache::{DeltaFifo, ListenerQueue, Young};
 use crate::reflector::ReflectorOptions;
 
@@ -47,6 +48,8 @@ pub struct Tuning {
     pub scans: usize,
     /// How long a degraded informer rests before it is tried again (up to half of it is added at random). Default 60 s.
     pub degraded_rest: Duration,
+    /// How a memory limit is kept.
+    pub memory: MemoryTuning,
     /// How reflectors list and watch.
     pub reflector: ReflectorOptions,
 }
@@ -59,6 +62,7 @@ impl Default for Tuning {
             merge_above: ListenerQueue::DEFAULT_MERGE_ABOVE,
             scans: 4,
             degraded_rest: Duration::from_secs(60),
+            memory: MemoryTuning::default(),
             reflector: ReflectorOptions::default(),
         }
     }

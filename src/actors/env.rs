@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::cache::CacheDirectory;
 use super::capacity::Tuning;
+use super::memory::Budget;
 use super::messages::Wanted;
 use super::supervision::Census;
 use crate::types::{ApiResource, View};
@@ -26,6 +27,8 @@ pub struct Env {
     pub caches: CacheDirectory,
     /// Bounds and delays.
     pub tuning: Tuning,
+    /// What is known of the memory, and who keeps what.
+    pub budget: Budget,
     /// Living actors.
     pub census: Census,
     arbiters: Arc<[ArbiterHandle]>,
@@ -48,6 +51,7 @@ impl Env {
             handlers,
             caches,
             tuning,
+            budget: Budget::new(),
             census,
             arbiters,
             next,

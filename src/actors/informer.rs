@@ -19,9 +19,9 @@ use super::env::Env;
 use super::fifo::FifoActor;
 use super::inbox::Inbox;
 use super::listener::ListenerActor;
+use super::memory::{Inboxes, Member, Membership};
 use super::messages::{
-    AddListener, ClosePartition, Enqueue, Join, Lease, Leave, OpenPartition, OpenedPartition, RemoveListener, Stop,
-    StopInformer,
+    AddListener, ClosePartition, Enqueue, Join, Lease, Leave, OpenedPartition, RemoveListener, Stop, StopInformer,
 };
 use super::processor::{CachePort, ProcessorActor, UseFifo};
 use super::reflector::{ReflectorActor, ReflectorParts};
@@ -33,7 +33,9 @@ use super::watch_errors::WatchErrors;
 use crate::cache::{DeclaredIndex, PartitionId};
 use crate::reflector::ListerWatcher;
 use crate::types::clock::{self, Instant};
-use crate::types::{InformerHealth, Origin, Phase};
+use crate::types::{InformerHealth, MemoryStep, Origin, Phase};
+
+mod memory;
 
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
@@ -78,6 +80,11 @@ pub(super) struct InformerActor {
     subscriptions: Vec<Arc<Subscription>>,
     listeners: BTreeMap<SubscriptionId, ListenerChild>,
     next_listener: usize,
+    /// What is kept of its objects.
+    step: MemoryStep,
+    inboxes: Arc<Inboxes>,
+    /// Once it has started.
+    membership: Option<Membership>,
     stopping: bool,
     children: Children,
     guard: ExitGuard,
@@ -88,6 +95,7 @@ impl InformerActor {
     /// partition told must be among them: it would miss what happens until it is added.
     pub(super) fn new(env: Env, parts: InformerParts, subscriptions: Vec<Arc<Subscription>>, guard: ExitGuard) -> Self {
         let cache = env.caches.of_origin(&parts.origin);
+        let step = parts.health.memory.step();
         Self {
             env,
             parts,
@@ -98,6 +106,9 @@ impl InformerActor {
             subscriptions,
             listeners: BTreeMap::new(),
             next_listener: CHILDREN.len(),
+            step,
+            inboxes: Arc::default(),
+            membership: None,
             stopping: false,
             children: Children::new(),
             guard,
@@ -107,12 +118,7 @@ impl InformerActor {
     /// Starts the whole pipeline: opens the partition, then processor, listeners' joins, fifo, reflector.
     fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
         self.cache = self.env.caches.of_origin(&self.parts.origin);
-        let open = OpenPartition {
-            origin: Arc::clone(&self.parts.origin),
-            health: Arc::clone(&self.parts.health),
-            indexes: self.parts.indexes.clone(),
-        };
-        let opening = self.cache.send(open).into_actor(self).map(|opened, act, ctx| {
+        let opening = self.cache.send(self.open_partition()).into_actor(self).map(|opened, act, ctx| {
             if let Ok(opened) = opened {
                 act.start_children(&opened, ctx);
             } else {
@@ -125,6 +131,10 @@ impl InformerActor {
 
     fn start_children(&mut self, opened: &OpenedPartition, ctx: &mut Context<Self>) {
         self.partition = Some((opened.id, opened.lease));
+        self.step = opened.step;
+        if self.step == MemoryStep::Released {
+            return self.show_paused();
+        }
         let cache = CachePort {
             apply: self.cache.clone().recipient(),
             snapshot: self.cache.clone().recipient(),
@@ -146,6 +156,9 @@ impl InformerActor {
     /// Starts the fifo (1) and the reflector (2), from `first` on.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
+        if !self.step.watches() {
+            return self.show_paused();
+        }
         if first <= 1 {
             let guard = self.guard_for(1, ctx);
             let health = Arc::clone(&self.parts.health);
@@ -164,6 +177,7 @@ impl InformerActor {
             options: self.env.tuning.reflector.clone(),
             watch_errors: Arc::clone(&self.parts.watch_errors),
             handlers: self.env.handlers.clone(),
+            budget: self.env.budget.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));
@@ -240,6 +254,7 @@ impl InformerActor {
         self.next_listener += 1;
         let number = self.next_listener;
         let inbox = subscription.inbox_at(&self.parts.origin);
+        self.inboxes.add(subscription.id, &inbox);
         let listener = ListenerActor::new(
             self.env.clone(),
             Arc::clone(&self.parts.origin),
@@ -259,6 +274,7 @@ impl InformerActor {
             return self.give_up("listener", exited.status, ctx);
         }
         if !exited.status.is_failure() {
+            self.inboxes.remove(id);
             if let Some(processor) = &self.pipeline.processor {
                 detach(processor.send(Leave(id)));
             }
@@ -297,6 +313,12 @@ impl Actor for InformerActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CONTROL_MAILBOX);
+        self.membership = Some(self.env.budget.join(Member {
+            origin: Arc::clone(&self.parts.origin),
+            health: Arc::clone(&self.parts.health),
+            address: ctx.address().recipient(),
+            inboxes: Arc::clone(&self.inboxes),
+        }));
         for subscription in std::mem::take(&mut self.subscriptions) {
             let child = self.start_listener(subscription, ctx);
             self.listeners.insert(child.subscription.id, child);
@@ -352,6 +374,7 @@ impl Handler<RemoveListener> for InformerActor {
 
     fn handle(&mut self, RemoveListener(id): RemoveListener, _ctx: &mut Self::Context) -> Self::Result {
         let Some(child) = self.listeners.remove(&id) else { return Box::pin(std::future::ready(())) };
+        self.inboxes.remove(id);
         let leaving = self.pipeline.processor.as_ref().map(|processor| processor.send(Leave(id)));
         Box::pin(async move {
             if let Some(leaving) = leaving {

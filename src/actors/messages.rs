@@ -20,8 +20,8 @@ use crate::cache::{
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{
-    ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Origin, ResourceRef, Scope,
-    SharedStr, View,
+    ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, MemoryStep, Origin, ResourceRef,
+    Scope, SharedStr, View,
 };
 
 // === reflector → fifo ===
@@ -61,6 +61,8 @@ pub struct OpenedPartition {
     pub lease: Lease,
     /// What its last batch did, in case nobody was told.
     pub outbox: Option<Outbox>,
+    /// How much of its objects it keeps.
+    pub step: MemoryStep,
     /// The short way to the store, for small batches.
     pub(super) write_half: SharedWriteHalf,
 }
@@ -128,6 +130,19 @@ pub struct Expect {
     pub labels: ClusterLabels,
     /// Whether it is.
     pub expected: bool,
+}
+
+/// Has a partition keep so much of its objects; answered when what comes is kept so. What is there already follows in
+/// slices. Without the lease, nothing happens.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct KeepStep {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The right to write to it.
+    pub lease: Lease,
+    /// How much.
+    pub step: MemoryStep,
 }
 
 // === anyone → cache ===
@@ -211,6 +226,13 @@ pub struct StopInformer {
     /// Until when what waits may be worked off; `None` to drop it.
     pub drain_until: Option<Instant>,
 }
+
+// === governor → informer ===
+
+/// The informer's health says that it is to keep another part of its objects.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct TakeStep;
 
 // === registry → cluster ===
 
@@ -421,6 +443,12 @@ pub struct FindSubscription(pub SubscriptionId);
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Unsubscribe(pub SubscriptionId);
+
+/// Limits the memory of the process from now on; `None`: no limit any more. [`crate::app::Hub::set_memory_limit`] refuses
+/// what cannot be kept.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct SetMemoryLimit(pub Option<u64>);
 
 /// Asks for the status of everything.
 #[derive(Clone, Copy, Debug, Message)]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! RegistryActor                     the informer factory
+//! ├─ GovernorActor                  keeps the memory limit, where there is one
 //! └─ ClusterActor                   one per cluster: connects, looks resources up
 //!    └─ InformerActor               one per (resource, scope): supervises, rest_for_one
 //!       ├─ ProcessorActor  ◄── FifoActor ◄── ReflectorActor
@@ -17,9 +18,12 @@ pub mod capacity;
 mod cluster;
 mod env;
 mod fifo;
+mod governor;
+mod headroom;
 mod inbox;
 mod informer;
 mod listener;
+mod memory;
 pub mod messages;
 mod pressure;
 mod processor;
@@ -42,6 +46,7 @@ mod write_half;
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;
 pub use env::Env;
+pub use memory::{Budget, Gauge, InformerMemory, MemoryStatus, MemoryTuning, ProcessGauge};
 pub use pressure::Pressure;
 pub use questions::Answering;
 pub use registry::{RegistryActor, RegistryError};

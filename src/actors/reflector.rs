@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tracing::Span;
 
 use super::capacity::{ENQUEUE_BATCH, MAILBOX};
+use super::memory::Budget;
 use super::messages::{Enqueue, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
@@ -35,6 +36,7 @@ pub(super) struct ReflectorParts {
     pub(super) options: ReflectorOptions,
     pub(super) watch_errors: Arc<WatchErrors>,
     pub(super) handlers: Handle,
+    pub(super) budget: Budget,
 }
 
 /// See the module.
@@ -352,11 +354,18 @@ impl Driver {
 
     // === both ===
 
-    /// Hands over what is held; waits while the fifo has no room.
+    /// Hands over what is held; waits while the fifo has no room, or memory has none for what is new.
     async fn hand_over(&mut self) -> Result<(), FifoGone> {
         while !self.held.is_empty() {
             let rest = self.held.split_off(self.held.len().min(ENQUEUE_BATCH));
             let batch = std::mem::replace(&mut self.held, rest);
+            let headroom = self.parts.budget.headroom();
+            if headroom.is_limited() {
+                let bytes = newcomers(&batch);
+                if bytes > 0 {
+                    headroom.take(bytes).await;
+                }
+            }
             self.parts.fifo.send(Enqueue(batch)).await.map_err(|_| FifoGone)?;
         }
         Ok(())
@@ -433,6 +442,15 @@ impl Driver {
 
 fn delta(kind: DeltaKind, object: Arc<StoredObject>) -> Change {
     Change::Delta(Delta { kind, object })
+}
+
+/// Bytes of what may be new to the store. What changes takes the place of what was, and what goes makes room.
+fn newcomers(batch: &[Change]) -> usize {
+    let size = |change: &Change| match change {
+        Change::Delta(Delta { kind: DeltaKind::Added | DeltaKind::Replaced, object }) => object.plain_size(),
+        _ => 0,
+    };
+    batch.iter().map(size).sum()
 }
 
 fn stalled(what: &str, limit: Duration) -> SourceError {

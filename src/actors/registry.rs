@@ -18,10 +18,10 @@ use super::capacity::CONTROL_MAILBOX;
 use super::cluster::{ClusterActor, ClusterParts};
 use super::env::Env;
 use super::messages::{
-    AddCluster, Attach, Detach, Expect, FindSubscription, GetStatus, InformerFor, Release, RemoveCluster, Resolved,
-    Shutdown, Start, StopCluster, Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
+    AddCluster, Attach, Detach, Expect, FindSubscription, InformerFor, Release, RemoveCluster, Resolved, Shutdown,
+    Start, StopCluster, Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
 };
-use super::status::{ClusterStatus, HubStatus, SharedView};
+use super::status::SharedView;
 use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
 use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
@@ -29,6 +29,9 @@ use super::supervision::{
 use super::sync::{Awaited, NotSynced, SyncView, Views};
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, View, clock};
+
+mod memory;
+mod report;
 
 /// Of each cluster by itself, and the smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
@@ -76,6 +79,7 @@ pub struct RegistryActor {
     stopping: bool,
     next_subscription: u64,
     next_cluster: usize,
+    memory: memory::Memory,
     children: Children,
     _guard: ExitGuard,
 }
@@ -107,6 +111,7 @@ impl RegistryActor {
             stopping: false,
             next_subscription: 0,
             next_cluster: 0,
+            memory: memory::Memory::default(),
             children: Children::new(),
             _guard: guard,
         }
@@ -267,6 +272,9 @@ impl Handler<ChildExited> for RegistryActor {
     fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
         if self.stopping || exited.status == ExitStatus::Stopped {
             return;
+        }
+        if exited.child == memory::GOVERNOR {
+            return Self::on_governor_exit(exited, ctx);
         }
         let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
         let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
@@ -451,29 +459,6 @@ impl Handler<ViewSync> for RegistryActor {
 
     fn handle(&mut self, _: ViewSync, _ctx: &mut Self::Context) -> Self::Result {
         MessageResult(self.sync_view())
-    }
-}
-
-impl Handler<GetStatus> for RegistryActor {
-    type Result = ResponseFuture<HubStatus>;
-
-    /// Reads what the clusters have published, on a thread of its own: counting bytes walks over every object.
-    fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
-        let (views, caches) = (Arc::clone(&self.views), self.env.caches.clone());
-        let started = self.started && self.telling.load(SeqCst) == 0;
-        let work = self.env.io.spawn_blocking(move || {
-            let views = views.read().clone();
-            let ready = started && views.values().all(|(_, view)| view.load().is_ready());
-            let cluster = |(name, (labels, view)): (ClusterName, (ClusterLabels, SharedView))| {
-                let view = view.load();
-                let state = view.state();
-                let informers: Vec<_> = view.informers.iter().map(|informer| informer.status(&caches)).collect();
-                let last_error = view.last_error();
-                ClusterStatus { name, labels, state, last_error, informers }
-            };
-            HubStatus { ready, clusters: views.into_iter().map(cluster).collect() }
-        });
-        Box::pin(work.map(|status| status.unwrap_or(HubStatus { ready: false, clusters: Vec::new() })))
     }
 }
 

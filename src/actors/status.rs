@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::cache::CacheDirectory;
 use super::listener::ListenerHealth;
+use super::memory::{InformerMemory, MemoryStatus};
 use super::messages::Wanted;
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Freshness, InformerHealth, Phase, Scope};
 
@@ -17,6 +18,9 @@ use crate::types::{ApiResource, ClusterLabels, ClusterName, Freshness, InformerH
 pub struct HubStatus {
     /// Whether every informer of every reachable cluster has synced.
     pub ready: bool,
+    /// The memory, where it is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryStatus>,
     /// Each cluster, by name.
     pub clusters: Vec<ClusterStatus>,
 }
@@ -94,6 +98,9 @@ pub struct InformerStatus {
     pub restarts: u64,
     /// Changes that wait for the store.
     pub queued: u64,
+    /// What it may keep and keeps, in a hub that has had a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<InformerMemory>,
     /// What went wrong last and has not been mended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -172,8 +179,10 @@ impl ClusterView {
 impl InformerView {
     /// Synced, or in a state that waiting does not mend.
     pub(super) fn is_settled(&self) -> bool {
-        let hopeless =
-            matches!(self.health.phase(), Phase::Absent | Phase::Forbidden | Phase::Degraded | Phase::Stopped);
+        let hopeless = matches!(
+            self.health.phase(),
+            Phase::Absent | Phase::Forbidden | Phase::Degraded | Phase::Stopped | Phase::Paused
+        );
         self.health.has_synced() || hopeless
     }
 
@@ -198,6 +207,8 @@ impl InformerView {
             skipped: health.skipped.load(Relaxed),
             restarts: health.restarts.load(Relaxed),
             queued: health.fifo_keys.load(Relaxed),
+            memory: (health.memory.used.load(Relaxed) > 0 || health.memory.since().is_some())
+                .then(|| InformerMemory::of(health)),
             last_error: health.error().map(|error| error.to_string()),
             listeners: self.listeners.iter().map(|(name, health)| listener_status(name, health)).collect(),
         }

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ use parking_lot::Mutex;
 use super::capacity::DIRECT_BATCH;
 use super::messages::Lease;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
-use crate::types::StoredObject;
+use crate::types::{MemoryStep, ObjectKey, StoredObject};
 
 /// See the module.
 pub(super) struct WriteHalf {
@@ -32,8 +33,13 @@ pub(super) struct WriteHalf {
     pub(super) watched: bool,
     /// Whether a compression is under way.
     pub(super) packing: bool,
+    /// What each partition keeps, where that is not everything.
+    steps: BTreeMap<PartitionId, MemoryStep>,
     /// Snapshots that are kept for who goes on with an answer.
     held: Arc<Mutex<Held>>,
+    /// Bytes that lie plain, for who looks without the lock.
+    measured: Arc<AtomicUsize>,
+    young_bytes: usize,
 }
 
 /// What a batch did.
@@ -46,9 +52,61 @@ pub(super) struct Written {
 }
 
 impl WriteHalf {
-    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>) -> Self {
-        let (leases, young) = (BTreeMap::new(), Young::new(young_bytes));
-        Self { store, young, leases, changed: false, watched: false, packing: false, held }
+    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, measured: Arc<AtomicUsize>) -> Self {
+        let (leases, steps, young) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
+        let (changed, watched, packing) = (false, false, false);
+        Self { store, young, leases, changed, watched, packing, steps, held, measured, young_bytes }
+    }
+
+    /// Has a partition keep so much from now on; whether it may be told so by who holds this lease.
+    pub(super) fn keep(&mut self, partition: PartitionId, lease: Lease, step: MemoryStep) -> bool {
+        if self.leases.get(&partition) != Some(&lease) {
+            return false;
+        }
+        self.store.keep_bodies(partition, step.keeps_bodies());
+        if step == MemoryStep::Full {
+            self.steps.remove(&partition);
+        } else {
+            self.steps.insert(partition, step);
+        }
+        self.tighten();
+        true
+    }
+
+    /// A partition is closed.
+    pub(super) fn forget(&mut self, partition: PartitionId) {
+        self.leases.remove(&partition);
+        self.steps.remove(&partition);
+        self.store.close(partition);
+        self.tighten();
+    }
+
+    /// Little lies plain, and little is held, while any partition is short of memory.
+    fn tighten(&mut self) {
+        let tight = !self.steps.is_empty();
+        let limit = if tight { self.young_bytes.min(Young::TIGHT_LIMIT) } else { self.young_bytes };
+        self.young.set_limit(limit);
+        self.held.lock().set_tight(tight);
+    }
+
+    /// As [`Store::strip`]; where to go on.
+    pub(super) fn strip(
+        &mut self,
+        partition: PartitionId,
+        after: Option<&ObjectKey>,
+        most: usize,
+    ) -> Option<ObjectKey> {
+        let (bytes, next) = self.store.strip(partition, after, most);
+        let mut held = self.held.lock();
+        if !held.is_empty() {
+            held.note_replaced(bytes);
+        }
+        next
+    }
+
+    /// Shows how much lies plain.
+    pub(super) fn measure(&self) {
+        self.measured.store(self.young.bytes(), Relaxed);
     }
 
     /// Notes what held snapshots keep from being freed.
@@ -57,7 +115,7 @@ impl WriteHalf {
         if !held.is_empty() {
             let replaced = applied.iter().filter_map(|applied| match applied {
                 Applied::Updated { old, .. } | Applied::Deleted { stored: old, .. } => Some(old.body_size()),
-                Applied::Added(_) | Applied::Repeated(_) | Applied::Synced => None,
+                Applied::Added(_) | Applied::Repeated(_) | Applied::Restored { .. } | Applied::Synced => None,
             });
             held.note_replaced(replaced.sum());
         }
@@ -74,6 +132,7 @@ impl WriteHalf {
             self.young.add(Arc::clone(object));
         }
         self.changed = true;
+        self.measure();
         let attend = !self.watched || self.young.is_over() && !self.packing;
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
@@ -84,7 +143,7 @@ impl WriteHalf {
 /// The object that a change brought into the store.
 fn newcomer(applied: &Applied) -> Option<&Arc<StoredObject>> {
     match applied {
-        Applied::Added(new) | Applied::Updated { new, .. } => Some(new),
+        Applied::Added(new) | Applied::Updated { new, .. } | Applied::Restored { whole: new, .. } => Some(new),
         Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Synced => None,
     }
 }
@@ -97,6 +156,7 @@ pub(super) struct SharedWriteHalf {
     published: Arc<ArcSwap<Snapshot>>,
     young_bytes: usize,
     held: Arc<Mutex<Held>>,
+    young: Arc<AtomicUsize>,
 }
 
 /// What came of the short way.
@@ -111,13 +171,19 @@ impl SharedWriteHalf {
     pub(super) fn new(store: Store, young_bytes: usize) -> Self {
         let published = Arc::clone(store.published());
         let held = Arc::<Mutex<Held>>::default();
-        let slot = Arc::new(Mutex::new(Some(WriteHalf::new(store, young_bytes, Arc::clone(&held)))));
-        Self { slot, published, young_bytes, held }
+        let young = Arc::<AtomicUsize>::default();
+        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), Arc::clone(&young));
+        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, young }
     }
 
     /// Snapshots that are kept for who goes on with an answer.
     pub(super) fn held(&self) -> &Arc<Mutex<Held>> {
         &self.held
+    }
+
+    /// Bytes that lie plain in it.
+    pub(super) fn young(&self) -> &AtomicUsize {
+        &self.young
     }
 
     /// Where its snapshots appear.
@@ -131,7 +197,7 @@ impl SharedWriteHalf {
         let mut slot = self.slot.lock();
         let recover = || {
             let store = Store::recover(Arc::clone(&self.published));
-            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held))
+            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), Arc::clone(&self.young))
         };
         let mut half = slot.take().unwrap_or_else(recover);
         let result = work(&mut half);

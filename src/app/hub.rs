@@ -12,14 +12,14 @@ use serde::Serialize;
 
 use super::convert;
 use super::typed::{CacheClient, api_resource};
-use crate::actors::messages::{AddCluster, GetStatus, Shutdown, Start, WaitForCacheSync};
+use crate::actors::messages::{AddCluster, GetStatus, SetMemoryLimit, Shutdown, Start, WaitForCacheSync};
 use crate::actors::sink::{Drain, Sink, SinkParams};
 use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
 use crate::cache::Chain;
 use crate::config::{Config, Initial, SinkConfig};
 use crate::sink::{SinkHealth, SinkStatus};
 use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, Object};
+use crate::types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
 /// How long before the end of a shutdown it is seen how far behind the sinks are.
 const LAST_LOOK: Duration = Duration::from_millis(50);
@@ -46,6 +46,20 @@ pub enum StartError {
     /// An actor ended while the hub started.
     #[error("an actor of the hub ended while it started")]
     Died(#[from] MailboxError),
+}
+
+/// Why a memory limit is not set; the caller can fix it.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryLimitError {
+    /// It does not hold the process itself.
+    #[error("a memory limit of {limit} bytes does not hold the process itself: give it {LEAST_MEMORY_LIMIT} or more")]
+    TooSmall {
+        /// What was asked for.
+        limit: u64,
+    },
+    /// The hub is shutting down.
+    #[error("the hub is shutting down")]
+    Stopped(#[from] MailboxError),
 }
 
 /// A running hub: clusters, informers, caches, sinks.
@@ -118,6 +132,7 @@ impl Hub {
         // All sinks are checked before the first one starts.
         let params: Vec<_> = config.sinks.iter().map(|sink| convert::sink(sink, &io)).collect::<Result<_, _>>()?;
         let mut hub = Self { system, sinks: Vec::new() };
+        hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         for resource in &config.resources {
             hub.registry().send(convert::demand(resource, &config.resources)).await?;
         }
@@ -207,6 +222,18 @@ impl Hub {
     pub fn reporter(&self) -> Reporter {
         let sinks = self.sinks.iter().map(|sink| (sink.name.clone(), Arc::clone(&sink.health))).collect();
         Reporter { registry: self.registry().clone(), sinks }
+    }
+
+    /// Limits the memory that the process has resident from now on, in bytes; `None`: no limit any more. Informers keep less
+    /// of their objects where they have to, and more again where they may, within seconds; the status shows which.
+    ///
+    /// # Errors
+    /// [`MemoryLimitError`] when the limit does not hold the process itself; then the one before stays.
+    pub async fn set_memory_limit(&self, limit: Option<u64>) -> Result<(), MemoryLimitError> {
+        if let Some(limit) = limit.filter(|limit| *limit < LEAST_MEMORY_LIMIT) {
+            return Err(MemoryLimitError::TooSmall { limit });
+        }
+        Ok(self.registry().send(SetMemoryLimit(limit)).await?)
     }
 
     /// What the actors share.

@@ -9,7 +9,7 @@ mod run;
 mod typed;
 
 pub use convert::client;
-pub use hub::{Hub, HubReport, Reporter, ShutdownReport, SinkReport, StartError};
+pub use hub::{Hub, HubReport, MemoryLimitError, Reporter, ShutdownReport, SinkReport, StartError};
 pub use load::load;
 pub use run::{Ended, run};
 pub use typed::{CacheClient, api_resource};

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::hub::{Hub, HubReport, Reporter, ShutdownReport};
 use crate::api::{self, Show, Shown};
 use crate::config::Config;
-use crate::types::Phase;
+use crate::types::{MemoryStep, Phase};
 
 /// How long after the first signal another one is taken for its echo.
 const ECHO: Duration = Duration::from_millis(100);
@@ -134,6 +134,20 @@ fn waiting(report: &HubReport) -> Vec<String> {
                 informer.resource,
                 informer.scope,
                 informer.state.as_str()
+            ));
+        }
+        for informer in &cluster.informers {
+            let Some(memory) = informer.memory.as_ref().filter(|memory| !memory.step.keeps_bodies()) else { continue };
+            let why = memory.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            lines.push(format!(
+                "{}/{} ({}) keeps {} of its objects{why}",
+                cluster.name,
+                informer.resource,
+                informer.scope,
+                match memory.step {
+                    MemoryStep::Released => "nothing",
+                    _ => "the heads",
+                }
             ));
         }
     }

@@ -67,7 +67,7 @@ impl<K> Indexer<K> {
 
     /// Puts an object at its key.
     pub fn add(&self, object: impl Into<Arc<StoredObject>>) {
-        self.store.lock().put(self.partition, object.into());
+        self.store.lock().put(self.partition, &object.into());
     }
 
     /// The same as [`Self::add`]: there need not have been an object, as with client-go's.

@@ -52,6 +52,8 @@ pub struct ListenerQueue {
     merged: u64,
     last_batch: u64,
     synced: bool,
+    /// Whether it may have told of initial objects without bodies, so that bodies which come later are news.
+    told_bare: bool,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl ListenerQueue {
             merged: 0,
             last_batch: partition.number(),
             synced: false,
+            told_bare: replayed && partition.is_bare(),
         };
         if partition.has_synced() {
             queue.offer_synced();
@@ -126,7 +129,10 @@ impl ListenerQueue {
             Applied::Repeated(stored) if resync && filter.matches(stored) => {
                 Notification::Updated { old: self.object(stored), new: self.object(stored), resync: true }
             }
-            Applied::Added(_) | Applied::Deleted { .. } | Applied::Repeated(_) => return,
+            Applied::Restored { bare, whole } if self.told_bare && filter.matches(whole) => {
+                Notification::Updated { old: self.object(bare), new: self.object(whole), resync: false }
+            }
+            Applied::Added(_) | Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Restored { .. } => return,
         };
         self.push(notification);
     }

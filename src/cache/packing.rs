@@ -165,7 +165,7 @@ impl Packing {
                 // Half from what is new, of which there may be little yet, and half from all there is.
                 let half = Young::SAMPLES / 2;
                 samples = every(samples.len().div_ceil(half), samples.iter());
-                let all = snapshot.partitions().flat_map(|(_, partition)| partition.iter());
+                let all = snapshot.partitions().flat_map(|(_, partition)| partition.iter().filter(|it| it.is_kept()));
                 samples.extend(every(snapshot.len().div_ceil(half), all));
             }
             samples

@@ -10,8 +10,8 @@ use super::objects::Objects;
 use super::posting::{Location, PartitionId, Posting, owned};
 use super::store::Applied;
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, Object, ObjectKey, Origin,
-    ResourceVersion, SharedStr, StoredObject,
+    ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, MemoryStep, Object, ObjectKey,
+    Origin, ResourceVersion, SharedStr, StoredObject,
 };
 
 /// What the last batch of a partition did.
@@ -49,6 +49,10 @@ pub struct Partition {
     /// Whether each object has its values in all of them: not until a list is complete, where they were declared late.
     pub(super) is_indexed: bool,
     pub(super) objects: Objects,
+    /// Bytes of the JSON of all bodies.
+    plain_bytes: u64,
+    /// Whether bodies of new objects are left out.
+    pub(super) bare: bool,
     pub(super) version: Option<ResourceVersion>,
     pub(super) synced: bool,
     pub(super) outbox: Option<Outbox>,
@@ -71,6 +75,46 @@ impl Partition {
     #[must_use]
     pub fn freshness(&self) -> Freshness {
         self.health.freshness()
+    }
+
+    /// What its informer shows of itself.
+    #[must_use]
+    pub fn health(&self) -> &Arc<InformerHealth> {
+        &self.health
+    }
+
+    /// How much is kept of its objects.
+    #[must_use]
+    pub fn memory(&self) -> MemoryStep {
+        self.health.memory.step()
+    }
+
+    /// Whether it takes in heads alone. Bodies that it had may still be there.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.bare
+    }
+
+    /// Bytes of the JSON of all bodies that are kept, before any compression.
+    #[must_use]
+    pub fn plain_bytes(&self) -> u64 {
+        self.plain_bytes
+    }
+
+    /// Puts an object at its key, without its body where none are kept.
+    pub(super) fn put(&mut self, object: &Arc<StoredObject>) {
+        let object = if self.bare { Arc::new(object.without_body()) } else { Arc::clone(object) };
+        self.plain_bytes += object.plain_size() as u64;
+        if let Some(old) = self.objects.insert(object) {
+            self.plain_bytes -= old.plain_size() as u64;
+        }
+    }
+
+    /// Empties a key.
+    pub(super) fn discard(&mut self, key: &ObjectKey) {
+        if let Some(old) = self.objects.remove(key) {
+            self.plain_bytes -= old.plain_size() as u64;
+        }
     }
 
     /// Whether its first list is complete.
@@ -336,6 +380,8 @@ impl Snapshot {
                 indexes: indexes.into(),
                 is_indexed: true,
                 objects: Objects::default(),
+                plain_bytes: 0,
+                bare: false,
                 version: None,
                 synced: false,
                 outbox: None,

@@ -40,6 +40,13 @@ pub enum Applied {
     },
     /// Nothing changed; a resync repeats it.
     Repeated(Arc<StoredObject>),
+    /// Nothing changed, but the store has the body again, which there had been no room for.
+    Restored {
+        /// What the store had.
+        bare: Arc<StoredObject>,
+        /// What it has now.
+        whole: Arc<StoredObject>,
+    },
     /// The informer's first list is complete.
     Synced,
 }
@@ -95,6 +102,26 @@ impl Store {
         }
         self.next.close(id);
         self.publish();
+    }
+
+    /// Whether a partition keeps bodies. Where it ceases to, those that it has go by [`Self::strip`].
+    pub fn keep_bodies(&mut self, id: PartitionId, keep: bool) {
+        if self.next.partition(id).is_some_and(|partition| partition.bare == keep) {
+            self.write(id, |_, partition| partition.bare = !keep);
+        }
+    }
+
+    /// Drops the bodies of the next `most` objects of a partition that keeps none, after a key; whoever holds an object
+    /// from before keeps its body. How many bytes of bodies went, and where to go on, if there is more.
+    pub fn strip(&mut self, id: PartitionId, after: Option<&ObjectKey>, most: usize) -> (usize, Option<ObjectKey>) {
+        let Some(partition) = self.next.partition(id).filter(|partition| partition.bare) else { return (0, None) };
+        let slice: Vec<_> = partition.iter_after(after).take(most).cloned().collect();
+        let next = slice.last().filter(|_| slice.len() == most).map(|object| object.key().clone());
+        let whole: Vec<_> = slice.into_iter().filter(|object| object.is_kept()).collect();
+        if !whole.is_empty() {
+            self.write(id, |_, partition| whole.iter().for_each(|object| partition.put(object)));
+        }
+        (whole.iter().map(|object| object.body_size()).sum(), next)
     }
 
     /// Notes a cluster that should have the resource and could not be asked yet; `None` to take it back.
@@ -217,7 +244,7 @@ impl Store {
 
     /// Puts an object at its key, whatever was there: no version or UID is compared. For a store that a program writes
     /// itself; what comes from a watch goes through [`Self::apply`].
-    pub(super) fn put(&mut self, id: PartitionId, object: Arc<StoredObject>) {
+    pub(super) fn put(&mut self, id: PartitionId, object: &Arc<StoredObject>) {
         self.write(id, |store, partition| {
             partition.version = Some(object.resource_version().clone());
             store.set(id, partition, object);
@@ -228,7 +255,7 @@ impl Store {
     pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
         self.write(id, |store, partition| {
             partition.version = Some(object.resource_version().clone());
-            if let Some(stored) = partition.objects.get(object.key()).cloned() {
+            if let Some(stored) = partition.get(object.key()).cloned() {
                 store.remove(id, partition, &stored);
             }
         });
@@ -240,7 +267,7 @@ impl Store {
         self.write(id, |store, partition| {
             store.sweep(id, partition, &keep, &mut Vec::new());
             for object in objects {
-                store.set(id, partition, object);
+                store.set(id, partition, &object);
             }
             partition.version = Some(version);
         });
@@ -254,10 +281,10 @@ impl Store {
         self.publish();
     }
 
-    fn set(&mut self, id: PartitionId, partition: &mut Partition, object: Arc<StoredObject>) {
-        match partition.objects.get(object.key()).cloned() {
+    fn set(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
+        match partition.get(object.key()).cloned() {
             Some(stored) => self.exchange(id, partition, &stored, object),
-            None => self.insert(id, partition, &object),
+            None => self.insert(id, partition, object),
         }
     }
 
@@ -270,11 +297,12 @@ impl Store {
         applied: &mut Vec<Applied>,
     ) {
         for Delta { kind, object } in deltas {
-            let stored = partition.objects.get(key).cloned();
+            let stored = partition.get(key).cloned();
             match (kind, stored) {
-                (DeltaKind::Sync, Some(stored)) => applied.push(Applied::Repeated(stored)),
+                // Of a body that is not kept there is nothing to repeat.
+                (DeltaKind::Sync, Some(stored)) if stored.is_kept() => applied.push(Applied::Repeated(stored)),
                 (DeltaKind::Deleted, Some(stored)) => self.delete(id, partition, stored, object, applied),
-                (DeltaKind::Sync | DeltaKind::Deleted, None) => {}
+                (DeltaKind::Sync, _) | (DeltaKind::Deleted, None) => {}
                 (_, None) => {
                     self.insert(id, partition, &object);
                     applied.push(Applied::Added(object));
@@ -309,11 +337,14 @@ impl Store {
             applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
             applied.push(Applied::Added(object));
         } else if stored.resource_version() != object.resource_version() || object.resource_version().is_empty() {
-            self.exchange(id, partition, &stored, Arc::clone(&object));
+            self.exchange(id, partition, &stored, &object);
             applied.push(Applied::Updated { old: stored, new: object });
+        } else if !stored.is_kept() && !partition.bare {
+            self.exchange(id, partition, &stored, &object);
+            applied.push(Applied::Restored { bare: stored, whole: object });
         } else if stored.index_values() != object.index_values() {
             // The same state, read by an informer that declares other indices now.
-            self.exchange(id, partition, &stored, object);
+            self.exchange(id, partition, &stored, &object);
         }
     }
 
@@ -345,8 +376,7 @@ impl Store {
         keep: &HashSet<ObjectKey>,
         applied: &mut Vec<Applied>,
     ) {
-        let gone: Vec<_> =
-            partition.objects.iter().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
+        let gone: Vec<_> = partition.iter().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
         for stored in gone {
             self.remove(id, partition, &stored);
             applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
@@ -354,22 +384,22 @@ impl Store {
     }
 
     fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
-        partition.objects.insert(Arc::clone(object));
+        partition.put(object);
         self.next.indices.insert(id, object);
         self.builds.put(id, object);
     }
 
     fn remove(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
-        partition.objects.remove(object.key());
+        partition.discard(object.key());
         self.next.indices.remove(id, object);
         self.builds.discard(id, object.key());
     }
 
     /// Puts a newer state of an object in the place of the older one.
-    fn exchange(&mut self, id: PartitionId, partition: &mut Partition, old: &StoredObject, new: Arc<StoredObject>) {
-        self.next.indices.update(id, old, &new);
-        self.builds.put(id, &new);
-        partition.objects.insert(new);
+    fn exchange(&mut self, id: PartitionId, partition: &mut Partition, old: &StoredObject, new: &Arc<StoredObject>) {
+        self.next.indices.update(id, old, new);
+        self.builds.put(id, new);
+        partition.put(new);
     }
 
     fn publish(&mut self) {

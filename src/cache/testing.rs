@@ -207,6 +207,7 @@ pub(crate) fn lines(applied: &[Applied]) -> Vec<String> {
             Applied::Deleted { last, tombstone: false, .. } => format!("-{}@{}", last.key().name(), version(last)),
             Applied::Deleted { last, tombstone: true, .. } => format!("†{}@{}", last.key().name(), version(last)),
             Applied::Repeated(object) => format!("={}@{}", object.key().name(), version(object)),
+            Applied::Restored { whole, .. } => format!("^{}@{}", whole.key().name(), version(whole)),
             Applied::Synced => "synced".to_owned(),
         })
         .collect()

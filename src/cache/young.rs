@@ -23,6 +23,9 @@ impl Young {
     /// Default bound in bytes of plain bodies, per resource over all clusters.
     pub const DEFAULT_LIMIT: usize = 4 * 1024 * 1024;
 
+    /// The bound where memory is short.
+    pub const TIGHT_LIMIT: usize = 256 * 1024;
+
     /// Objects that a dictionary is trained on, at most.
     pub const SAMPLES: usize = 800;
 
@@ -33,6 +36,11 @@ impl Young {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit }
+    }
+
+    /// Another bound from now on; the next look at it acts on it.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Takes a new object in.

@@ -116,11 +116,15 @@ pub struct HubConfig {
     pub listen: SocketAddr,
     /// How long a shutdown waits for sinks to drain. Default 20 s.
     pub shutdown_deadline: Duration,
+    /// Bytes that the process may have resident; informers keep less of their objects where it would be more. From 64 MiB
+    /// on; unset: no limit.
+    pub memory_limit: Option<u64>,
 }
 
 impl Default for HubConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7080)), shutdown_deadline: Duration::from_secs(20) }
+        let listen = SocketAddr::from(([127, 0, 0, 1], 7080));
+        Self { listen, shutdown_deadline: Duration::from_secs(20), memory_limit: None }
     }
 }
 

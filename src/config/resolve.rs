@@ -11,8 +11,12 @@ use super::raw::{self, Environment, Raw, Syntax};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
 use super::{Config, HubConfig, Probes, clusters, resources, sinks};
+use crate::types::LEAST_MEMORY_LIMIT;
 
 const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+
+/// The program itself takes half of the least.
+const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 
 const NO_CLUSTER: &str =
     "there is no cluster; write for example\n    [clusters.local]\n    kubeconfig = \"~/.kube/config\"";
@@ -95,18 +99,16 @@ fn hub(mut table: Table<'_>) -> HubConfig {
         table.mistake("listen", format!("{text:?} is not an IP address and a port; {example}"));
     }
     let shutdown_deadline = table.duration("shutdown_deadline", SHUTDOWN);
-    for (key, instead) in [
-        ("state_dir", "undelivered events are kept in memory only, and are lost when the process ends"),
-        ("memory_limit", "bound the memory from outside, e.g. with the container's limit"),
-    ] {
-        if table.take(key).is_some() {
-            table.mistake(key, format!("not available in this version: remove the key; {instead}"));
-        }
+    let memory_limit = table.size("memory_limit", MEMORY);
+    if table.take("state_dir").is_some() {
+        let instead = "undelivered events are kept in memory only, and are lost when the process ends";
+        table.mistake("state_dir", format!("not available in this version: remove the key; {instead}"));
     }
     table.finish();
     HubConfig {
         listen: listen.unwrap_or(default.listen),
         shutdown_deadline: shutdown_deadline.unwrap_or(default.shutdown_deadline),
+        memory_limit: memory_limit.map(|bytes| bytes as u64),
     }
 }
 

@@ -122,12 +122,27 @@ retry = { first = "500ms", max = "5m", give_up_after = "24h" }
 }
 
 #[test]
+fn a_memory_limit_is_a_size_and_may_come_from_the_environment() {
+    let limit = |text: &str, variables: &[(&str, &str)]| {
+        let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let (file, environment) = (format!("[hub]\n{text}\n{BASE}"), Some(&environment));
+        let source = super::resolve::Source { file: None, text: &file, environment, probes: None };
+        super::resolve::resolve(&source).unwrap().hub.memory_limit
+    };
+    assert_eq!(limit("", &[]), None);
+    assert_eq!(limit("memory_limit = \"2GiB\"", &[]), Some(2 << 30));
+    assert_eq!(limit("memory_limit = 67108864", &[]), Some(64 << 20));
+    let variable = [("INFORMER_HUB_HUB__MEMORY_LIMIT", "128MiB")];
+    assert_eq!(limit("memory_limit = \"2GiB\"", &variable), Some(128 << 20));
+}
+
+#[test]
 fn a_file_full_of_mistakes_is_reported_in_one_go() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"[hub]
 listen = "localhost:7080"
 state_dir = "/var/lib/hub"
-memory_limit = "2GiB"
+memory_limit = "2MiB"
 
 [clusters.prod]
 kubeconfig = "missing.yaml"
@@ -209,7 +224,9 @@ fn hub_keys_are_checked() {
     hub("shutdown_deadline = \"0s\"", "0s is out of range: from 1s to 1h");
     hub("shutdown_deadline = 20", "expected a duration such as \"10m\", found 20");
     hub("state_dir = \"x\"", "hub.state_dir: not available in this version: remove the key; ");
-    hub("memory_limit = \"1GiB\"", "hub.memory_limit: not available in this version: remove the key; ");
+    hub("memory_limit = \"63MiB\"", "hub.memory_limit: 63MiB is out of range: from 64MiB to 64TiB");
+    hub("memory_limit = \"half\"", "hub.memory_limit: \"half\" is not a size: write a whole number and a unit");
+    hub("memory_limit = -1", "hub.memory_limit: expected a size such as \"64MiB\", found -1");
 }
 
 #[test]

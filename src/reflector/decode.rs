@@ -80,6 +80,11 @@ impl Decoder {
         Self { transform, ..self }
     }
 
+    /// Forgets texts that no object has any more.
+    pub fn trim(&mut self) {
+        self.interner.trim();
+    }
+
     /// Which resource this decodes.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {

@@ -176,4 +176,7 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
 
     /// Opens a watch. The future ends when the answer's head is there.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
+
+    /// Gives back what it keeps for objects that are gone: memory is short, and nobody lists or watches.
+    fn trim(&self) {}
 }

@@ -246,8 +246,10 @@ fn write_body<K>(attributes: &Attributes<'_>, notification: &Notification<K>) ->
     };
     let head = serde_json::to_string(attributes)?;
     let data = serde_json::to_string(&data)?;
-    let object = object.map(|object| object.json()).transpose()?;
-    let old = old.map(|object| object.json()).transpose()?;
+    // Of a state whose body is not kept, what its head has is told, and `null` for the rest.
+    let json = |object: &&Object<K>| object.is_kept().then(|| object.json());
+    let object = object.as_ref().and_then(json).transpose()?;
+    let old = old.as_ref().and_then(json).transpose()?;
     let wire = |json: Option<&[u8]>| -> String {
         json.map_or(Cow::Borrowed("null"), |json| redact::wire_json(&origin.resource.gvr, json)).into_owned()
     };

@@ -199,6 +199,10 @@ impl ListerWatcher for KubeSource {
         let start = self.start(self.watch_request(&request), intake, stall.watch_head, silence);
         Box::pin(async move { Ok(start.await?.boxed()) })
     }
+
+    fn trim(&self) {
+        self.decoder.lock().trim();
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(super) enum Body {
     Plain(Arc<[u8]>),
     /// In a chunk.
     Packed(Packed),
+    /// Nowhere: memory has room for the head only.
+    Unkept,
 }
 
 /// One body's place in a chunk, which counts it among its living until this is dropped.
@@ -33,6 +35,11 @@ impl Packed {
     /// Bytes it takes of its chunk.
     pub(super) fn size(&self) -> usize {
         self.chunk.entry(self.at).whole
+    }
+
+    /// Bytes of the JSON.
+    pub(super) fn plain_size(&self) -> usize {
+        self.chunk.entry(self.at).len
     }
 
     /// Whether packing it anew might gain something.
@@ -227,6 +234,7 @@ impl Packer {
         let view = match object.load() {
             Loaded::Plain(plain) => return self.compress(object, &plain, usize::MAX),
             Loaded::Packed(view) => view,
+            Loaded::Unkept => return,
         };
         let (entry, is_sparse) = (view.entry(), view.chunk.is_sparse());
         if !Arc::ptr_eq(&view.chunk.dictionary, &self.dictionary) {

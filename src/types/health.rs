@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use serde::Serialize;
 
-use super::{ResourceVersion, clock};
+use super::{MemoryState, ResourceVersion, clock};
 
 /// What an informer is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -33,10 +33,12 @@ pub enum Phase {
     Degraded,
     /// Stopped on purpose.
     Stopped,
+    /// It does not watch, since what it would take in has no room in the memory limit.
+    Paused,
 }
 
 impl Phase {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Pending,
         Self::Absent,
         Self::Listing,
@@ -45,6 +47,7 @@ impl Phase {
         Self::Forbidden,
         Self::Degraded,
         Self::Stopped,
+        Self::Paused,
     ];
 
     /// The word in the status and in tables.
@@ -59,6 +62,7 @@ impl Phase {
             Self::Forbidden => "forbidden",
             Self::Degraded => "degraded",
             Self::Stopped => "stopped",
+            Self::Paused => "paused",
         }
     }
 }
@@ -110,6 +114,8 @@ pub struct InformerHealth {
     pub fifo_bytes: AtomicU64,
     /// Keys waiting in the fifo.
     pub fifo_keys: AtomicU64,
+    /// What is kept of its objects where memory is limited.
+    pub memory: MemoryState,
 }
 
 impl InformerHealth {
@@ -136,6 +142,7 @@ impl InformerHealth {
         self.last_event.store(before.last_event.load(Relaxed), Relaxed);
         self.objects.store(before.objects.load(Relaxed), Relaxed);
         self.bytes.store(before.bytes.load(Relaxed), Relaxed);
+        self.memory.go_on_from(&before.memory);
         for (counter, before) in [
             (&self.events, &before.events),
             (&self.lists, &before.lists),
@@ -181,6 +188,11 @@ impl InformerHealth {
     /// Notes that the first list is in the store.
     pub fn set_synced(&self) {
         self.synced.store(1, Release);
+    }
+
+    /// Notes that its objects were let go: it begins anew.
+    pub fn set_unsynced(&self) {
+        self.synced.store(0, Release);
     }
 
     /// Whether the first list is in the store. client-go's `HasSynced`.

@@ -101,6 +101,13 @@ impl Interner {
         }
     }
 
+    /// Drops what nobody else holds, and the room that it took.
+    pub fn trim(&mut self) {
+        self.sweep();
+        self.labels.shrink_to_fit();
+        self.strings.shrink_to_fit();
+    }
+
     fn sweep(&mut self) {
         // Label sets first: they hold strings.
         self.labels.retain(Labels::is_shared);
@@ -124,6 +131,17 @@ mod tests {
     fn equal_strings_share_one_allocation() {
         let mut interner = Interner::default();
         assert!(SharedStr::ptr_eq(&interner.string("app"), &interner.string("app")));
+    }
+
+    #[test]
+    fn what_is_trimmed_has_what_others_hold_and_nothing_else() {
+        let mut interner = Interner::default();
+        let kept = interner.string("kept");
+        (0..500).for_each(|i| drop(interner.string(&format!("gone-{i}"))));
+        interner.trim();
+        assert_eq!(interner.len(), 1);
+        assert!(interner.strings.capacity() < 100, "{}", interner.strings.capacity());
+        assert!(SharedStr::ptr_eq(&kept, &interner.string("kept")));
     }
 
     #[test]

@@ -38,6 +38,15 @@ pub enum DecodeError {
         #[source]
         source: serde_json::Error,
     },
+    /// The body is not there: the hub's memory limit leaves room for heads only ([`MemoryStep::Heads`]). Whoever runs the
+    /// hub can raise the limit.
+    ///
+    /// [`MemoryStep::Heads`]: super::MemoryStep::Heads
+    #[error("the body of {key} is not kept: the hub's memory limit has room for its head only")]
+    NotKept {
+        /// Which object.
+        key: ObjectKey,
+    },
     /// The stored bytes are damaged: a fault of this program or of the machine.
     #[error("object bytes are damaged")]
     Damaged(#[source] CodecError),

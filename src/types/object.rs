@@ -240,6 +240,35 @@ impl StoredObject {
         Self::new(StoredObjectParts { key, uid, resource_version, labels, index_values, json })
     }
 
+    /// The same object without its body, for a store that has no room for bodies.
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        Self {
+            key: self.key.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+            labels: self.labels.clone(),
+            index_values: self.index_values.clone(),
+            body: Mutex::new(Body::Unkept),
+        }
+    }
+
+    /// Whether the body is there. Without it, whatever reads it is told [`DecodeError::NotKept`].
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        !matches!(&*self.body.lock(), Body::Unkept)
+    }
+
+    /// Bytes of the JSON, however it lies; zero for a body that is not kept.
+    #[must_use]
+    pub fn plain_size(&self) -> usize {
+        match &*self.body.lock() {
+            Body::Plain(bytes) => bytes.len(),
+            Body::Packed(packed) => packed.plain_size(),
+            Body::Unkept => 0,
+        }
+    }
+
     /// Whether it is one of those: it has no bytes.
     #[must_use]
     pub fn is_head_only(&self) -> bool {
@@ -293,11 +322,12 @@ impl StoredObject {
     /// The whole object as JSON. Free for a young object, a decompression (about 3 µs for a pod) for an aged one.
     ///
     /// # Errors
-    /// [`DecodeError`] when the stored bytes are damaged.
+    /// [`DecodeError`] when the body is not kept, or its bytes are damaged.
     pub fn json(&self) -> Result<Arc<[u8]>, DecodeError> {
         match self.load() {
             Loaded::Plain(bytes) => Ok(bytes),
             Loaded::Packed(view) => Ok(self.with_known(|known| view.json(known))?.into()),
+            Loaded::Unkept => Err(DecodeError::NotKept { key: self.key.clone() }),
         }
     }
 
@@ -324,6 +354,7 @@ impl StoredObject {
         match &*self.body.lock() {
             Body::Plain(bytes) => bytes.len(),
             Body::Packed(packed) => packed.size(),
+            Body::Unkept => 0,
         }
     }
 
@@ -332,7 +363,7 @@ impl StoredObject {
     pub fn plain(&self) -> Option<Arc<[u8]>> {
         match self.load() {
             Loaded::Plain(bytes) => Some(bytes),
-            Loaded::Packed(_) => None,
+            Loaded::Packed(_) | Loaded::Unkept => None,
         }
     }
 
@@ -349,7 +380,7 @@ impl StoredObject {
     #[must_use]
     pub fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         match &*self.body.lock() {
-            Body::Plain(_) => false,
+            Body::Plain(_) | Body::Unkept => false,
             Body::Packed(packed) => packed.wants_packing(dictionary),
         }
     }
@@ -359,6 +390,7 @@ impl StoredObject {
         match &*self.body.lock() {
             Body::Plain(bytes) => Loaded::Plain(Arc::clone(bytes)),
             Body::Packed(packed) => Loaded::Packed(packed.view()),
+            Body::Unkept => Loaded::Unkept,
         }
     }
 
@@ -392,6 +424,7 @@ impl StoredObject {
 pub(super) enum Loaded {
     Plain(Arc<[u8]>),
     Packed(PackedView),
+    Unkept,
 }
 
 impl From<CodecError> for DecodeError {

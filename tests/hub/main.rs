@@ -7,6 +7,7 @@ mod faults;
 mod fleet;
 mod hostile;
 mod informers;
+mod memory;
 mod out_of_reach;
 mod parity;
 mod questions;

@@ -64,6 +64,7 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             options: ReflectorOptions { streaming_list: false, ..ReflectorOptions::default() },
             watch_errors: Arc::default(),
             handlers: tokio::runtime::Handle::current(),
+            budget: crate::actors::memory::Budget::new(),
         };
         let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &Census::default())).start();
         let until = async |lists: u64, watches: u64| {

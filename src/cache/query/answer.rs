@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use super::Position;
 use super::plan::Plan;
 use crate::query::Values;
-use crate::types::{ClusterName, FieldPath, Freshness, Notification, Object};
+use crate::types::{ClusterName, FieldPath, Freshness, MemoryStep, Notification, Object};
 
 /// How far one cluster's part of an answer can be trusted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub struct Coverage {
     pub cluster: ClusterName,
     /// The freshness of its stalest informer that the answer draws on.
     pub freshness: Freshness,
+    /// What the hub's memory limit leaves of it, where that is least.
+    pub memory: MemoryStep,
 }
 
 /// What was asked for of one object.
@@ -65,16 +67,19 @@ pub struct Answer<K = crate::types::Dynamic> {
     pub unmatched: Vec<FieldPath>,
     /// Objects whose bytes are damaged or no JSON; they match nothing that their heads do not decide.
     pub unreadable: u64,
+    /// Objects whose bodies would have had to be read and are not kept, since the hub's memory limit has no room for
+    /// them; they match nothing that their heads do not decide. `coverage` says whose.
+    pub unkept: u64,
     /// Where it ends, if there is more.
     pub(super) end: Option<Position>,
     pub(super) kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Answer<K> {
-    /// Whether every cluster's part is complete and fresh.
+    /// Whether every cluster's part is complete and fresh, and all that had to be read is kept.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.coverage.iter().all(|part| part.freshness == Freshness::Synced)
+        self.unkept == 0 && self.coverage.iter().all(|part| part.freshness == Freshness::Synced)
     }
 
     /// Where a limit ended it: what a [`super::TokenKey`] signs. Objects and rows only.
@@ -100,6 +105,7 @@ impl<K> Answer<K> {
             read: self.read,
             unmatched: self.unmatched,
             unreadable: self.unreadable,
+            unkept: self.unkept,
             end: self.end,
             kind: PhantomData,
         }

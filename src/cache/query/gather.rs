@@ -35,6 +35,7 @@ pub(super) struct Found {
     pub(super) examined: u64,
     pub(super) read: u64,
     pub(super) unreadable: u64,
+    pub(super) unkept: u64,
     /// Paths that some object has, of those that are watched for.
     pub(super) seen: Vec<bool>,
 }
@@ -84,6 +85,7 @@ pub(super) struct Gathered {
     pub(super) examined: u64,
     pub(super) read: u64,
     pub(super) unreadable: u64,
+    pub(super) unkept: u64,
     pub(super) seen: Vec<bool>,
     /// Pieces from the first on that are done without a gap, and how many hits they have.
     settled: usize,
@@ -98,6 +100,7 @@ impl Gathered {
         self.examined += found.examined;
         self.read += found.read;
         self.unreadable += found.unreadable;
+        self.unkept += found.unkept;
         self.seen.resize(self.seen.len().max(found.seen.len()), false);
         self.seen.iter_mut().zip(found.seen).for_each(|(seen, now)| *seen |= now);
         for (value, count) in found.groups {

@@ -18,6 +18,8 @@ pub struct Held {
     entries: VecDeque<Entry>,
     /// Bytes of bodies that have been replaced or deleted since there are any entries.
     replaced: usize,
+    /// Whether memory is short.
+    tight: bool,
 }
 
 struct Entry {
@@ -35,11 +37,13 @@ impl Held {
     pub const SNAPSHOTS: usize = 16;
     /// Bytes of bodies that are kept for them and nothing else, about.
     pub const BYTES: usize = 64 << 20;
+    /// The same where memory is short.
+    pub const TIGHT_BYTES: usize = 1 << 20;
 
     /// None yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { entries: VecDeque::new(), replaced: 0 }
+        Self { entries: VecDeque::new(), replaced: 0, tight: false }
     }
 
     /// Keeps a snapshot from now on, as `fresh()` numbers it, unless it is kept already: its number.
@@ -85,11 +89,21 @@ impl Held {
         self.entries.front().map(|entry| entry.until)
     }
 
+    /// Notes whether memory is short. Where it becomes so, all that are kept go, and those to come keep less.
+    pub fn set_tight(&mut self, tight: bool) {
+        if tight && !self.tight {
+            self.entries.clear();
+            self.replaced = 0;
+        }
+        self.tight = tight;
+    }
+
     /// Notes that a body of so many bytes is in no newer snapshot any more.
     pub fn note_replaced(&mut self, bytes: usize) {
         self.replaced += bytes;
+        let most = if self.tight { Self::TIGHT_BYTES } else { Self::BYTES };
         // Those taken first pin most.
-        while self.oldest().is_some_and(|since| self.replaced - since > Self::BYTES) {
+        while self.oldest().is_some_and(|since| self.replaced - since > most) {
             let Some(since) = self.oldest() else { break };
             self.entries.retain(|entry| entry.since != since);
         }
@@ -165,6 +179,24 @@ mod tests {
         assert_eq!(held.len(), Held::SNAPSHOTS);
         assert!(held.get(1, now).is_ok() && held.get(100, now).is_ok() && held.get(3, now).is_ok());
         assert_eq!(held.get(2, now).unwrap_err(), QueryError::ExpiredToken);
+    }
+
+    #[test]
+    fn where_memory_gets_short_all_go_and_later_ones_keep_less() {
+        let (mut held, now) = (Held::new(), clock::now());
+        hold(&mut held, 1, now);
+        held.set_tight(true);
+        assert_eq!(held.get(1, now).unwrap_err(), QueryError::ExpiredToken);
+        hold(&mut held, 2, now);
+        held.set_tight(true);
+        held.note_replaced(Held::TIGHT_BYTES);
+        assert!(held.get(2, now).is_ok());
+        held.note_replaced(1);
+        assert!(held.is_empty());
+        held.set_tight(false);
+        hold(&mut held, 3, now);
+        held.note_replaced(Held::TIGHT_BYTES + 1);
+        assert!(held.get(3, now).is_ok());
     }
 
     #[test]

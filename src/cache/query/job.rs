@@ -227,7 +227,8 @@ impl<'s> Job<'s> {
         let limit = question.limit.map(std::num::NonZeroUsize::get);
         let mut gathered = progress.gathered();
         let mut answer = self.empty();
-        (answer.examined, answer.read, answer.unreadable) = (gathered.examined, gathered.read, gathered.unreadable);
+        (answer.examined, answer.read) = (gathered.examined, gathered.read);
+        (answer.unreadable, answer.unkept) = (gathered.unreadable, gathered.unkept);
         answer.unmatched = unmatched(&self.condition.paths, &gathered.seen, gathered.read);
         match &question.output {
             Output::Count => answer.count = Some(gathered.count),
@@ -259,6 +260,7 @@ impl<'s> Job<'s> {
             read: 0,
             unmatched: Vec::new(),
             unreadable: 0,
+            unkept: 0,
             end: None,
             kind: PhantomData,
         }
@@ -286,7 +288,7 @@ impl<'s> Job<'s> {
             let values = match hit.row {
                 Some(row) => row,
                 None => read(columns, &self.head(hit.member, &hit.stored, &memo), &mut None).unwrap_or_else(|()| {
-                    answer.unreadable += 1;
+                    *if hit.stored.is_kept() { &mut answer.unreadable } else { &mut answer.unkept } += 1;
                     Vec::new()
                 }),
             };

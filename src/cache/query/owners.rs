@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cache::indexers::{IndexError, IndexFn};
 use crate::cache::snapshot::Snapshot;
 use crate::query::Extractor;
-use crate::types::{FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
+use crate::types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
 
 /// A longer chain is cut: Kubernetes' own have three or four links.
 const MAX_LINKS: usize = 32;
@@ -38,9 +38,12 @@ impl OwnerRef {
     /// The owner references of an object, in their order. What is none is left out.
     ///
     /// # Errors
-    /// [`Broken::Unreadable`].
+    /// [`Broken::Unreadable`], [`Broken::NotKept`].
     pub fn all_of(object: &StoredObject) -> Result<Vec<Self>, Broken> {
-        let json = object.json().map_err(|_| Broken::Unreadable)?;
+        let json = object.json().map_err(|error| match error {
+            DecodeError::NotKept { key } => Broken::NotKept(key),
+            _ => Broken::Unreadable,
+        })?;
         let values = REFERENCES.extract(&json).map_err(|_| Broken::Unreadable)?;
         Ok(values.iter().flatten().filter_map(Self::read).collect())
     }
@@ -102,6 +105,9 @@ pub enum Broken {
     /// There are more owners than anybody has.
     #[error("the chain of owners is longer than {MAX_LINKS}")]
     TooLong,
+    /// An object's body is not kept: the hub's memory limit has room for its head only.
+    #[error("the body of {0} is not kept, so its owners are not known")]
+    NotKept(ObjectKey),
     /// An object's bytes are damaged.
     #[error("an object on the way cannot be read")]
     Unreadable,

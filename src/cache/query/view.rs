@@ -6,7 +6,7 @@ use super::condition::{Condition, Known};
 use super::{Coverage, Query};
 use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::{Partition, Snapshot};
-use crate::types::{ClusterSelector, Freshness, ObjectKey, Origin, StoredObject};
+use crate::types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
 
 /// One informer that may know of what is asked for.
 pub(super) struct Member<'s> {
@@ -57,7 +57,8 @@ impl<'s> View<'s> {
                 && !condition.rules_out(&Known { cluster, labels, namespace: None })
                 && !view.is_named(view.rank_of(cluster.as_str()), cluster.as_str());
             if asked {
-                view.expected.push(Coverage { cluster: cluster.clone(), freshness: Freshness::Missing });
+                let (cluster, freshness, memory) = (cluster.clone(), Freshness::Missing, MemoryStep::Full);
+                view.expected.push(Coverage { cluster, freshness, memory });
             }
         }
         view
@@ -65,7 +66,7 @@ impl<'s> View<'s> {
 
     fn ask(&mut self, snapshot: &'s Snapshot, query: &Query, condition: &Condition<'_>, ids: &[PartitionId]) {
         let (begin, rank) = (self.members.len(), self.clusters.len());
-        let mut freshness: Option<Freshness> = None;
+        let (mut freshness, mut memory) = (None::<Freshness>, MemoryStep::Full);
         let mut cluster = None;
         for id in ids {
             let Some(partition) = snapshot.partition(*id) else { continue };
@@ -80,12 +81,13 @@ impl<'s> View<'s> {
             let speaks = condition.indexes().all(|index| snapshot.has_index(partition, index));
             let trust = if speaks { partition.freshness() } else { Freshness::Missing };
             freshness = Some(freshness.map_or(trust, |known| stalest(known, trust)));
+            memory = memory.max(partition.memory());
             self.members.push(Member { id: *id, partition, rank, speaks });
         }
         if let Some(cluster) = cluster {
             // Of a cluster whose informers all look elsewhere, nothing is known.
             let freshness = freshness.unwrap_or(Freshness::Missing);
-            let coverage = Coverage { cluster: cluster.clone(), freshness };
+            let coverage = Coverage { cluster: cluster.clone(), freshness, memory };
             self.clusters.push(Asked { members: begin..self.members.len(), coverage });
         }
     }

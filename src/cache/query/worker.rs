@@ -23,7 +23,7 @@ pub(super) struct Worker<'j, 's> {
     seen: Vec<bool>,
 }
 
-/// The bytes of an object cannot be read.
+/// The bytes of an object cannot be read, or are not kept.
 struct Unreadable;
 
 impl<'j, 's> Worker<'j, 's> {
@@ -39,7 +39,7 @@ impl<'j, 's> Worker<'j, 's> {
         let passed = pieces.each(piece, |stored| {
             found.examined += 1;
             if self.look(piece.member, stored, &mut found).is_err() {
-                found.unreadable += 1;
+                *if stored.is_kept() { &mut found.unreadable } else { &mut found.unkept } += 1;
             }
             let enough = self.job.keep.is_some_and(|keep| {
                 if !self.order.directions.is_empty() {

@@ -75,6 +75,7 @@ fn rule(applied: &Applied, labels: &LabelSelector, resync: bool, initial: bool, 
         Applied::Deleted { stored, last, tombstone } => {
             passes(labels, stored).then(|| format!("{}{}", if *tombstone { '†' } else { '-' }, text(last)))
         }
+        Applied::Restored { .. } => None,
         Applied::Repeated(object) => (resync && passes(labels, object)).then(|| format!("={}", text(object))),
     }
 }

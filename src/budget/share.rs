@@ -1,0 +1,56 @@
+//! Max-min fair shares.
+
+/// The level up to which `capacity` can be poured over `demands`, so that each gets what it demands or the level,
+/// whichever is less. Where all get what they demand, the largest could have what is left besides.
+#[must_use]
+pub fn level(demands: impl IntoIterator<Item = u64>, capacity: u64) -> u64 {
+    let mut demands: Vec<_> = demands.into_iter().collect();
+    demands.sort_unstable();
+    let (mut left, mut count) = (capacity, demands.len() as u64);
+    for demand in &demands {
+        let equal = left / count;
+        if *demand > equal {
+            return equal;
+        }
+        left -= demand;
+        count -= 1;
+    }
+    demands.last().copied().unwrap_or_default().saturating_add(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::budget::tests::properties;
+
+    #[test]
+    fn who_needs_less_than_an_equal_share_has_it_and_the_rest_share_what_is_left() {
+        assert_eq!(level([10, 20, 300, 400], 230), 100);
+        assert_eq!(level([50, 50], 100), 50);
+        assert_eq!(level([10, 20], 100), 90);
+        assert_eq!(level([500], 100), 100);
+        assert_eq!(level([], 100), 100);
+        assert_eq!(level([1, 2], 0), 0);
+    }
+
+    proptest! {
+        #![proptest_config(properties(512))]
+
+        #[test]
+        fn the_level_spends_the_capacity_and_no_more(
+            demands in prop::collection::vec(0_u64..1_000, 1..20),
+            capacity in 0_u64..8_000,
+        ) {
+            let level = level(demands.iter().copied(), capacity);
+            let spent: u64 = demands.iter().map(|demand| level.min(*demand)).sum();
+            prop_assert!(spent <= capacity);
+            let wanted: u64 = demands.iter().sum();
+            // What division leaves over is less than one for each.
+            prop_assert!(spent + demands.len() as u64 > capacity.min(wanted));
+            let equal = capacity / demands.len() as u64;
+            prop_assert!(level >= equal, "nobody has less than an equal share on account of others");
+        }
+    }
+}
