@@ -149,8 +149,13 @@ fn the_furthest_above_its_share_goes_first_and_no_further_than_need_be() {
 
 #[test]
 fn of_two_above_their_share_the_further_one_goes_first_and_the_other_stays_where_that_is_enough() {
-    let models = vec![Model::new(60_000, 500, 550), Model::new(100_000, 800, 550)];
-    let mut process = Process::new(30 * MIB, 180 * MIB, models);
+    let models = vec![Model::new(64_000, 500, 550), Model::new(100_000, 800, 550)];
+    let mut process = Process::new(30 * MIB, 400 * MIB, models);
+    process.run(minutes(1));
+    assert_eq!(process.changes, []);
+    process.limit = Some(180 * MIB);
+    let shares = process.tick().shown;
+    assert!(shares.values().all(|shown| shown.used > shown.share), "{shares:?}");
     process.run(minutes(10));
     assert_eq!(process.steps(), [Full, Heads], "{:?}", process.changes);
     assert!(process.changes.iter().all(|(_, change)| change.id == 1));
