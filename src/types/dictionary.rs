@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn trained() -> Dictionary {
-        Dictionary::train(&(0..500).map(object).collect::<Vec<_>>()).unwrap()
+        Dictionary::train((0..500).map(object)).unwrap()
     }
 
     fn decompressed(dictionary: &Dictionary, packed: &[u8], limit: usize) -> Result<Vec<u8>, CodecError> {
@@ -195,6 +195,6 @@ mod tests {
 
     #[test]
     fn too_few_samples_are_refused() {
-        assert!(Dictionary::train(&[b"x"]).is_err());
+        assert!(Dictionary::train([b"x"]).is_err());
     }
 }
