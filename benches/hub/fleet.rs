@@ -1,7 +1,7 @@
 //! The same objects and events in one cluster, in ten and in a hundred, and what an informer costs that has nothing to
 //! do. A process for each.
 //!
-//! `BENCH_PODS` (20,000) and `BENCH_EVENTS` (50,000) are what all clusters have together.
+//! `BENCH_PODS` (60,000) and `BENCH_EVENTS` (50,000) are what all clusters have together.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ pub(crate) fn run_one(clusters: &str) {
 }
 
 async fn measure(clusters: u64) -> Value {
-    let (pods, events) = (number("BENCH_PODS", 20_000), number("BENCH_EVENTS", 50_000));
+    let (pods, events) = (number("BENCH_PODS", 60_000), number("BENCH_EVENTS", 50_000));
     let mut server = Remote::start(&RemoteConfig { pods, ..RemoteConfig::default() });
     let hub = idle_hub(&shards(&server, clusters), None).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
