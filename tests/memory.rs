@@ -28,8 +28,9 @@ const SMALL: u64 = 20_000;
 /// One figure: what it is, and the most that it may be.
 ///
 /// Bytes allocated are the program's alone, on every machine; but in which objects a dictionary is trained, and whether
-/// another one is, depends on how far compression is when they come. What is resident varies by some per cent with what the allocator has not given
-/// back yet; peaks depend on how far compression lags behind a list, and so on what else the machine does.
+/// another one is, depends on how far compression is when they come. What is resident varies by some per cent with what
+/// the allocator has not given back yet; peaks depend on how far compression lags behind a list, and so on what else the
+/// machine does.
 type Limit = (&'static str, f64);
 
 /// What is measured, and its figures.
@@ -54,8 +55,9 @@ const GATES: [(&str, &[Limit]); 4] = [
     ),
 ];
 
-/// Measured: 809 to 854, as a second dictionary is trained during the list or not.
-const ALLOCATED: f64 = 900.0;
+/// Measured: 800 to 900, as a second dictionary is trained during the list or not, which takes longer where the machine is
+/// busy.
+const ALLOCATED: f64 = 970.0;
 
 /// Measured: 918 to 989.
 const ANONYMOUS: f64 = 1_060.0;
