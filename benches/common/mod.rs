@@ -7,6 +7,7 @@ pub mod hub;
 pub mod memory;
 pub mod process;
 pub mod server;
+pub mod table;
 pub mod tls;
 
 /// A number from the environment.

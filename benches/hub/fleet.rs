@@ -6,12 +6,13 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use comfy_table::presets::ASCII_MARKDOWN;
 use serde_json::{Value, json};
 
 use crate::common::hub::{end, idle_hub, watch_pods};
 use crate::common::memory::settle;
 use crate::common::server::{Remote, RemoteConfig};
+use crate::common::table::figures;
 use crate::common::{heap, number, process, runtime};
 
 /// Clusters of the idle run: each has one informer, of one object.
@@ -19,23 +20,22 @@ const IDLE: u64 = 500;
 
 /// Runs all of them and prints a table.
 pub(crate) fn run() {
-    let mut table = Table::new();
-    table.load_preset(ASCII_MARKDOWN).set_header([
-        "clusters",
-        "sync CPU per object, µs",
-        "flood CPU per update, µs",
-        "updates a second",
-        "allocated per object, B",
-        "RSS per object, B",
-    ]);
+    let mut table = figures(
+        ASCII_MARKDOWN,
+        [
+            "clusters",
+            "sync CPU per object, µs",
+            "flood CPU per update, µs",
+            "updates a second",
+            "allocated per object, B",
+            "RSS per object, B",
+        ],
+    );
     for clusters in ["1", "10", "100"] {
         let row = child(&["fleet-of", clusters]);
         let cell = |name: &str, digits: usize| format!("{:.digits$}", row[name].as_f64().unwrap());
         let (sync, flood) = (cell("sync", 1), cell("flood", 1));
         table.add_row([clusters.into(), sync, flood, cell("rate", 0), cell("allocated", 0), cell("rss", 0)]);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     println!("{table}");
     println!("{IDLE} informers of one object each: {}", child(&["fleet-idle"]));

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+use comfy_table::presets::UTF8_BORDERS_ONLY;
 use informer_hub::app::Hub;
 use informer_hub::cache::{Popped, Store};
 use informer_hub::types::{Delta, DeltaKind, InformerHealth, SharedStr, StoredObject};
@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::common::heap::{self, SizeClass, size_class};
 use crate::common::memory::{Footprint, measure};
 use crate::common::server::shape;
+use crate::common::table::figures;
 use crate::common::{number, runtime};
 
 /// Counts before a shared allocation: strong and weak.
@@ -102,7 +103,7 @@ fn store_of(snapshot: &informer_hub::cache::Snapshot, objects: &[Arc<StoredObjec
 fn print_layers(footprint: &Footprint) {
     let (before, after) = footprint.heap;
     let per = |before: u64, after: u64| format!("{:.0}", footprint.per_object((before, after)));
-    let mut table = table(["layer, growth per object", "bytes"]);
+    let mut table = figures(UTF8_BORDERS_ONLY, ["layer, growth per object", "bytes"]);
     table.add_row(["allocated (size classes)".to_owned(), per(before.allocated, after.allocated)]);
     table.add_row([
         "+ free room in active pages".to_owned(),
@@ -126,7 +127,7 @@ fn print_layers(footprint: &Footprint) {
 
 fn print_parts(parts: &[Part], footprint: &Footprint) {
     let objects = footprint.objects as f64;
-    let mut table = table(["part, per object", "bytes asked for", "bytes allocated"]);
+    let mut table = figures(UTF8_BORDERS_ONLY, ["part, per object", "bytes asked for", "bytes allocated"]);
     for part in parts {
         let row = [part.name.to_owned(), per(part.asked, objects), per(part.allocated, objects)];
         table.add_row(row);
@@ -144,7 +145,8 @@ fn per(bytes: u64, objects: f64) -> String {
 /// The sizes that matter: a byte per object or more.
 fn print_size_classes(before: &[SizeClass], after: &[SizeClass], objects: u64) {
     let objects = objects as f64;
-    let mut table = table(["size of allocation", "live pieces per object", "bytes per object", "unused room"]);
+    let mut table =
+        figures(UTF8_BORDERS_ONLY, ["size of allocation", "live pieces per object", "bytes per object", "unused room"]);
     for (before, after) in before.iter().zip(after) {
         let live = after.live as f64 - before.live as f64;
         let room = after.room as f64 - before.room as f64;
@@ -161,13 +163,4 @@ fn print_size_classes(before: &[SizeClass], after: &[SizeClass], objects: u64) {
         }
     }
     println!("{table}");
-}
-
-fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_BORDERS_ONLY).set_header(header);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }

@@ -1,7 +1,8 @@
 //! The peers' figures as a table, each with its ratio to the hub's.
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 
+use crate::common::table::figures;
 use crate::peers::Reached;
 
 /// What is compared: how it is called, the figure, and whether more is better.
@@ -37,9 +38,8 @@ pub(crate) const FIGURES: [Figure; 8] = [
 
 /// The hub is the first of `all`.
 pub(crate) fn table(all: &[Reached]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_BORDERS_ONLY);
-    table.set_header(std::iter::once("").chain(all.iter().map(|reached| reached.name.as_str())));
+    let header = std::iter::once("").chain(all.iter().map(|reached| reached.name.as_str()));
+    let mut table = figures(UTF8_BORDERS_ONLY, header);
     for figure in &FIGURES {
         let cell = |(at, reached): (usize, &Reached)| {
             let value = number((figure.of)(reached));
@@ -47,9 +47,6 @@ pub(crate) fn table(all: &[Reached]) -> Table {
             if at == 0 || ratio.is_nan() { value } else { format!("{value} (× {ratio:.1})") }
         };
         table.add_row(std::iter::once(figure.name.to_owned()).chain(all.iter().enumerate().map(cell)));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use futures::{StreamExt, TryStreamExt, stream};
 use informer_hub::sim::replay::ReplayConfig;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -16,6 +16,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
+use crate::common::table::figures;
 use crate::common::{number, runtime};
 use crate::peers::{Contestant, me};
 
@@ -128,14 +129,10 @@ fn table(kinds: &[(&str, &str)], reached: &[Vec<Value>], pods: f64) -> Table {
     };
     let cell =
         |figure: Option<f64>, digits: usize| figure.map_or("–".to_owned(), |figure| format!("{figure:.digits$}"));
-    let mut table = Table::new();
-    table.load_preset(ASCII_MARKDOWN).set_header([
-        "client",
-        "wall of the first list, s",
-        "× the bare reader's",
-        "CPU per pod, µs",
-        "memory per pod, B",
-    ]);
+    let mut table = figures(
+        ASCII_MARKDOWN,
+        ["client", "wall of the first list, s", "× the bare reader's", "CPU per pod, µs", "memory per pod, B"],
+    );
     let bare = median(&reached[0], "wall_us");
     for ((name, _), rounds) in kinds.iter().zip(reached).filter(|(_, rounds)| !rounds.is_empty()) {
         let wall = median(rounds, "wall_us");
@@ -146,9 +143,6 @@ fn table(kinds: &[(&str, &str)], reached: &[Vec<Value>], pods: f64) -> Table {
             cell(median(rounds, "cpu_us").map(|micros| micros / pods), 1),
             cell(median(rounds, "rss").map(|bytes| bytes / pods), 0),
         ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

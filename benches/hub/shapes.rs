@@ -3,28 +3,31 @@
 
 use std::process::Command;
 
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use comfy_table::presets::ASCII_MARKDOWN;
 use informer_hub::sim::replay::Shape;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::common::memory::measure;
+use crate::common::table::figures;
 use crate::common::{number, runtime};
 
 /// Runs all of them and prints a table.
 pub(crate) fn run() {
-    let mut table = Table::new();
-    table.load_preset(ASCII_MARKDOWN).set_header([
-        "shape",
-        "objects",
-        "JSON, B",
-        "body as kept, B",
-        "allocated, B",
-        "above the body, B",
-        "RSS, B",
-        "peak × settled",
-        "sync CPU, µs",
-    ]);
+    let mut table = figures(
+        ASCII_MARKDOWN,
+        [
+            "shape",
+            "objects",
+            "JSON, B",
+            "body as kept, B",
+            "allocated, B",
+            "above the body, B",
+            "RSS, B",
+            "peak × settled",
+            "sync CPU, µs",
+        ],
+    );
     for shape in Shape::ALL {
         let output = Command::new(std::env::current_exe().unwrap()).args(["shape", &format!("{shape:?}")]).output();
         let output = output.unwrap();
@@ -42,9 +45,6 @@ pub(crate) fn run() {
             cell("peak", 2),
             cell("cpu", 1),
         ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     println!("{table}");
 }

@@ -20,7 +20,7 @@ use super::env::Env;
 use super::memory::{Member, MemoryStatus};
 use super::messages::{SetMemoryLimit, TakeStep};
 use super::supervision::ExitGuard;
-use crate::budget::{Change, Governor, Reading, Report, Usage};
+use crate::budget::{Change, Governor, Reading, Report, UNLIMITED, Usage};
 use crate::cache::{Partition, Snapshot};
 use crate::types::{InformerHealth, MemoryStep, ObjectKey, Origin, clock};
 
@@ -177,7 +177,7 @@ impl Actor for GovernorActor {
 
     /// Nobody is held up by a limit that nobody looks after.
     fn stopped(&mut self, _ctx: &mut Self::Context) {
-        self.env.budget.headroom().refill(Governor::<u64>::UNLIMITED);
+        self.env.budget.headroom().refill(UNLIMITED);
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::budget::UNLIMITED;
+
 /// For how long a reflector waits for room, at most. By then the governor has had somebody keep less; that a batch goes
 /// on is better than an informer that never learns of anything again.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -20,11 +22,8 @@ pub(super) struct Headroom {
 }
 
 impl Headroom {
-    /// From which on there is no limit.
-    const UNLIMITED: i64 = i64::MAX / 4;
-
     pub(super) fn unlimited() -> Self {
-        Self { left: AtomicI64::new(i64::MAX / 2), refilled: Notify::new() }
+        Self { left: AtomicI64::new(UNLIMITED), refilled: Notify::new() }
     }
 
     /// Says how much may be taken in from now on.
@@ -37,7 +36,7 @@ impl Headroom {
 
     /// Whether anybody has to ask.
     pub(super) fn is_limited(&self) -> bool {
-        self.left.load(Relaxed) < Self::UNLIMITED
+        self.left.load(Relaxed) < UNLIMITED / 2
     }
 
     /// Waits until there is room, and takes so much of it; of a batch that is larger than what is left, all of it.

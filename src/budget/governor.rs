@@ -163,6 +163,10 @@ const TARGET: u64 = 85;
 const HIGH: u64 = 90;
 const GATE: u64 = 92;
 
+/// What may be taken in before the next reading where there is no limit. What is taken of it while there is none does not
+/// bring it down to half.
+pub const UNLIMITED: i64 = i64::MAX / 2;
+
 fn percent(part: u64, of: u64) -> u64 {
     (u128::from(of) * u128::from(part) / 100).try_into().unwrap_or(u64::MAX)
 }
@@ -174,9 +178,6 @@ impl Usage {
 }
 
 impl<Id: Ord + Clone> Governor<Id> {
-    /// The most that may be taken in before the next reading where there is no limit.
-    pub const UNLIMITED: i64 = i64::MAX / 2;
-
     /// One that has seen nothing.
     #[must_use]
     pub fn new(pace: Pace) -> Self {
@@ -189,7 +190,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         let accounted = reading.usages.values().map(Usage::used).sum();
         let slack = self.measure(reading, accounted);
         let mut candidates: Vec<_> = reading.usages.iter().map(|(id, usage)| self.candidate(id, usage)).collect();
-        let mut report = Report { resident: reading.resident, accounted, slack, headroom: Self::UNLIMITED };
+        let mut report = Report { resident: reading.resident, accounted, slack, headroom: UNLIMITED };
         let Some(limit) = reading.limit else {
             let shown = candidates.iter().map(|one| (one.id.clone(), Shown { share: 0, used: one.used })).collect();
             return Verdict { changes: self.free(&candidates, reading.now), report, shown };

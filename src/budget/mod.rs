@@ -25,7 +25,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use governor::{Change, Governor, Reading, Report, Shown, Usage, Verdict};
+pub use governor::{Change, Governor, Reading, Report, Shown, UNLIMITED, Usage, Verdict};
 pub use share::level;
 
 /// How fast the governor acts.

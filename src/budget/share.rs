@@ -23,7 +23,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::budget::tests::properties;
+    use crate::cache::testing::properties;
 
     #[test]
     fn who_needs_less_than_an_equal_share_has_it_and_the_rest_share_what_is_left() {

@@ -6,15 +6,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::cache::testing::properties;
 use crate::types::MemoryStep;
 use crate::types::MemoryStep::{Full, Heads, Packed, Paused, Released};
 use crate::types::clock::{self, Instant};
-
-/// As many cases as the environment says, else as many as the test has time for.
-pub(crate) fn properties(cases: u32) -> ProptestConfig {
-    let cases = std::env::var("INFORMER_HUB_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
-}
 
 const TICK: Duration = Duration::from_millis(250);
 const MIB: u64 = 1 << 20;

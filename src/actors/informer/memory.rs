@@ -4,6 +4,8 @@
 //! what happens meanwhile is found by the next list. Released: the partition is closed and an empty one is opened in its
 //! place, so that answers say that this cluster's objects are missing; subscriptions begin anew with what comes.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use actix::prelude::*;
 
 use super::{CHILDREN, InformerActor, by};
@@ -102,9 +104,9 @@ impl InformerActor {
         self.parts.source.trim();
         let health = &self.parts.health;
         health.set_unsynced();
-        health.objects.store(0, std::sync::atomic::Ordering::Relaxed);
-        health.fifo_keys.store(0, std::sync::atomic::Ordering::Relaxed);
-        health.fifo_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+        health.objects.store(0, Relaxed);
+        health.fifo_keys.store(0, Relaxed);
+        health.fifo_bytes.store(0, Relaxed);
         self.show_paused();
         self.env.sync_changed();
     }
