@@ -370,8 +370,13 @@ impl Object {
         let all: Vec<&Change> = self.told.iter().map(|told| &told.change).chain(&self.refused).collect();
         let found = canonical(read.iter().map(|(_, change)| change));
         // Of what was not accepted anything may be there, as it was.
-        let rest: Vec<&Change> =
-            all[accepted..].iter().copied().filter(|change| read.iter().any(|(_, read)| read == *change)).collect();
+        let mut rest: Vec<&Change> = Vec::new();
+        for change in &all[accepted..] {
+            // One that was refused may have been tried again as it was.
+            if read.iter().any(|(_, read)| read == *change) && !rest.contains(change) {
+                rest.push(change);
+            }
+        }
         // An acknowledgement may be lost with the power, and with it all that were given after it.
         let from = (0..=unacked.min(accepted))
             .rev()
