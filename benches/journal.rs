@@ -109,7 +109,10 @@ fn measure(name: &str, sync: Sync, size: usize, dir: &Path) {
     let seconds = begun.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let (events, megabytes) = (count as f64 / seconds, count as f64 * size as f64 / seconds / 1e6);
-    println!("{name:24} {size:>8} B {events:>10.0} {megabytes:>10.1} {syncs:>8} {:>9.1} ms", slowest.as_secs_f64() * 1e3);
+    println!(
+        "{name:24} {size:>8} B {events:>10.0} {megabytes:>10.1} {syncs:>8} {:>9.1} ms",
+        slowest.as_secs_f64() * 1e3
+    );
     drop(journal);
     fs::remove_dir_all(dir).expect("the directory can be removed");
 }

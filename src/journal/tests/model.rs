@@ -167,7 +167,7 @@ impl World {
     pub(super) fn step(&mut self) {
         match self.rng.random_range(0..100) {
             0..45 => self.append(),
-            45..62 => self.sync(),
+            45..62 => _ = self.sync(),
             62..80 => self.ack(),
             80..84 => {
                 let next = self.journal().next_seq();
@@ -188,7 +188,7 @@ impl World {
                         0 | 1 => self.append(),
                         2 => self.ack(),
                         3 if self.faults.merges => self.merge(),
-                        _ => self.sync(),
+                        _ => _ = self.sync(),
                     }
                 }
                 self.end();
@@ -245,14 +245,16 @@ impl World {
         }
     }
 
-    fn sync(&mut self) {
-        if self.journal().sync().is_ok() {
+    fn sync(&mut self) -> bool {
+        let synced = self.journal().sync().is_ok();
+        if synced {
             assert!(self.journal().is_synced());
             if !self.journal().sealed {
                 self.objects.values_mut().for_each(|object| object.refused.clear());
             }
             self.objects.values_mut().flat_map(|object| &mut object.told).for_each(|told| told.accepted = true);
         }
+        synced
     }
 
     /// Acknowledges in the order of each object, as lanes do.
@@ -275,10 +277,9 @@ impl World {
 
     fn merge(&mut self) {
         // What was acknowledged before is not to come back in the middle of what is merged.
-        for _ in 0..2 {
-            self.sync();
-        }
-        if self.blind || !self.journal().is_synced() || self.journal().cursor_error().is_some() {
+        // The second sync has nothing else to do, and syncs the acknowledgements.
+        let synced = self.sync() && self.sync();
+        if self.blind || !synced || self.journal().cursor_error().is_some() {
             return;
         }
         let next = self.journal().next_seq();
