@@ -29,7 +29,7 @@ use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
 use crate::sink::{
     BatchParams, Bounds, Circuit, DeadLetter, Decision, Event, EventError, LaneId, Lanes, Outcome, RetryParams,
-    Selection, SinkHealth, Transport, Verdict,
+    Selection, Shape, SinkHealth, Transport, Verdict,
 };
 use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
@@ -180,7 +180,8 @@ impl SinkActor {
         let name = &self.params.name;
         let converted = catch_unwind(AssertUnwindSafe(|| {
             let verdict = self.params.selection.judge(notification);
-            let event = (verdict != Verdict::Leave).then(|| Event::new(notification, seen)).transpose();
+            let event =
+                (verdict != Verdict::Leave).then(|| Event::new(notification, seen, Shape::default())).transpose();
             (verdict, event)
         }));
         let (verdict, event) = converted.unwrap_or_else(|panic| {

@@ -35,7 +35,7 @@ pub mod webhook;
 pub use dead_letter::{DeadLetter, DeadLetters};
 #[cfg(test)]
 pub(crate) use event::tests as test_objects;
-pub use event::{Event, EventError, EventType};
+pub use event::{Event, EventError, EventType, InvalidRecord, Shape};
 pub use filter::{Filter, InvalidFilter};
 pub use health::{SinkHealth, SinkStatus};
 pub use lanes::{BatchParams, Bounds, Gate, LaneId, Lanes};

@@ -258,7 +258,7 @@ fn messages_that_wait_keep_their_order() {
 #[test]
 fn the_bound_in_bytes_holds_too() {
     paused(async {
-        let size = Event::new(&add("web", 1), clock::wall()).unwrap().size();
+        let size = Event::new(&add("web", 1), clock::wall(), Shape::default()).unwrap().size();
         let transport = ScriptedTransport::new(|_, _| failed("down"));
         let bench = Bench::with(transport, |params| params.bounds.bytes = 10 * size);
         assert!(!bench.takes(adds(100, 1)).await);
