@@ -16,6 +16,7 @@
 mod cache;
 pub mod capacity;
 mod cluster;
+pub mod durable;
 mod env;
 mod fifo;
 mod governor;

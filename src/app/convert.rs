@@ -15,7 +15,9 @@ use crate::config::{
 };
 use crate::reflector::{InformerOptions, Projection, StallPolicy};
 use crate::sink::webhook::{SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
-use crate::sink::{BatchParams, Bounds, EventType, Filter, Initial, RetryParams, Selection, SinkHealth, Transport};
+use crate::sink::{
+    BatchParams, Bounds, EventType, Filter, Initial, RetryParams, Selection, Shape, SinkHealth, Transport,
+};
 use crate::source::{self, Access, ClientError, KubeConnector, Token};
 use crate::types::{Scope, SharedStr, View};
 
@@ -114,6 +116,8 @@ pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartEr
         concurrency: NonZeroUsize::new(hook.concurrency).unwrap_or(NonZeroUsize::MIN),
         health: SinkHealth::new(),
         io: io.clone(),
+        shape: Shape::default(),
+        place: None,
     })
 }
 

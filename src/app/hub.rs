@@ -13,11 +13,12 @@ use serde::Serialize;
 use super::convert;
 use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{AddCluster, GetStatus, SetMemoryLimit, Shutdown, Start, WaitForCacheSync};
-use crate::actors::sink::{Drain, Sink, SinkParams};
+use crate::actors::sink::{Drain, LetterAnswer, LetterRequest, Sink, SinkParams};
 use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
 use crate::cache::Chain;
 use crate::config::{Config, Initial, SinkConfig};
-use crate::sink::{SinkHealth, SinkStatus};
+use crate::journal::JournalError;
+use crate::sink::{SinkHealth, SinkStatus, StoreError};
 use crate::types::clock::{self, Instant};
 use crate::types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
@@ -36,6 +37,15 @@ pub enum StartError {
         key: &'static str,
         /// What is wrong with it.
         problem: String,
+    },
+    /// A sink's journal cannot be opened; whoever runs the machine can fix it.
+    #[error("sinks.{sink}: its journal cannot be opened")]
+    Journal {
+        /// The sink.
+        sink: String,
+        /// Why.
+        #[source]
+        source: JournalError,
     },
     /// The operating system refused a thread.
     #[error(transparent)]
@@ -71,6 +81,7 @@ pub struct Hub {
     sinks: Vec<RunningSink>,
 }
 
+#[derive(Clone)]
 struct RunningSink {
     name: String,
     sink: Sink,
@@ -106,6 +117,8 @@ pub struct ShutdownReport {
     /// Events that sinks could not deliver in time, by sink, those included that a sink had no room for. Of these it
     /// is not known yet which the sink would have taken.
     pub undelivered: Vec<(String, u64)>,
+    /// Events that are in a sink's journal, for the next start, by sink.
+    pub kept: Vec<(String, u64)>,
     /// Actors that were still alive at the end; zero unless something is wrong.
     pub actors_left: usize,
 }
@@ -150,7 +163,8 @@ impl Hub {
 
     async fn start_sink(&mut self, config: &Config, sink: &SinkConfig, params: SinkParams) -> Result<(), StartError> {
         let health = Arc::clone(&params.health);
-        let running = Sink::start(params, self.system.env());
+        let running = Sink::start(params, self.system.env())
+            .map_err(|source| StartError::Journal { sink: sink.name.clone(), source })?;
         for resource in &config.resources {
             let wanted = &sink.select.resources;
             if !wanted.is_empty() && !wanted.contains(&resource.name) {
@@ -220,8 +234,7 @@ impl Hub {
     /// Makes reports, from anywhere, for as long as the hub lives.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        let sinks = self.sinks.iter().map(|sink| (sink.name.clone(), Arc::clone(&sink.health))).collect();
-        Reporter { registry: self.registry().clone(), sinks }
+        Reporter { registry: self.registry().clone(), sinks: self.sinks.clone() }
     }
 
     /// Limits the memory that the process has resident from now on, in bytes; `None`: no limit any more. Informers keep less
@@ -269,21 +282,24 @@ impl Hub {
         let deadline = clock::now() + timeout;
         let behind = self.stop_clusters(deadline).await;
         let drains = self.sinks.iter().map(async |sink| match sink.sink.drain(Drain { deadline }).await {
-            Some(report) => (sink.name.clone(), report.left),
-            None => (sink.name.clone(), sink.health.status().pending_events),
+            Some(report) => (sink.name.clone(), report.left, report.kept),
+            None => (sink.name.clone(), sink.health.status().pending_events, 0),
         });
-        let mut undelivered = join_all(drains).await;
-        for (sink, left) in &mut undelivered {
-            *left += behind.get(sink).copied().unwrap_or_default();
+        let (mut undelivered, mut kept) = (Vec::new(), Vec::new());
+        for (sink, left, in_journal) in join_all(drains).await {
+            let left = left + behind.get(&sink).copied().unwrap_or_default();
+            undelivered.push((sink.clone(), left));
+            kept.push((sink, in_journal));
         }
         undelivered.retain(|(_, left)| *left > 0);
+        kept.retain(|(_, kept)| *kept > 0);
         self.sinks.clear();
         let census = self.system.env().census.clone();
         let until = clock::now() + Duration::from_secs(1);
         while census.living() > 0 && clock::now() < until {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        ShutdownReport { undelivered, actors_left: census.living() }
+        ShutdownReport { undelivered, kept, actors_left: census.living() }
     }
 }
 
@@ -297,7 +313,7 @@ impl fmt::Debug for Hub {
 #[derive(Clone)]
 pub struct Reporter {
     registry: Addr<RegistryActor>,
-    sinks: Vec<(String, Arc<SinkHealth>)>,
+    sinks: Vec<RunningSink>,
 }
 
 impl Reporter {
@@ -307,9 +323,16 @@ impl Reporter {
     /// The hub is shutting down.
     pub async fn report(&self) -> Result<HubReport, MailboxError> {
         let hub = self.registry.send(GetStatus).await?;
-        let report =
-            |(name, health): &(String, Arc<SinkHealth>)| SinkReport { name: name.clone(), status: health.status() };
+        let report = |sink: &RunningSink| SinkReport { name: sink.name.clone(), status: sink.health.status() };
         Ok(HubReport { hub, sinks: self.sinks.iter().map(report).collect() })
+    }
+}
+
+impl Reporter {
+    /// Asks a sink about its dead letters. `None`: there is no sink of that name, or the hub has ended.
+    pub async fn letters(&self, sink: &str, request: LetterRequest) -> Option<Result<LetterAnswer, StoreError>> {
+        let sink = self.sinks.iter().find(|running| running.name == sink)?;
+        sink.sink.letters(request).await
     }
 }
 

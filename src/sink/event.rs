@@ -15,9 +15,11 @@ use crate::types::{
     ApiResource, ClusterLabels, ClusterName, DecodeError, Notification, Object, Origin, ResourceVersion,
 };
 
+mod data;
 mod merge;
 mod record;
 
+pub use data::{EventData, EventResource};
 pub use record::InvalidRecord;
 
 /// The types of event a sink can ask for.

@@ -255,6 +255,18 @@ impl Lanes {
         self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
     }
 
+    /// Whether less than half of the bounds is taken, so that it is worth to look for more.
+    #[must_use]
+    pub fn is_low(&self) -> bool {
+        self.events * 2 < self.bounds.events && self.bytes * 2 < self.bounds.bytes
+    }
+
+    /// Events and bytes that there is room for.
+    #[must_use]
+    pub fn room(&self) -> (usize, usize) {
+        (self.bounds.events.saturating_sub(self.events), self.bounds.bytes.saturating_sub(self.bytes))
+    }
+
     /// Whether nothing is queued or in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -18,7 +18,12 @@ const TYPES: [EventType; 4] = [EventType::Added, EventType::Updated, EventType::
 /// Bytes that are no event: they are damaged, or of a later version of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an event: {0}")]
-pub struct InvalidRecord(pub(super) &'static str);
+pub struct InvalidRecord(&'static str);
+
+impl InvalidRecord {
+    pub(in crate::sink) const TOO_SHORT: Self = Self("too short");
+    pub(in crate::sink) const NO_LETTER: Self = Self("what precedes it is no dead letter's");
+}
 
 impl Event {
     /// Appends it as bytes.
@@ -40,7 +45,7 @@ impl Event {
     /// # Errors
     /// [`InvalidRecord`] for anything else.
     pub fn decode(bytes: &[u8], sequence: Option<u64>) -> Result<Self, InvalidRecord> {
-        let (&[format, kind], mut rest) = bytes.split_first_chunk::<2>().ok_or(InvalidRecord("too short"))?;
+        let (&[format, kind], mut rest) = bytes.split_first_chunk::<2>().ok_or(InvalidRecord::TOO_SHORT)?;
         if format != FORMAT {
             return Err(InvalidRecord("its format is not known"));
         }
@@ -67,9 +72,9 @@ impl Event {
 }
 
 fn take_text(bytes: &[u8]) -> Result<(&str, &[u8]), InvalidRecord> {
-    let (length, rest) = bytes.split_first_chunk::<4>().ok_or(InvalidRecord("too short"))?;
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or(InvalidRecord::TOO_SHORT)?;
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    let (text, rest) = rest.split_at_checked(length).ok_or(InvalidRecord("too short"))?;
+    let (text, rest) = rest.split_at_checked(length).ok_or(InvalidRecord::TOO_SHORT)?;
     let text = std::str::from_utf8(text).map_err(|_| InvalidRecord("its text is not UTF-8"))?;
     Ok((text, rest))
 }
