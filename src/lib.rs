@@ -15,6 +15,7 @@
 //! - [`query`]: the language of questions to it.
 //! - [`budget`]: who keeps less where memory is limited.
 //! - [`workqueue`]: what controllers put keys into and workers take them out of.
+//! - [`disk`]: what is asked of a disk, and how records lie on it.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
 //! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
@@ -73,6 +74,7 @@ pub mod budget;
 pub mod cache;
 pub mod cli;
 pub mod config;
+pub mod disk;
 pub mod informers;
 pub mod query;
 pub mod reflector;

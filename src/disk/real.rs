@@ -1,0 +1,166 @@
+//! The disk of this machine, through `std::fs`.
+
+use std::any::Any;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::{Disk, DiskFile, Open};
+
+/// Files of the owner alone.
+const FILE_MODE: u32 = 0o600;
+/// Directories of the owner alone.
+const DIR_MODE: u32 = 0o700;
+
+/// The disk of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+#[derive(Debug)]
+struct RealFile(File);
+
+// === impl RealDisk ===
+
+impl Disk for RealDisk {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut names = entries
+            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<Vec<_>>>()?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn open(&self, file: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).mode(FILE_MODE);
+        match how {
+            Open::Read => {}
+            Open::Append => _ = options.append(true).create(true),
+            Open::CreateNew => _ = options.append(true).create_new(true),
+        }
+        Ok(Box::new(RealFile(options.open(file)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        std::fs::remove_file(file)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        std::fs::remove_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(FILE_MODE).open(file)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // The id is for people; a disk without room for it still locks.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(Some(Box::new(file)))
+    }
+}
+
+// === impl RealFile ===
+
+impl DiskFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::disk::{read_all, replace};
+
+    #[test]
+    fn files_and_directories_are_the_owners_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("a/b");
+        RealDisk.create_dir_all(&dir).unwrap();
+        RealDisk.create_dir_all(&dir).unwrap();
+        RealDisk.open(&dir.join("f"), Open::CreateNew).unwrap().append(b"x").unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&dir), mode(&dir.join("f"))), (0o700, 0o600));
+        assert_eq!(RealDisk.list(&root.path().join("a")).unwrap(), ["b"]);
+        assert_eq!(RealDisk.list(&root.path().join("none")).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_is_appended_to_read_and_cut_off() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("f");
+        let mut file = RealDisk.open(&path, Open::Append).unwrap();
+        file.append(b"hello").unwrap();
+        file.truncate(4).unwrap();
+        file.append(b"p!").unwrap();
+        file.sync().unwrap();
+        let mut buf = [0; 8];
+        assert_eq!((file.read_at(3, &mut buf).unwrap(), &buf[..3]), (3, &b"lp!"[..]));
+        assert_eq!(RealDisk.open(&path, Open::CreateNew).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(RealDisk.open(&path, Open::Read).unwrap().append(b"x").is_err());
+        assert_eq!(read_all(&RealDisk, &path, 6).unwrap(), b"hellp!");
+        assert_eq!(read_all(&RealDisk, &path, 5).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_replaced_file_is_the_new_one_and_nothing_unfinished_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("f");
+        replace(&RealDisk, &path, b"one").unwrap();
+        replace(&RealDisk, &path, b"two").unwrap();
+        assert_eq!(read_all(&RealDisk, &path, 3).unwrap(), b"two");
+        assert_eq!(RealDisk.list(root.path()).unwrap(), ["f"]);
+        RealDisk.sync_dir(root.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_held_by_one_and_names_it() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("LOCK");
+        let held = RealDisk.lock(&path).unwrap().expect("nobody else has it");
+        assert!(RealDisk.lock(&path).unwrap().is_none());
+        let pid = String::from_utf8(read_all(&RealDisk, &path, 32).unwrap()).unwrap();
+        assert_eq!(pid.trim().parse::<u32>().unwrap(), std::process::id());
+        drop(held);
+        assert!(RealDisk.lock(&path).unwrap().is_some());
+    }
+}
