@@ -200,18 +200,20 @@ impl Handler<OpenPartition> for CacheActor {
         self.next_lease += 1;
         let health = Arc::clone(&open.health);
         let lease = Lease(self.next_lease);
-        let (id, outbox, step) = self.write_half.write(|half| {
+        let (id, outbox, step, resume) = self.write_half.write(|half| {
             let id = half.store.open(open.origin, open.health, open.indexes);
+            let resume = half.store.go_on(id, open.settings);
             half.leases.insert(id, lease);
             // By now it goes on from its predecessor's.
             let step = health.memory.step();
             half.keep(id, lease, step);
-            (id, half.store.outbox(id), step)
+            (id, half.store.outbox(id), step, resume)
         });
         if step != MemoryStep::Full {
             self.kept(id, step, ctx);
         }
-        MessageResult(OpenedPartition { id, lease, outbox, step, write_half: self.write_half.clone() })
+        let write_half = self.write_half.clone();
+        MessageResult(OpenedPartition { id, lease, outbox, step, resume, write_half })
     }
 }
 
@@ -256,9 +258,9 @@ impl Handler<Expect> for CacheActor {
 impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
-    fn handle(&mut self, Apply { partition, lease, batch }: Apply, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Apply { partition, lease, batch, version }: Apply, ctx: &mut Self::Context) -> Self::Result {
         let written = self.write_half.write(|half| {
-            let written = half.apply(partition, lease, batch)?;
+            let written = half.apply(partition, lease, batch, version)?;
             Some((written, half.young.is_pressing()))
         });
         let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };

@@ -25,9 +25,7 @@ use super::supervision::{
 use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
 use crate::reflector::{Connection, Connector, InformerOptions};
-use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, FieldPath, Gvr, InformerHealth, Origin, Phase, Scope, SharedStr, clock,
-};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
 
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
@@ -121,15 +119,12 @@ impl ClusterActor {
             resource: resource.clone(),
             scope: informer_key.1.clone(),
         };
-        let declared = |(name, path): (&SharedStr, &FieldPath)| DeclaredIndex {
-            name: name.clone(),
-            path: options.projection.keeps(path).then(|| path.clone()),
-        };
         let parts = InformerParts {
             origin: Arc::new(origin),
             health: Arc::clone(&want.health),
             source: connection.lister_watcher(resource, &informer_key.1, options),
-            indexes: options.indexes.iter().map(declared).collect(),
+            indexes: options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect(),
+            settings: options.fingerprint().unwrap_or(0),
             watch_errors: Arc::clone(&want.watch_errors),
         };
         let informer = Informer { address: None, parts, number: 0 };

@@ -154,6 +154,32 @@ impl InformerHealth {
         }
     }
 
+    /// Shows what was kept of an earlier life of the process: objects as of `alive` (in milliseconds since the epoch), up
+    /// to a version, where that is known.
+    pub fn restore(&self, version: Option<ResourceVersion>, synced: bool, alive: i64, objects: u64) {
+        self.version.store(version.map(Arc::new));
+        self.stale_since.store(alive.max(1), Relaxed);
+        self.last_event.store(alive, Relaxed);
+        self.objects.store(objects, Relaxed);
+        if synced {
+            self.set_synced();
+            self.phase.store(Phase::Stale as u8, Relaxed);
+        }
+    }
+
+    /// When it was last known to be up to date, in milliseconds since the epoch: now, while its watch is open. `None` before
+    /// it ever was.
+    #[must_use]
+    pub fn alive(&self) -> Option<i64> {
+        if self.phase() == Phase::Watching {
+            return Some(clock::wall_millis());
+        }
+        match self.stale_since.load(Relaxed) {
+            0 => None,
+            since => Some(since),
+        }
+    }
+
     /// What the informer is doing.
     #[must_use]
     pub fn phase(&self) -> Phase {

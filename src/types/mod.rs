@@ -18,6 +18,7 @@ mod notification;
 mod object;
 mod path;
 mod resource;
+mod saved;
 pub(crate) mod scan;
 mod selector;
 mod selector_parse;
@@ -39,5 +40,6 @@ pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object
 pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
 pub use path::{FieldPath, InvalidPath, Segment};
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
+pub use saved::{DiskPacker, LaidBody, PackedBody, Shelf};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
 pub use version::ResourceVersion;
