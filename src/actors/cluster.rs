@@ -55,6 +55,8 @@ struct WantState {
     options: InformerOptions,
     watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
+    /// What its objects came from disk as, until it is looked up.
+    restored: Option<ApiResource>,
     resolved: Option<ApiResource>,
     attempts: u32,
     /// The look-up under way or to come; answers and timers of others are old news.
@@ -216,11 +218,15 @@ impl ClusterActor {
         if let Some(handler) = want.watch_errors {
             watch_errors.add(want.user.clone(), handler);
         }
+        let restored = self.env.caches.restored(&self.parts.name, &key.0, &key.1);
+        let (restored, health) =
+            restored.map_or_else(|| (None, InformerHealth::new()), |(resource, health)| (Some(resource), health));
         let state = WantState {
             users: BTreeSet::from([want.user]),
             options: want.options,
             watch_errors,
-            health: InformerHealth::new(),
+            health,
+            restored,
             resolved: None,
             attempts: 0,
             lookup: 0,

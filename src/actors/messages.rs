@@ -6,6 +6,7 @@ use std::time::Duration;
 use actix::Message;
 use actix::Recipient;
 
+use super::checkpoint::Keeping;
 use super::inbox::Inbox;
 use super::pressure::Pressure;
 use super::status::HubStatus;
@@ -462,6 +463,20 @@ pub struct Unsubscribe(pub SubscriptionId);
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetMemoryLimit(pub Option<u64>);
+
+/// Keeps the caches on disk from now on.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Keep(pub Arc<Keeping>);
+
+/// Makes a last checkpoint, of what there is when nothing comes any more; answered when that is durable, or the time is
+/// up for readers to answer.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct LastCheckpoint {
+    /// Until when.
+    pub until: Instant,
+}
 
 /// Asks for the status of everything.
 #[derive(Clone, Copy, Debug, Message)]

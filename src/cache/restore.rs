@@ -102,6 +102,12 @@ impl Restored {
         waiting.objects = None;
     }
 
+    /// Whether nobody has opened it yet.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.waiting.lock().is_fresh
+    }
+
     /// Whether it is as it was when it came from disk.
     #[must_use]
     pub fn is_unchanged(&self, partition: &Partition) -> bool {

@@ -30,7 +30,7 @@ pub use arcstr::ArcStr as SharedStr;
 pub use body::{PackOutcome, PackedTotals, Packer};
 pub use delta::{Change, Delta, DeltaKind, Deltas};
 pub use dictionary::{CodecError, Dictionary, TrainError};
-pub use health::{Freshness, InformerHealth, Phase};
+pub use health::{CheckpointState, Freshness, InformerHealth, Phase};
 pub use intern::Interner;
 pub use key::{InvalidKey, ObjectKey};
 pub(crate) use label_filter::{LabelFilter, LabelNeeds, text_hash};
