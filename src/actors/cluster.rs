@@ -247,7 +247,14 @@ impl ClusterActor {
         for want in own {
             self.want(want, ctx);
         }
-        self.wants.retain(|_, want| !want.users.is_empty());
+        let (caches, name) = (&self.env.caches, &self.parts.name);
+        self.wants.retain(|key, want| {
+            let is_used = !want.users.is_empty();
+            if let Some(restored) = want.restored.as_ref().filter(|_| !is_used) {
+                caches.forget_restored(name, restored, &key.1);
+            }
+            is_used
+        });
         let wanted: BTreeSet<_> = self.wants.keys().filter_map(|key| self.informer_key(key)).collect();
         let (kept, gone): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));

@@ -11,12 +11,14 @@ use kube::Resource;
 use serde::Serialize;
 
 use super::convert;
+use super::state::{OpenState, StateError, StateLock};
 use super::typed::{CacheClient, api_resource};
-use crate::actors::messages::{AddCluster, GetStatus, SetMemoryLimit, Shutdown, Start, WaitForCacheSync};
+use crate::actors::messages::{AddCluster, GetStatus, Keep, SetMemoryLimit, Shutdown, Start, WaitForCacheSync};
 use crate::actors::sink::{Drain, Sink, SinkParams};
 use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
 use crate::cache::Chain;
 use crate::config::{Config, Initial, SinkConfig};
+use crate::disk::{Disk, RealDisk};
 use crate::sink::{SinkHealth, SinkStatus};
 use crate::types::clock::{self, Instant};
 use crate::types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
@@ -37,6 +39,9 @@ pub enum StartError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The state directory cannot be used; whoever runs the hub can mend it.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The operating system refused a thread.
     #[error(transparent)]
     System(#[from] SystemError),
@@ -69,6 +74,8 @@ pub enum MemoryLimitError {
 pub struct Hub {
     system: HubSystem,
     sinks: Vec<RunningSink>,
+    /// Held until the hub has ended.
+    _lock: Option<StateLock>,
 }
 
 struct RunningSink {
@@ -126,15 +133,32 @@ impl Hub {
     /// # Errors
     /// As [`Hub::start`].
     pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
+        Self::start_on(config, tuning, Arc::new(RealDisk)).await
+    }
+
+    /// The same, with another disk under the state directory.
+    ///
+    /// # Errors
+    /// As [`Hub::start`].
+    pub async fn start_on(config: Config, tuning: Tuning, disk: Arc<dyn Disk>) -> Result<Self, StartError> {
         let stall = tuning.reflector.stall;
+        // Before anything else: another process may be using it.
+        let state = OpenState::of(&config, disk).await?;
         let system = HubSystem::start(tuning)?;
         let io = system.env().io.clone();
         // All sinks are checked before the first one starts.
         let params: Vec<_> = config.sinks.iter().map(|sink| convert::sink(sink, &io)).collect::<Result<_, _>>()?;
-        let mut hub = Self { system, sinks: Vec::new() };
+        let lock = state.as_ref().map(OpenState::lock);
+        let mut hub = Self { system, sinks: Vec::new(), _lock: lock };
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
-        for resource in &config.resources {
-            hub.registry().send(convert::demand(resource, &config.resources)).await?;
+        let demands: Vec<_> =
+            config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
+        if let Some(state) = state {
+            let keeping = state.restore(&config, demands.clone(), hub.system.env()).await?;
+            hub.registry().send(Keep(Arc::new(keeping))).await?;
+        }
+        for demand in demands {
+            hub.registry().send(demand).await?;
         }
         for (sink, params) in config.sinks.iter().zip(params) {
             hub.start_sink(&config, sink, params).await?;

@@ -6,10 +6,12 @@ mod convert;
 mod hub;
 mod load;
 mod run;
+mod state;
 mod typed;
 
 pub use convert::client;
 pub use hub::{Hub, HubReport, MemoryLimitError, Reporter, ShutdownReport, SinkReport, StartError};
 pub use load::load;
 pub use run::{Ended, run};
+pub use state::StateError;
 pub use typed::{CacheClient, api_resource};

@@ -39,6 +39,11 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
     let deadline = config.hub.shutdown_deadline;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    if config.hub.state_dir.is_none() {
+        tracing::info!(
+            "without hub.state_dir nothing is kept over a restart: what is deleted meanwhile is not seen, what sinks have not delivered is lost, and everything is listed afresh"
+        );
+    }
     let hub = Hub::start(config).await.context("the hub does not start")?;
     tracing::info!(%address, "serving /livez, /readyz and /v1/status");
     let (stop, mut stopping) = watch::channel(());

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{Attend, CacheDirectory, Packing, Store};
-use crate::actors::messages::Wanted;
-use crate::types::{ApiResource, ClusterName, Gvr, InformerHealth, Scope, StoredObject, View};
+use crate::actors::messages::{CloseAbandoned, Wanted};
+use crate::actors::supervision::detach;
+use crate::types::{ApiResource, ClusterName, Gvr, InformerHealth, Origin, Scope, StoredObject, View};
 
 impl CacheDirectory {
     /// Begins with a cache as it was on disk, before anybody asks for it; `plain` are those of its objects that are yet to
@@ -42,5 +43,15 @@ impl CacheDirectory {
                 .extend(partitions.map(|(_, partition)| (snapshot.resource().clone(), Arc::clone(partition.health()))));
         }
         if found.len() == 1 { found.pop() } else { None }
+    }
+
+    /// Forgets what came from disk and nobody will open.
+    pub(in crate::actors) fn forget_restored(&self, cluster: &ClusterName, resource: &ApiResource, scope: &Scope) {
+        let Some(snapshot) = self.published(&resource.gvr, &scope.view) else { return };
+        let is_it = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;
+        if let Some((_, partition)) = snapshot.partitions().find(|(_, partition)| is_it(partition.origin())) {
+            let abandoned = CloseAbandoned::Origin(Arc::clone(partition.origin()));
+            detach(self.of(resource, &scope.view).send(abandoned));
+        }
     }
 }

@@ -126,9 +126,11 @@ impl ClusterActor {
             return;
         }
         want.resolved = Some(resource.clone());
-        if want.restored.take().is_some_and(|restored| restored.gvr != resource.gvr) {
+        let restored = want.restored.take().filter(|restored| restored.gvr != resource.gvr);
+        if let Some(other) = restored {
             // What is on disk is of another version, or of another resource of the name.
             want.health = InformerHealth::new();
+            self.env.caches.forget_restored(&self.parts.name, &other, &key.1);
         }
         if let Some(known) = self.informers.get(&informer_key) {
             want.health = Arc::clone(&known.parts.health);

@@ -22,7 +22,7 @@ use crate::types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Sc
 pub(super) const MAX_HEADS: usize = 64 << 20;
 
 /// Whose partition it is: one of the resource and view that the file is of.
-pub type PartitionKey = (ClusterName, Scope);
+pub(super) type PartitionKey = (ClusterName, Scope);
 
 /// What is known of a partition besides its objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,8 +47,7 @@ pub struct PartitionHeader {
 
 impl PartitionHeader {
     /// Whose it is.
-    #[must_use]
-    pub fn key(&self) -> PartitionKey {
+    pub(super) fn key(&self) -> PartitionKey {
         (self.cluster.clone(), self.scope.clone())
     }
 }
@@ -62,7 +61,7 @@ pub(super) enum Record<'r> {
     Objects { partition: u64, heads_len: usize, heads: &'r [u8], bodies: &'r [u8] },
     Gone(u64, Vec<ObjectKey>),
     Dropped(u64),
-    Commit(i64),
+    Commit,
 }
 
 // === writing ===
@@ -278,7 +277,10 @@ impl<'r> Record<'r> {
                 Self::Gone(partition, keys)
             }
             6 => Self::Dropped(bytes.number()?),
-            7 => Self::Commit(bytes.time()?),
+            7 => {
+                bytes.time()?;
+                Self::Commit
+            }
             _ => return None,
         })
     }

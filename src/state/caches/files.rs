@@ -249,7 +249,8 @@ impl CacheFiles {
         let is_replaced = |key: &PartitionKey| plan.steps.iter().any(|step| step.key == *key);
         let others = self.kept.iter().filter(|(key, _)| !is_replaced(key));
         let live = (replaced + others.map(|(_, kept)| kept.partition.len() as u64).sum::<u64>()) * mean;
-        deltas > LITTLE.max(sizes.snapshot_bytes / 2) || sizes.snapshot_bytes + deltas > 2 * live + LITTLE
+        deltas > LITTLE.max(sizes.snapshot_bytes / 2)
+            || sizes.snapshot_bytes + deltas > 2 * (live + sizes.unwanted_bytes) + LITTLE
     }
 
     // === what has changed ===
@@ -317,7 +318,7 @@ impl CacheFiles {
         // Whatever becomes of this one, none of its number is ever written again.
         self.next_snapshot += 1;
         self.add_unchanged(&mut plan);
-        let carried = self.carried(now);
+        let carried = self.carried(&plan, now);
         let name = FileName::Snapshot(number);
         let path = self.dir.join(name.to_string());
         let unfinished = self.dir.join(format!("{name}{UNFINISHED}"));
@@ -345,8 +346,14 @@ impl CacheFiles {
             // What stays is tried again with the next one.
             let _ = self.disk.remove(&self.dir.join(name));
         }
-        let sizes =
-            FilesRead { snapshot: number, snapshot_bytes: bytes, objects, object_bytes, ..FilesRead::default() };
+        let sizes = FilesRead {
+            snapshot: number,
+            snapshot_bytes: bytes,
+            objects,
+            object_bytes,
+            unwanted_bytes: bytes - object_bytes,
+            ..FilesRead::default()
+        };
         self.sizes = sizes;
         plan.dropped.clear();
         self.take_over(plan);
@@ -377,13 +384,14 @@ impl CacheFiles {
     }
 
     /// What nobody wants, and may want again: it is only on disk.
-    fn carried(&self, now: i64) -> BTreeMap<PartitionKey, load::ReadPartition> {
+    fn carried(&self, plan: &Plan, now: i64) -> BTreeMap<PartitionKey, load::ReadPartition> {
         let is_kept = |header: &PartitionHeader| now - header.written <= KEPT_UNWANTED;
         if !self.unwanted.values().any(|(_, header)| is_kept(header)) {
             return BTreeMap::new();
         }
         let wants = |_: &ApiResource, header: &PartitionHeader| {
-            self.unwanted.contains_key(&header.key()) && !self.kept.contains_key(&header.key()) && is_kept(header)
+            let key = header.key();
+            self.unwanted.contains_key(&key) && !plan.steps.iter().any(|step| step.key == key) && is_kept(header)
         };
         match load::read(&*self.disk, &self.dir, &Arc::default(), &wants) {
             Ok(Some(read)) => {

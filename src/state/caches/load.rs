@@ -51,6 +51,8 @@ pub(super) struct FilesRead {
     /// Objects in records, and how many bytes those take.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
+    /// Bytes of records of partitions that nobody asked for.
+    pub(super) unwanted_bytes: u64,
     /// Names that count for nothing.
     pub(super) leftovers: Vec<String>,
 }
@@ -195,17 +197,19 @@ impl<'l> Loader<'l> {
                 // Of a partition whose header is lost it is not known whose they are.
                 let wanted = *self.wanted.get(&partition)?;
                 let (before, len) = (ops.len(), payload.len());
-                let mut count = 0;
                 if wanted {
                     self.reader.objects((heads_len, heads, bodies), |object| ops.push(Op::Put(partition, object)))?;
-                    count = ops.len() - before;
                 }
-                self.files.objects += count as u64;
-                self.files.object_bytes += if count > 0 { len as u64 } else { 0 };
+                self.files.objects += (ops.len() - before) as u64;
+                if wanted {
+                    self.files.object_bytes += len as u64;
+                } else {
+                    self.files.unwanted_bytes += len as u64;
+                }
             }
             Record::Gone(partition, keys) => ops.push(Op::Gone(partition, keys)),
             Record::Dropped(partition) => ops.push(Op::Dropped(partition)),
-            Record::Commit(_) => return Some(true),
+            Record::Commit => return Some(true),
         }
         Some(false)
     }
