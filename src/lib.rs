@@ -83,6 +83,7 @@ pub mod reflector;
 pub mod sim;
 pub mod sink;
 pub mod source;
+pub mod state;
 pub mod telemetry;
 pub mod types;
 pub mod workqueue;

@@ -15,6 +15,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cache", &["types", "query"]),
     ("workqueue", &["types"]),
     ("budget", &["types"]),
+    ("disk", &["types"]),
+    ("journal", &["types", "disk"]),
+    ("state", &["types", "disk", "cache", "journal"]),
     ("source", &["types", "reflector"]),
     ("sink", &["types"]),
     ("config", &["types"]),
@@ -22,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("actors", &["types", "reflector", "cache", "budget", "sink", "telemetry"]),
     ("informers", &["types", "reflector", "cache", "actors"]),
     ("api", &["types", "cache", "telemetry", "actors::messages"]),
-    ("sim", &["types"]),
+    ("sim", &["types", "disk"]),
     ("app", &["*"]),
     ("cli", &["*"]),
     ("lib", &["*"]),
@@ -38,6 +41,9 @@ const PURE: &[(&str, &[&str])] = &[
     ("query", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("workqueue", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("budget", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
+    ("disk", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
+    ("journal", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
+    ("state", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
 ];
 
 /// Lines of a file before its tests.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube::Client;
 use tokio::runtime::Handle;
 
-use super::hub::StartError;
+use super::start::StartError;
 use crate::actors::messages::{InformerFor, User, Wanted};
 use crate::actors::sink::SinkParams;
 use crate::config::{
@@ -16,7 +16,8 @@ use crate::config::{
 use crate::reflector::{InformerOptions, Projection, StallPolicy};
 use crate::sink::webhook::{SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
 use crate::sink::{
-    BatchParams, Bounds, EventType, Filter, Initial, RetryParams, Selection, Shape, SinkHealth, Transport,
+    BatchParams, Bounds, EventType, Filter, Fsync, Initial, RetryParams, Selection, Shape, SinkHealth, StoreLimits,
+    Transport,
 };
 use crate::source::{self, Access, ClientError, KubeConnector, Token};
 use crate::types::{Scope, SharedStr, View};
@@ -119,6 +120,18 @@ pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartEr
         shape: Shape::default(),
         place: None,
     })
+}
+
+/// How large a sink's files may grow.
+pub(super) fn limits(_sink: &SinkConfig) -> StoreLimits {
+    StoreLimits::default()
+}
+
+pub(super) fn fsync(fsync: config::Fsync) -> Fsync {
+    match fsync {
+        config::Fsync::Within(delay) => Fsync::Within(delay),
+        config::Fsync::Never => Fsync::Never,
+    }
 }
 
 fn event_type(event: config::EventType) -> EventType {

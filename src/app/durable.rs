@@ -21,27 +21,17 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// It has a name of its own, under which its journal lies in the state directory; subscribed under it again, it goes on
 /// where it was. Give it to [`HubBuilder::subscribe_durably`](super::HubBuilder::subscribe_durably), so that it is there
 /// before anything is seen.
-#[derive(Clone)]
 pub struct DurableSubscription {
     pub(super) name: String,
     pub(super) resources: Vec<String>,
     pub(super) clusters: ClusterSelector,
     subscriber: Recipient<Deliveries>,
-    pub(super) selection: SelectionOf,
+    pub(super) selection: Selection,
     include_old: bool,
     batch: BatchParams,
     retry: RetryParams,
     concurrency: NonZeroUsize,
     timeout: Duration,
-}
-
-/// What becomes a [`Selection`].
-#[derive(Clone, Debug)]
-pub(super) struct SelectionOf {
-    events: Vec<EventType>,
-    pub(super) initial: Initial,
-    changed: Vec<FieldPath>,
-    filter: Option<Arc<Filter>>,
 }
 
 impl DurableSubscription {
@@ -55,12 +45,7 @@ impl DurableSubscription {
             resources: Vec::new(),
             clusters: ClusterSelector::All,
             subscriber,
-            selection: SelectionOf {
-                events: Selection::default().events,
-                initial: Initial::Replay,
-                changed: Vec::new(),
-                filter: None,
-            },
+            selection: Selection { initial: Initial::Replay, ..Selection::default() },
             include_old: true,
             batch: BatchParams { max_wait: Duration::ZERO, ..BatchParams::default() },
             retry: RetryParams::default(),
@@ -107,7 +92,7 @@ impl DurableSubscription {
     /// Only what this lets through.
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Self {
-        self.selection.filter = Some(Arc::new(filter));
+        self.selection.filter = Some(filter);
         self
     }
 
@@ -146,12 +131,11 @@ impl DurableSubscription {
         self
     }
 
-    pub(super) fn params(&self, place: StorePlace, io: &runtime::Handle) -> SinkParams {
-        let SelectionOf { events, initial, changed, filter } = self.selection.clone();
+    pub(super) fn params(self, place: StorePlace, io: &runtime::Handle) -> SinkParams {
         SinkParams {
             name: self.name.as_str().into(),
-            transport: Arc::new(ActorTransport::new(self.subscriber.clone(), self.timeout)),
-            selection: Arc::new(Selection { events, initial, changed, filter }),
+            transport: Arc::new(ActorTransport::new(self.subscriber, self.timeout)),
+            selection: Arc::new(self.selection),
             shape: Shape { include_old: self.include_old, ..Shape::default() },
             batch: self.batch,
             retry: self.retry,

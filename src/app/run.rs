@@ -8,7 +8,8 @@ use futures::FutureExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::hub::{Hub, HubReport, Reporter, ShutdownReport};
+use super::hub::{Hub, ShutdownReport};
+use super::report::{HubReport, Reporter};
 use crate::api::{self, AskLetters, Show, Shown};
 use crate::config::Config;
 use crate::types::{MemoryStep, Phase};
@@ -39,6 +40,11 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
     let deadline = config.hub.shutdown_deadline;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    if config.hub.state_dir.is_none() {
+        tracing::info!(
+            "without hub.state_dir nothing is kept over a restart: what is deleted meanwhile is not seen, what sinks have not delivered is lost, and everything is listed afresh"
+        );
+    }
     let hub = Hub::start(config).await.context("the hub does not start")?;
     tracing::info!(%address, "serving /livez, /readyz and /v1/status");
     let (stop, mut stopping) = watch::channel(());

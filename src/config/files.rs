@@ -41,6 +41,16 @@ impl Table<'_> {
         Some(readable(self.checker, &self.path.key(key), &text))
     }
 
+    /// A directory, which may be yet to be made; what is there already is one.
+    pub(super) fn folder(&mut self, key: &'static str) -> Option<PathBuf> {
+        let text = self.text(key)?;
+        let path = place(self.checker, &text);
+        if fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {
+            self.mistake(key, format!("{} is a file: name a directory", path.display()));
+        }
+        Some(path)
+    }
+
     /// `{ env = "NAME" }` or `{ file = "path" }`, of which the one that is given is there.
     pub(super) fn secret(&mut self, key: &'static str) -> Option<Secret> {
         const SHAPE: &str = "write { env = \"NAME\" } or { file = \"path\" }";
@@ -91,16 +101,20 @@ fn check_variable(checker: &Checker<'_>, path: &KeyPath, name: &str) {
 
 /// Where a file is, noting a mistake when it cannot be read.
 fn readable(checker: &Checker<'_>, path: &KeyPath, text: &str) -> PathBuf {
-    let home = checker.home.as_deref();
-    let file = match (text.strip_prefix('~'), home) {
-        (Some(""), Some(home)) => home.to_owned(),
-        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
-        _ => checker.folder.join(text),
-    };
+    let file = place(checker, text);
     if let Err(problem) = can_read(&file) {
         checker.mistake(path, format!("cannot read {}: {problem}", file.display()));
     }
     file
+}
+
+/// Where a path leads: `~` is the home, and what is relative begins at the configuration's folder.
+fn place(checker: &Checker<'_>, text: &str) -> PathBuf {
+    match (text.strip_prefix('~'), checker.home.as_deref()) {
+        (Some(""), Some(home)) => home.to_owned(),
+        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
+        _ => checker.folder.join(text),
+    }
 }
 
 /// Whether a file can be read. A pipe is not opened: whoever writes it is waiting for the one real reader.

@@ -119,12 +119,40 @@ pub struct HubConfig {
     /// Bytes that the process may have resident; informers keep less of their objects where it would be more. From 64 MiB
     /// on; unset: no limit.
     pub memory_limit: Option<u64>,
+    /// Where caches and undelivered events are kept over restarts; unset: in memory only.
+    pub state_dir: Option<PathBuf>,
+    /// How often caches are put on disk. Default 5 s.
+    pub checkpoint: Duration,
+    /// When what sinks have taken in is made durable. Default within 10 ms.
+    pub fsync: Fsync,
+}
+
+/// When bytes that were written are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fsync {
+    /// Within so long, together with what else has come by then; zero: each batch by itself.
+    Within(Duration),
+    /// When the operating system does it by itself. A process that dies loses nothing, a machine that does may.
+    Never,
+}
+
+impl Default for Fsync {
+    fn default() -> Self {
+        Self::Within(Duration::from_millis(10))
+    }
 }
 
 impl Default for HubConfig {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 7080));
-        Self { listen, shutdown_deadline: Duration::from_secs(20), memory_limit: None }
+        Self {
+            listen,
+            shutdown_deadline: Duration::from_secs(20),
+            memory_limit: None,
+            state_dir: None,
+            checkpoint: Duration::from_secs(5),
+            fsync: Fsync::default(),
+        }
     }
 }
 

@@ -137,11 +137,23 @@ fn a_memory_limit_is_a_size_and_may_come_from_the_environment() {
 }
 
 #[test]
+fn where_state_is_kept_and_how_often_is_read() {
+    let hub = |lines: &str| Config::from_toml(&format!("[hub]\n{lines}\n{BASE}")).unwrap().hub;
+    let default = hub("");
+    assert_eq!((default.state_dir, default.checkpoint), (None, Duration::from_secs(5)));
+    assert_eq!(default.fsync, Fsync::Within(Duration::from_millis(10)));
+    let set = hub("state_dir = \"somewhere\"\ncheckpoint = \"100ms\"\nfsync = \"0s\"");
+    assert_eq!((set.state_dir, set.checkpoint), (Some("somewhere".into()), Duration::from_millis(100)));
+    assert_eq!(set.fsync, Fsync::Within(Duration::ZERO));
+    assert_eq!(hub("fsync = \"never\"").fsync, Fsync::Never);
+}
+
+#[test]
 fn a_file_full_of_mistakes_is_reported_in_one_go() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"[hub]
 listen = "localhost:7080"
-state_dir = "/var/lib/hub"
+state_dir = "hub.toml"
 memory_limit = "2MiB"
 
 [clusters.prod]
@@ -223,7 +235,13 @@ fn hub_keys_are_checked() {
     hub("listn = \"a\"", "hub.listn: unknown key; did you mean \"listen\"?");
     hub("shutdown_deadline = \"0s\"", "0s is out of range: from 1s to 1h");
     hub("shutdown_deadline = 20", "expected a duration such as \"10m\", found 20");
-    hub("state_dir = \"x\"", "hub.state_dir: not available in this version: remove the key; ");
+    hub("state_dir = 7", "hub.state_dir: expected a text in quotes, found a number");
+    hub("checkpoint = \"50ms\"", "hub.checkpoint: 50ms is out of range: from 100ms to 10m");
+    hub(
+        "fsync = \"soon\"",
+        "hub.fsync: \"soon\" is not a duration such as \"10ms\", nor \"0s\" for each batch by itself, nor",
+    );
+    hub("fsync = \"1m\"", "hub.fsync: 1m is out of range: from 0s to 10s, or \"never\"");
     hub("memory_limit = \"63MiB\"", "hub.memory_limit: 63MiB is out of range: from 64MiB to 64TiB");
     hub("memory_limit = \"half\"", "hub.memory_limit: \"half\" is not a size: write a whole number and a unit");
     hub("memory_limit = -1", "hub.memory_limit: expected a size such as \"64MiB\", found -1");

@@ -54,6 +54,8 @@ pub struct SinkHealth {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalStatus {
+    /// The number that the next event will have.
+    pub end: u64,
     /// Events that are not acknowledged.
     pub pending: u64,
     /// Bytes of its files.
@@ -152,8 +154,14 @@ impl SinkHealth {
 
     /// Notes how the journal is, after it took something in.
     pub fn show_journal(&self, state: &JournalState) {
-        let JournalState { pending, bytes, limit, letters: dead_letters, .. } = *state;
-        *self.journal.lock() = Some(JournalStatus { pending, bytes, limit, dead_letters, trouble: None });
+        let JournalState { end, pending, bytes, limit, letters: dead_letters } = *state;
+        *self.journal.lock() = Some(JournalStatus { end, pending, bytes, limit, dead_letters, trouble: None });
+    }
+
+    /// The number that the next event of its journal will have, as far as is known; `None` without one.
+    #[must_use]
+    pub fn journal_end(&self) -> Option<u64> {
+        self.journal.lock().as_ref().map(|journal| journal.end)
     }
 
     /// Notes why the journal takes nothing in.

@@ -269,11 +269,9 @@ impl Store {
         }
     }
 
-    /// Everything that is acknowledged now may go: the caches on disk are not older.
-    pub fn release(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.release(journal.next_seq());
-        }
+    /// What is acknowledged and has a lower number may go: the caches on disk are not older.
+    pub fn release(&mut self, before: u64) {
+        self.journal.iter_mut().for_each(|journal| journal.release(before));
     }
 
     /// Does what a machine asks for.

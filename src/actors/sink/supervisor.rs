@@ -103,9 +103,10 @@ impl Sink {
         sink.living().await?.send(request).await.ok()
     }
 
-    /// What is acknowledged in its journal may go: the caches on disk are not older. Blocks while the store is at work.
-    pub fn release(&self) {
-        self.store.lock().release();
+    /// What is acknowledged in its journal and has a lower number may go: the caches on disk are not older. Blocks while
+    /// the store is at work.
+    pub fn release(&self, before: u64) {
+        self.store.lock().release(before);
     }
 
     /// As somebody to tell. Events that its actor died over are handed to its successor.

@@ -202,7 +202,7 @@ fn what_was_acknowledged_is_not_delivered_again_nor_what_was_told_before() {
     assert_eq!(rig.health.status().repeated, 20);
     assert_eq!(rig.versions()["/v1/pods/shop/web-0"], [1, 2, 3, 4, 5]);
     // Once the caches are not older than the journal, it need not remember.
-    rig.store.release();
+    rig.store.release(rig.store.state().end);
     rig.send(vec![update("web-0", 6)]);
     rig.run(SECOND);
     rig.restart(false);

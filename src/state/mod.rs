@@ -1,0 +1,3 @@
+//! What a hub keeps on disk over its restarts.
+
+pub mod caches;
