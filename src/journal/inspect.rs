@@ -79,7 +79,7 @@ pub fn inspect(disk: &dyn Disk, dir: &Path) -> Result<JournalReport, JournalErro
         let torn = walked.torn.map(|from| (from, walked.bytes));
         let at_end = at + 1 == scan.files.len();
         report.torn_bytes += torn.filter(|_| at_end).map_or(0, |(from, to)| to - from);
-        let damaged_end = torn.filter(|_| !at_end && file.void_from == Seq::MAX);
+        let damaged_end = torn.filter(|_| !at_end && file.has_lost_its_end(&count));
         for (from, to) in walked.damaged.iter().copied().chain(damaged_end) {
             one.damaged_bytes += to - from;
             report.damaged.push(DamagedRange { file: one.file.clone(), from, to });

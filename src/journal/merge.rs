@@ -145,7 +145,7 @@ impl<R: Record> Journal<R> {
         self.write_cursor(true);
         self.orphans.extend(old.into_iter().map(|segment| (segment.path, segment.bytes)));
         self.remove_orphans();
-        self.dir_dirty = true;
+        self.removals_dirty = true;
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Count<'s> {
     said: &'s mut Said,
     expected: Option<Seq>,
     /// Records behind all that were met have numbers from here on.
-    pub(super) floor: Seq,
+    floor: Seq,
     pub(super) lost: u64,
 }
 
@@ -106,6 +106,11 @@ fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, Jo
 // === impl Scanned ===
 
 impl Scanned {
+    /// Whether records should be where bytes at its end are none; else they are of an append that was given up.
+    pub(super) fn has_lost_its_end(&self, count: &Count<'_>) -> bool {
+        self.name.merged || count.floor < self.void_from
+    }
+
     /// Gives `each` the records of a segment that count: number, offset and bytes.
     pub(super) fn walk(
         &self,
@@ -272,7 +277,7 @@ impl<R: Record> Journal<R> {
             if is_last {
                 recovery.torn_bytes += walked.bytes - from;
                 segment.synced = from;
-            } else if file.void_from == Seq::MAX {
+            } else if file.has_lost_its_end(count) {
                 report(from, walked.bytes);
             }
         } else {
@@ -306,7 +311,8 @@ impl<R: Record> Journal<R> {
             last.end = self.next;
         }
         if self.sealed {
-            self.begin_segment().map_err(failed(&self.dir, "written"))?;
+            // Where there is no room for it, what is there can be read all the same; the first append tries again.
+            let _ = self.begin_segment();
         }
         self.sync_records().map_err(failed(&self.dir, "synced"))?;
         self.write_cursor(true);

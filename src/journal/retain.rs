@@ -70,12 +70,23 @@ impl<R> Journal<R> {
         if self.segments[at].name.merged && !self.orphans.is_empty() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
+        // Removals reach the disk in their order: what a crash brings back is never an old record without the newer ones.
+        self.sync_names()?;
         match self.disk.remove(&self.segments[at].path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let gone = self.segments.remove(at);
         self.reading.take_if(|(generation, _)| *generation == gone.name.generation);
+        self.removals_dirty = true;
+        self.sync_names()
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        if self.dir_dirty || self.removals_dirty {
+            self.disk.sync_dir(&self.dir)?;
+            (self.dir_dirty, self.removals_dirty) = (false, false);
+        }
         Ok(())
     }
 
@@ -88,6 +99,10 @@ impl<R> Journal<R> {
                 if !known {
                     self.write_cursor(true);
                     known = true;
+                }
+                // One behind others only goes if the disk knows what is acknowledged.
+                if at > 0 && let Some(error) = &self.cursor_error {
+                    return Err(io::Error::new(error.kind(), "acknowledgements cannot be written").into());
                 }
                 self.remove_segment(at)?;
             } else if last.pending == 0 && last.bytes > head() {

@@ -32,8 +32,10 @@ pub struct Journal<R> {
     pub(super) next_generation: u64,
     /// The last segment takes nothing any more: it is long enough, or cannot be trusted.
     pub(super) sealed: bool,
-    /// Names have changed that are not synced.
+    /// New names are not synced.
     pub(super) dir_dirty: bool,
+    /// That names are gone is not synced.
+    pub(super) removals_dirty: bool,
     pub(super) cursor: Cursor,
     /// Acknowledged and not written.
     pub(super) acked: Vec<Seq>,
@@ -71,6 +73,7 @@ impl<R> Journal<R> {
             next_generation: 0,
             sealed: true,
             dir_dirty: true,
+            removals_dirty: false,
             cursor: Cursor::new(dir, params.limit_bytes),
             acked: Vec::new(),
             cursor_error: None,
@@ -166,7 +169,7 @@ impl<R> Journal<R> {
         }
         if self.dir_dirty {
             self.disk.sync_dir(&self.dir)?;
-            self.dir_dirty = false;
+            (self.dir_dirty, self.removals_dirty) = (false, false);
         }
         self.accepted = self.next;
         Ok(())

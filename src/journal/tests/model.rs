@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::disk::Disk;
 use crate::journal::{AppendError, Journal, JournalParams, Record, Recovery, Seq};
-use crate::sim::{DiskCall, SimDisk};
+use crate::sim::SimDisk;
 
 pub(super) const DIR: &str = "/s/sinks/a/journal";
 
@@ -98,6 +98,17 @@ pub(super) struct Faults {
     pub(super) limit: u64,
 }
 
+/// When the journal is compared with what is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compare {
+    /// In between: it is exactly what it is.
+    Now,
+    /// After a merge: each object's story is the same.
+    Merged,
+    /// After an end: what was not accepted may be gone, acknowledged records may be back.
+    Ended,
+}
+
 /// A journal, its disk, and what is known of both.
 pub(super) struct World {
     pub(super) disk: SimDisk,
@@ -106,6 +117,8 @@ pub(super) struct World {
     journal: Option<Journal<Change>>,
     objects: BTreeMap<u64, Object>,
     next_state: u32,
+    /// Which numbers a merge has left could not be read.
+    blind: bool,
     /// Numbers of acknowledged records: none may be given again.
     highest_acked: Option<Seq>,
     pub(super) reopened: u32,
@@ -128,6 +141,8 @@ pub(super) fn open(disk: &SimDisk, limit: u64) -> (Journal<Change>, Recovery, Ve
 impl World {
     pub(super) fn new(seed: u64, faults: Faults) -> Self {
         let disk = SimDisk::new(seed);
+        // The state directory's part.
+        crate::disk::make_dir(&disk, Path::new("/s/sinks"), 2).expect("nothing fails yet");
         let journal = Some(open(&disk, faults.limit).0);
         disk.set_fail_rate(faults.fail_rate);
         Self {
@@ -137,6 +152,7 @@ impl World {
             journal,
             objects: BTreeMap::new(),
             next_state: 0,
+            blind: false,
             highest_acked: None,
             reopened: 0,
             refused_full: 0,
@@ -216,11 +232,11 @@ impl World {
                 assert!(bytes <= limit, "{bytes} bytes of {limit}");
             }
             Err(error) => {
+                // What an earlier append left may be there still.
                 if let AppendError::Full { pending, .. } = error {
                     assert!(pending > 0, "full of nothing");
                     self.refused_full += 1;
                 }
-                self.objects.values_mut().for_each(|object| object.refused.clear());
                 for change in batch {
                     self.objects.entry(change.object).or_default().refused.push(change);
                 }
@@ -238,6 +254,9 @@ impl World {
     /// Acknowledges in the order of each object, as lanes do.
     fn ack(&mut self) {
         for _ in 0..self.rng.random_range(1..8) {
+            if self.blind {
+                return;
+            }
             let object = self.rng.random_range(0..7);
             let Some(object) = self.objects.get_mut(&object) else { continue };
             let Some(told) = object.told.iter_mut().find(|told| !told.acked).filter(|told| told.accepted) else {
@@ -251,44 +270,64 @@ impl World {
     }
 
     fn merge(&mut self) {
+        // What was acknowledged before is not to come back in the middle of what is merged.
+        for _ in 0..2 {
+            self.sync();
+        }
+        if self.blind || !self.journal().is_synced() || self.journal().cursor_error().is_some() {
+            return;
+        }
         let next = self.journal().next_seq();
         let before = self.journal().pending();
         let range = if self.rng.random_bool(0.8) { 0..next } else { self.rng.random_range(0..=next)..next };
-        let merged = self.journal().merge_pending(range);
+        let _ = self.journal().merge_pending(range);
         self.merged += before - self.journal().pending();
-        if merged.is_ok() {
-            self.objects.values_mut().flat_map(|object| &mut object.told).for_each(|told| told.accepted = true);
+        if let Some(read) = self.read_all() {
+            self.compare(read, Compare::Merged);
+        } else {
+            self.blind = true;
         }
-        self.check();
     }
 
     /// The process ends, perhaps with the power, and starts again.
     fn end(&mut self) {
         self.journal = None;
+        self.blind = false;
         if self.faults.power && self.rng.random_bool(0.7) {
             self.disk.crash();
         } else {
             self.disk.kill();
         }
+        if std::env::var("JOURNAL_SEED").is_ok() { eprintln!("--end {:?}", self.disk.files()); }
         let (mut journal, recovery, seen) = open(&self.disk, self.faults.limit);
+        if std::env::var("JOURNAL_SEED").is_ok() { eprintln!("opened next {} rec {recovery:?} seen {:?}..{:?} {:?}", journal.next_seq(), seen.first(), seen.last(), self.disk.files()); }
         let read = journal.read(0, usize::MAX, usize::MAX).expect("it can be read").records;
         let pending: Vec<_> = seen.into_iter().filter(|seen| !seen.2).map(|(seq, change, _)| (seq, change)).collect();
         assert_eq!(read, pending, "what is read is not what was found");
         assert_eq!(recovery.pending, journal.pending());
         self.journal = Some(journal);
         self.reopened += 1;
-        self.compare(read, true);
+        self.compare(read, Compare::Ended);
         self.disk.set_fail_rate(self.faults.fail_rate);
     }
 
-    /// Reads all of it and compares.
     fn check(&mut self) {
+        if self.blind {
+            return;
+        }
+        if let Some(read) = self.read_all() {
+            self.compare(read, Compare::Now);
+        }
+    }
+
+    /// All that is pending, in small batches; `None` where the disk has stopped.
+    fn read_all(&mut self) -> Option<Vec<(Seq, Change)>> {
         let mut read = Vec::new();
         let mut from = 0;
         // Small batches meet their ends.
         let (most, bytes) = (self.rng.random_range(1..20), self.rng.random_range(0..4000));
         loop {
-            let Ok(batch) = self.journal().read(from, most, bytes) else { return };
+            let batch = self.journal().read(from, most, bytes).ok()?;
             assert_eq!(batch.damaged, Vec::<Seq>::new());
             let Some((last, _)) = batch.records.last() else { break };
             from = last + 1;
@@ -296,11 +335,11 @@ impl World {
         }
         assert_eq!(read.len() as u64, self.journal().pending());
         assert_eq!(read.first().map_or(self.journal().next_seq(), |(seq, _)| *seq), self.journal().first_pending());
-        self.compare(read, false);
+        Some(read)
     }
 
-    /// Holds what is pending against what must be, and may be; then takes it for the truth.
-    fn compare(&mut self, read: Vec<(Seq, Change)>, after_end: bool) {
+    /// Holds what is pending against what must be, and may be.
+    fn compare(&mut self, read: Vec<(Seq, Change)>, when: Compare) {
         assert!(read.windows(2).all(|pair| pair[0].0 < pair[1].0), "out of order: {read:?}");
         let mut by_object: BTreeMap<u64, Vec<(Seq, Change)>> = BTreeMap::new();
         for (seq, change) in read {
@@ -308,40 +347,45 @@ impl World {
         }
         assert!(by_object.keys().all(|object| self.objects.contains_key(object)), "an object nobody told of");
         for (id, object) in &mut self.objects {
-            object.adopt(*id, by_object.remove(id).unwrap_or_default(), after_end);
+            object.compare(*id, by_object.remove(id).unwrap_or_default(), when);
         }
     }
 }
 
 impl Object {
-    fn adopt(&mut self, id: u64, read: Vec<(Seq, Change)>, after_end: bool) {
-        let mut all: Vec<&Change> = self.told.iter().map(|told| &told.change).collect();
-        let accepted = self.told.iter().rposition(|told| told.accepted).map_or(0, |last| last + 1);
+    /// Compares, and takes what is pending for the truth where that may have changed.
+    fn compare(&mut self, id: u64, read: Vec<(Seq, Change)>, when: Compare) {
         let unacked = self.told.iter().position(|told| !told.acked).unwrap_or(self.told.len());
-        let (firsts, lasts) = if after_end {
-            all.extend(&self.refused);
-            // Acknowledgements may be lost, and what was not accepted may be there up to anywhere.
-            (0..=unacked, accepted..=all.len())
-        } else {
-            (unacked..=unacked, all.len()..=all.len())
-        };
+        if when == Compare::Now {
+            let expected: Vec<_> = self.told[unacked..].iter().map(|told| (told.seq, told.change.clone())).collect();
+            assert_eq!(read, expected, "object {id}");
+            return;
+        }
+        let accepted = self.told.iter().rposition(|told| told.accepted).map_or(0, |last| last + 1);
+        let all: Vec<&Change> = self.told.iter().map(|told| &told.change).chain(&self.refused).collect();
         let found = canonical(read.iter().map(|(_, change)| change));
-        let mut spans = firsts.rev().flat_map(|from| lasts.clone().map(move |to| (from, to.max(from))));
-        let Some((from, to)) = spans.find(|(from, to)| canonical(all[*from..*to].iter().copied()) == found) else {
+        // Of what was not accepted anything may be there, as it was.
+        let rest: Vec<&Change> =
+            all[accepted..].iter().copied().filter(|change| read.iter().any(|(_, read)| read == *change)).collect();
+        // An acknowledgement may be lost with the power, and with it all that were given after it.
+        let from = (0..=unacked.min(accepted))
+            .rev()
+            .find(|from| canonical(all[*from..accepted].iter().copied().chain(rest.iter().copied())) == found);
+        let Some(from) = from else {
             panic!("object {id}: {found:?} is pending, of {all:?}, unacked from {unacked}, accepted to {accepted}");
         };
-        let now = if to == 0 { self.base } else { all[to - 1].to };
-        self.base = read.first().map_or(if from == to { now } else { all[from].from }, |(_, change)| change.from);
-        if read.is_empty() {
-            self.base = now;
+        assert!(when == Compare::Ended || from == unacked, "object {id}: acknowledged ones came back");
+        let last = all[..accepted].iter().chain(&rest).next_back().map_or(self.base, |change| change.to);
+        let told = |(seq, change)| Told { change, seq, accepted: true, acked: false };
+        if when == Compare::Merged {
+            self.base = read.first().map_or(last, |(_, change)| change.from);
+            self.told.clear();
+        } else {
+            // That these are acknowledged the disk may still forget.
+            self.told.truncate(from);
+            self.told.iter_mut().for_each(|told| (told.acked, told.accepted) = (true, true));
         }
-        self.told =
-            read.into_iter().map(|(seq, change)| Told { change, seq, accepted: after_end, acked: false }).collect();
+        self.told.extend(read.into_iter().map(told));
         self.refused.clear();
     }
-}
-
-/// Keeps `DiskCall` in use where a test wants a certain call to fail.
-pub(super) fn fail(disk: &SimDisk, call: DiskCall) {
-    disk.fail(call, 1);
 }
