@@ -97,6 +97,7 @@ pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartEr
         },
         changed: sink.changed.clone(),
         filter,
+        ..Selection::default()
     };
     let TransportConfig::Webhook(hook) = &sink.transport;
     let transport = webhook(hook, sink.batch.max_events > 1, wrong)?;

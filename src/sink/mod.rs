@@ -39,8 +39,9 @@ pub use event::{Event, EventError, EventType};
 pub use filter::{Filter, InvalidFilter};
 pub use health::{SinkHealth, SinkStatus};
 pub use lanes::{BatchParams, Bounds, Gate, LaneId, Lanes};
+pub use redact::Redaction;
 pub use retry::{Circuit, Decision, RetryParams};
-pub use select::{Initial, Selection, Verdict};
+pub use select::{Initial, OnFilterError, Selection, Verdict};
 
 /// What came of one attempt to deliver one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
