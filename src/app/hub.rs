@@ -10,8 +10,8 @@ use futures::future::join_all;
 use kube::Resource;
 use serde::Serialize;
 
-use super::convert;
 use super::typed::{CacheClient, api_resource};
+use super::{convert, sinks};
 use crate::actors::messages::{AddCluster, GetStatus, SetMemoryLimit, Shutdown, Start, WaitForCacheSync};
 use crate::actors::sink::{Drain, Sink, SinkParams};
 use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
@@ -130,7 +130,7 @@ impl Hub {
         let system = HubSystem::start(tuning)?;
         let io = system.env().io.clone();
         // All sinks are checked before the first one starts.
-        let params: Vec<_> = config.sinks.iter().map(|sink| convert::sink(sink, &io)).collect::<Result<_, _>>()?;
+        let params: Vec<_> = config.sinks.iter().map(|sink| sinks::sink(sink, &io)).collect::<Result<_, _>>()?;
         let mut hub = Self { system, sinks: Vec::new() };
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         for resource in &config.resources {

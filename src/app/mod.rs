@@ -6,6 +6,7 @@ mod convert;
 mod hub;
 mod load;
 mod run;
+mod sinks;
 mod typed;
 
 pub use convert::client;

@@ -24,12 +24,16 @@ use futures::future::BoxFuture;
 
 mod dead_letter;
 mod event;
+pub mod file;
 mod filter;
 mod health;
 mod lanes;
+pub mod nats;
+mod rate;
 mod redact;
 mod retry;
 mod select;
+mod shape;
 pub mod webhook;
 
 pub use dead_letter::{DeadLetter, DeadLetters};
@@ -39,9 +43,11 @@ pub use event::{Event, EventError, EventType};
 pub use filter::{Filter, InvalidFilter};
 pub use health::{SinkHealth, SinkStatus};
 pub use lanes::{BatchParams, Bounds, Gate, LaneId, Lanes};
+pub use rate::{RateLimit, RateLimiter};
 pub use redact::Redaction;
 pub use retry::{Circuit, Decision, RetryParams};
 pub use select::{Initial, OnFilterError, Selection, Verdict};
+pub use shape::{InvalidTemplate, Preset, Shape, Template};
 
 /// What came of one attempt to deliver one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -480,11 +480,9 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
     let received = Received::default();
     let addr = io.block_on(moody_receiver(Arc::clone(&received)));
     let webhook = WebhookParams {
-        url: WebhookUrl::parse(&format!("http://{addr}/")).unwrap(),
-        signing_keys: None,
         timeout: Duration::from_secs(5),
-        ca_file: None,
         batched: true,
+        ..WebhookParams::new(WebhookUrl::parse(&format!("http://{addr}/")).unwrap())
     };
     let transport = Arc::new(WebhookTransport::new(webhook).unwrap());
     let io_handle = io.handle().clone();

@@ -18,8 +18,8 @@ use cel::common::value::{CowVal, Val};
 use cel::{Env, ExecutionError};
 use regex::{Regex, RegexBuilder};
 
-/// What one evaluation may cost. A unit is some 50 ns of an optimised build.
-const BUDGET: u64 = 1_000_000;
+/// What one evaluation may cost. A unit is at most some 50 ns of an optimised build.
+const BUDGET: u64 = 2_000_000;
 /// Bytes of a text that weigh one unit.
 const BYTES_PER_UNIT: u64 = 64;
 /// Sizes that a compiled pattern may have, and what a byte that is searched with it then costs in 64ths of a unit:
