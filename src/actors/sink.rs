@@ -28,8 +28,8 @@ use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
 use crate::disk::Disk;
 use crate::sink::{
-    Action, BatchParams, Bounds, Broken, Durability, Event, Fsync, LaneId, Machine, MachineParams, RetryParams,
-    Selection, Shape, SinkHealth, Store, StoreLimits, Transport, Work,
+    Action, BatchParams, Bounds, Broken, Durability, Event, EventOptions, Fsync, LaneId, Machine, MachineParams,
+    RateLimit, RetryParams, Selection, SinkHealth, Store, StoreLimits, Transport, Work,
 };
 use crate::telemetry::spans;
 use crate::types::Notifications;
@@ -53,7 +53,7 @@ pub struct SinkParams {
     /// What the sink takes.
     pub selection: Arc<Selection>,
     /// How its events are made.
-    pub shape: Shape,
+    pub options: EventOptions,
     /// How events are put together.
     pub batch: BatchParams,
     /// How long a failing batch is tried.
@@ -62,6 +62,8 @@ pub struct SinkParams {
     pub bounds: Bounds,
     /// Attempts in flight at most; as many lanes. Default 4.
     pub concurrency: NonZeroUsize,
+    /// How often events may go; `None`: as often as they can.
+    pub rate_limit: Option<RateLimit>,
     /// Where the sink shows what it does.
     pub health: Arc<SinkHealth>,
     /// Where attempts run.
@@ -88,7 +90,8 @@ impl SinkParams {
         let params = MachineParams {
             name: Arc::clone(&self.name),
             selection: Arc::clone(&self.selection),
-            shape: self.shape,
+            options: self.options.clone(),
+            rate_limit: self.rate_limit,
             batch: self.batch,
             retry: self.retry,
             bounds: self.bounds,

@@ -10,7 +10,7 @@ use tokio::runtime;
 
 use crate::actors::durable::{ActorTransport, Deliveries};
 use crate::actors::sink::{SinkParams, StorePlace};
-use crate::sink::{BatchParams, Bounds, EventType, Filter, Initial, RetryParams, Selection, Shape, SinkHealth};
+use crate::sink::{BatchParams, Bounds, EventOptions, EventType, Filter, Initial, RetryParams, Selection, SinkHealth};
 use crate::types::{ClusterSelector, FieldPath};
 
 /// How long a subscriber has to answer for one message.
@@ -136,11 +136,12 @@ impl DurableSubscription {
             name: self.name.as_str().into(),
             transport: Arc::new(ActorTransport::new(self.subscriber, self.timeout)),
             selection: Arc::new(self.selection),
-            shape: Shape { include_old: self.include_old, ..Shape::default() },
+            options: EventOptions { include_old: self.include_old, ..EventOptions::default() },
             batch: self.batch,
             retry: self.retry,
             bounds: Bounds::default(),
             concurrency: self.concurrency,
+            rate_limit: None,
             health: SinkHealth::new(),
             io: io.clone(),
             place: Some(place),

@@ -8,6 +8,7 @@ mod hub;
 mod load;
 mod report;
 mod run;
+mod sinks;
 mod start;
 mod state;
 mod typed;

@@ -7,11 +7,11 @@ use actix::MailboxError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::convert;
 use super::durable::DurableSubscription;
 use super::hub::Hub;
 use super::report::{RunningSink, RunningSinks};
 use super::state::{OpenState, StateError};
+use super::{convert, sinks};
 use crate::actors::messages::{AddCluster, Keep, SetMemoryLimit, Start};
 use crate::actors::sink::{Sink, SinkParams, StorePlace};
 use crate::actors::{CheckpointListener, HubSystem, RegistryError, Subscribe, SystemError, Tuning};
@@ -114,7 +114,7 @@ impl HubBuilder {
         let system = HubSystem::start(tuning)?;
         let io = system.env().io.clone();
         // All sinks are checked before the first one starts.
-        let sinks = readers(&config, durable, state.as_ref(), &io)?;
+        let readers = readers(&config, durable, state.as_ref(), &io)?;
         let hub = Hub::new(system, state.as_ref().map(OpenState::lock));
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         let demands: Vec<_> =
@@ -128,7 +128,7 @@ impl HubBuilder {
         for demand in demands {
             hub.registry().send(demand).await?;
         }
-        for reader in sinks {
+        for reader in readers {
             start_reader(&hub, &config.resources, reader).await?;
         }
         for cluster in &config.clusters {
@@ -189,13 +189,13 @@ fn readers(
     let place = |name: &str, limits| {
         state.map(|state| {
             let (disk, directory) = state.sink(name);
-            StorePlace { disk, directory, limits, fsync: convert::fsync(config.hub.fsync) }
+            StorePlace { disk, directory, limits, fsync: sinks::fsync(config.hub.fsync) }
         })
     };
     let mut all = Vec::new();
     for sink in &config.sinks {
-        let mut params = convert::sink(sink, io)?;
-        params.place = place(&sink.name, convert::limits(sink));
+        let mut params = sinks::sink(sink, io)?;
+        params.place = place(&sink.name, sinks::limits(sink));
         all.push(Reader {
             name: sink.name.clone(),
             params,

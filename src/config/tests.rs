@@ -66,7 +66,7 @@ fn a_small_configuration_has_the_defaults() {
     assert_eq!(sink.select.events, [EventType::Added, EventType::Updated, EventType::Deleted]);
     assert_eq!((sink.batch.max_events, sink.batch.max_bytes), (100, 1 << 20));
     assert_eq!(sink.retry.give_up_after, Duration::from_secs(24 * 3600));
-    let TransportConfig::Webhook(webhook) = &sink.transport;
+    let TransportConfig::Webhook(webhook) = &sink.transport else { panic!("another type") };
     assert_eq!((webhook.timeout, webhook.concurrency), (Duration::from_secs(10), 4));
     assert!(config.clusters[0].compression);
 }
@@ -484,7 +484,7 @@ fn the_environment_overrides_the_file_and_adds_to_it() {
     assert_eq!(config.clusters[1].name.as_str(), "two");
     assert_eq!(config.resources[0].namespaces, ["a", "b"]);
     assert!(config.resources[0].metadata_only);
-    let TransportConfig::Webhook(webhook) = &config.sinks[0].transport;
+    let TransportConfig::Webhook(webhook) = &config.sinks[0].transport else { panic!("another type") };
     assert_eq!((webhook.url.as_str(), webhook.concurrency), ("http://127.0.0.1:9", 2));
     assert_eq!(webhook.signing_secret, Some(Secret::Env("S".into())));
     assert_eq!((config.sinks[0].batch.max_bytes, config.sinks[0].batch.max_wait), (65536, Duration::from_secs(1)));

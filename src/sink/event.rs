@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::redact;
+use super::Redaction;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, DecodeError, Notification, Object, Origin, ResourceVersion,
 };
@@ -60,17 +60,19 @@ impl EventType {
 }
 
 /// How a sink's events are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventOptions {
     /// Whether an update carries the state before it too. Default: yes.
     pub include_old: bool,
+    /// What of objects stays in the process.
+    pub redaction: Redaction,
     /// Whether there is room for a journal's number. Default: no.
     pub sequence: bool,
 }
 
-impl Default for Shape {
+impl Default for EventOptions {
     fn default() -> Self {
-        Self { include_old: true, sequence: false }
+        Self { include_old: true, redaction: Redaction::default(), sequence: false }
     }
 }
 
@@ -176,11 +178,15 @@ impl<'a> From<&'a ApiResource> for Resource<'a> {
 impl Event {
     /// Makes the event of a notification that the hub saw at `seen`.
     ///
-    /// Copies each object's JSON once; only Secrets are parsed (and redacted).
+    /// Copies each object's JSON once; only what is redacted is parsed.
     ///
     /// # Errors
     /// [`EventError`] when the object's stored bytes are damaged.
-    pub fn new<K>(notification: &Notification<K>, seen: jiff::Timestamp, shape: Shape) -> Result<Self, EventError> {
+    pub fn new<K>(
+        notification: &Notification<K>,
+        seen: jiff::Timestamp,
+        options: &EventOptions,
+    ) -> Result<Self, EventError> {
         let origin = notification.origin();
         let event_type = EventType::of(notification);
         let object = notification.object();
@@ -194,9 +200,9 @@ impl Event {
             subject: &subject,
             time: seen.to_string(),
             data_content_type: "application/json",
-            sequence: shape.sequence.then_some(NO_SEQUENCE),
+            sequence: options.sequence.then_some(NO_SEQUENCE),
         };
-        let (body, sequence_at) = write_body(&attributes, notification, shape)?;
+        let (body, sequence_at) = write_body(&attributes, notification, options)?;
         let uid = object.map(|object| object.uid().to_string()).unwrap_or_default();
         Ok(Self(Arc::new(Parts {
             event_type,
@@ -339,11 +345,11 @@ fn lane_hash(cluster: &str, subject: &str) -> u64 {
 fn write_body<K>(
     attributes: &Attributes<'_>,
     notification: &Notification<K>,
-    shape: Shape,
+    options: &EventOptions,
 ) -> Result<(String, u32), EventError> {
     let (initial, tombstone, old) = match notification {
         Notification::Added { initial, .. } => (*initial, false, None),
-        Notification::Updated { old, .. } => (false, false, shape.include_old.then_some(old)),
+        Notification::Updated { old, .. } => (false, false, options.include_old.then_some(old)),
         Notification::Deleted { tombstone, .. } => (false, *tombstone, None),
         Notification::Synced(_) => (false, false, None),
     };
@@ -367,7 +373,7 @@ fn write_body<K>(
     let object = object.as_ref().and_then(json).transpose()?;
     let old = old.as_ref().and_then(json).transpose()?;
     let wire = |json: Option<&[u8]>| -> String {
-        json.map_or(Cow::Borrowed("null"), |json| redact::wire_json(&origin.resource.gvr, json)).into_owned()
+        json.map_or(Cow::Borrowed("null"), |json| options.redaction.wire_json(&origin.resource.gvr, json)).into_owned()
     };
     let (object, old) = (wire(object.as_deref()), wire(old.as_deref()));
     // Both texts end in the brace of a non-empty object, in whose place more members go.

@@ -74,13 +74,13 @@ fn identity(event: &Event) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shape;
+    use super::super::EventOptions;
     use super::super::test_objects::{added, pod, updated};
     use super::*;
     use crate::types::Notification;
 
     fn event(notification: &Notification) -> Event {
-        Event::new(notification, jiff::Timestamp::UNIX_EPOCH, Shape::default()).unwrap()
+        Event::new(notification, jiff::Timestamp::UNIX_EPOCH, &EventOptions::default()).unwrap()
     }
 
     fn update(to: &str) -> Event {

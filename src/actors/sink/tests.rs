@@ -111,9 +111,10 @@ fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
         retry: RetryParams::default(),
         bounds: Bounds::default(),
         concurrency: NonZeroUsize::new(4).unwrap(),
+        rate_limit: None,
         health: SinkHealth::new(),
         io: runtime::Handle::current(),
-        shape: Shape::default(),
+        options: EventOptions::default(),
         place: None,
     }
 }
@@ -269,7 +270,7 @@ fn messages_that_wait_keep_their_order() {
 #[test]
 fn the_bound_in_bytes_holds_too() {
     paused(async {
-        let size = Event::new(&add("web", 1), clock::wall(), Shape::default()).unwrap().size();
+        let size = Event::new(&add("web", 1), clock::wall(), &EventOptions::default()).unwrap().size();
         let transport = ScriptedTransport::new(|_, _| failed("down"));
         let bench = Bench::with(transport, |params| params.bounds.bytes = 10 * size);
         assert!(!bench.takes(adds(100, 1)).await);
@@ -491,11 +492,9 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
     let received = Received::default();
     let addr = io.block_on(moody_receiver(Arc::clone(&received)));
     let webhook = WebhookParams {
-        url: WebhookUrl::parse(&format!("http://{addr}/")).unwrap(),
-        signing_keys: None,
         timeout: Duration::from_secs(5),
-        ca_file: None,
         batched: true,
+        ..WebhookParams::new(WebhookUrl::parse(&format!("http://{addr}/")).unwrap())
     };
     let transport = Arc::new(WebhookTransport::new(webhook).unwrap());
     let io_handle = io.handle().clone();

@@ -66,14 +66,14 @@ impl Event {
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
-    use super::super::Shape;
+    use super::super::EventOptions;
     use super::super::tests::{pod, updated};
     use super::*;
 
     #[test]
     fn an_event_is_read_as_its_type() {
         let update = updated(pod("web", "1", "Pending"), pod("web", "2", "Running"));
-        let event = Event::new(&update, jiff::Timestamp::UNIX_EPOCH, Shape::default()).unwrap();
+        let event = Event::new(&update, jiff::Timestamp::UNIX_EPOCH, &EventOptions::default()).unwrap();
         let data = event.data::<Pod>().unwrap();
         assert_eq!((data.cluster.as_str(), data.name.as_deref()), ("prod-eu", Some("web")));
         let phase = |pod: Option<Pod>| pod.unwrap().status.unwrap().phase.unwrap();

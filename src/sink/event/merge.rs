@@ -106,14 +106,14 @@ fn replaced(text: &str, parts: &[(&str, &str)]) -> String {
 mod tests {
     use serde_json::Value;
 
-    use super::super::Shape;
+    use super::super::EventOptions;
     use super::super::tests::{added, pod, updated};
     use super::*;
     use crate::types::Notification;
 
     fn event(notification: &Notification, sequence: u64) -> Event {
-        let shape = Shape { sequence: true, ..Shape::default() };
-        let mut event = Event::new(notification, jiff::Timestamp::UNIX_EPOCH, shape).unwrap();
+        let options = EventOptions { sequence: true, ..EventOptions::default() };
+        let mut event = Event::new(notification, jiff::Timestamp::UNIX_EPOCH, &options).unwrap();
         event.set_sequence(sequence);
         event
     }

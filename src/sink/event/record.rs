@@ -82,12 +82,13 @@ fn take_text(bytes: &[u8]) -> Result<(&str, &[u8]), InvalidRecord> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{added, pod, updated};
-    use super::super::{Event, Shape};
+    use super::super::{Event, EventOptions};
     use super::*;
 
     fn event() -> Event {
         let update = updated(pod("web-0", "1", "Pending"), pod("web-0", "2", "Running"));
-        Event::new(&update, jiff::Timestamp::UNIX_EPOCH, Shape { sequence: true, ..Shape::default() }).unwrap()
+        Event::new(&update, jiff::Timestamp::UNIX_EPOCH, &EventOptions { sequence: true, ..EventOptions::default() })
+            .unwrap()
     }
 
     fn bytes(event: &Event) -> Vec<u8> {
@@ -134,7 +135,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(numbered.json()).unwrap();
         assert_eq!(value["sequence"], u64::MAX.to_string());
         let add = added(pod("web-0", "1", "Pending"), false);
-        let mut plain = Event::new(&add, jiff::Timestamp::UNIX_EPOCH, Shape::default()).unwrap();
+        let mut plain = Event::new(&add, jiff::Timestamp::UNIX_EPOCH, &EventOptions::default()).unwrap();
         plain.set_sequence(3);
         assert_eq!(plain.sequence(), Some(3));
         assert!(!plain.json().contains("sequence"));

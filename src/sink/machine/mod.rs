@@ -29,8 +29,8 @@ pub use settle::Broken;
 
 use super::store::{Done, Work};
 use super::{
-    BatchParams, Bounds, Circuit, DeadLetter, Event, EventError, LaneId, Lanes, RetryParams, Selection, Shape,
-    SinkHealth, Verdict,
+    BatchParams, Bounds, Circuit, DeadLetter, Event, EventError, EventOptions, LaneId, Lanes, RateLimit, RateLimiter,
+    RetryParams, Selection, SinkHealth, Verdict,
 };
 use crate::types::Notification;
 use crate::types::clock::Instant;
@@ -43,7 +43,7 @@ pub struct MachineParams {
     /// What the sink takes.
     pub selection: Arc<Selection>,
     /// How its events are made.
-    pub shape: Shape,
+    pub options: EventOptions,
     /// How events are put together.
     pub batch: BatchParams,
     /// How long a failing batch is tried.
@@ -52,6 +52,8 @@ pub struct MachineParams {
     pub bounds: Bounds,
     /// Attempts in flight at most; as many lanes. Default 4.
     pub concurrency: NonZeroUsize,
+    /// How often events may go; `None`: as often as they can.
+    pub rate_limit: Option<RateLimit>,
     /// Where the sink shows what it does.
     pub health: Arc<SinkHealth>,
 }
@@ -77,6 +79,8 @@ pub struct Machine<T> {
     params: MachineParams,
     lanes: Lanes,
     circuit: Circuit,
+    /// Once the first batch has gone.
+    rate: Option<RateLimiter>,
     rng: StdRng,
     /// Messages that wait for room, oldest first.
     held: VecDeque<Held<T>>,
@@ -99,11 +103,12 @@ impl<T> Machine<T> {
     /// A machine that keeps its events in memory, or in a journal.
     #[must_use]
     pub fn new(mut params: MachineParams, durability: Option<Durability>, rng: StdRng) -> Self {
-        params.shape.sequence = durability.is_some();
+        params.options.sequence = durability.is_some();
         let lanes = Lanes::new(params.concurrency, params.batch, params.bounds);
         Self {
             lanes,
             circuit: Circuit::default(),
+            rate: None,
             rng,
             held: VecDeque::new(),
             answers: VecDeque::new(),
@@ -150,7 +155,13 @@ impl<T> Machine<T> {
         if self.params.health.is_disabled() {
             return None;
         }
+        if self.rate_at(now).is_some_and(|at| now < at) {
+            return None;
+        }
         let (lane, batch) = self.lanes.take_ready(now, self.circuit.gate(now))?;
+        if let Some(limit) = self.params.rate_limit {
+            self.rate.get_or_insert_with(|| RateLimiter::new(limit, now)).take(batch.len(), now);
+        }
         self.circuit.started(lane);
         if self.lanes.failures(lane) > 0 {
             self.params.health.retries.fetch_add(1, Relaxed);
@@ -158,12 +169,20 @@ impl<T> Machine<T> {
         Some(Action::Attempt { lane, batch })
     }
 
+    /// When the next batch may go by the rate limit; `None` where that holds nothing back.
+    fn rate_at(&self, now: Instant) -> Option<Instant> {
+        let next = self.lanes.ready_len(now, self.circuit.gate(now))?;
+        self.rate.as_ref().map(|rate| rate.ready_at(next, now))
+    }
+
     /// When [`Self::next`] will have something again, as far as that is known.
     #[must_use]
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
-        let attempt = (!self.params.health.is_disabled()).then(|| self.lanes.next_wake(self.circuit.gate(now)));
+        let due =
+            self.lanes.next_wake(self.circuit.gate(now)).map(|due| self.rate_at(now).map_or(due, |at| due.max(at)));
+        let attempt = due.filter(|_| !self.params.health.is_disabled());
         let work = self.durable.as_ref().and_then(|durable| durable.wake_at(&self.lanes, &self.letters));
-        attempt.flatten().into_iter().chain(work).min()
+        attempt.into_iter().chain(work).min()
     }
 
     /// The store has done what it was asked for.
@@ -219,10 +238,10 @@ impl<T> Machine<T> {
 
     /// The event of a notification, if it is for this sink. Whatever goes wrong costs this notification alone.
     fn convert(&self, notification: &Notification, seen: jiff::Timestamp) -> Option<Event> {
-        let MachineParams { health, name, shape, selection, .. } = &self.params;
+        let MachineParams { health, name, options, selection, .. } = &self.params;
         let converted = catch_unwind(AssertUnwindSafe(|| {
             let verdict = selection.judge(notification);
-            let event = (verdict != Verdict::Leave).then(|| Event::new(notification, seen, *shape)).transpose();
+            let event = (verdict != Verdict::Leave).then(|| Event::new(notification, seen, options)).transpose();
             (verdict, event)
         }));
         let (verdict, event) = converted.unwrap_or_else(|panic| {

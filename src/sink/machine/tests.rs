@@ -113,11 +113,12 @@ fn open(disk: &SimDisk, limits: StoreLimits, fsync: Fsync) -> (Store, Machine<u3
     let params = MachineParams {
         name: "test".into(),
         selection: Arc::default(),
-        shape: Shape::default(),
+        options: EventOptions::default(),
         batch: BatchParams { max_events: 10, ..BatchParams::default() },
         retry: RetryParams::default(),
         bounds: Bounds { events: 200, ..Bounds::default() },
         concurrency: NonZeroUsize::new(4).unwrap(),
+        rate_limit: None,
         health: Arc::clone(&health),
     };
     (store, Machine::new(params, Some(found.durability), StdRng::seed_from_u64(7)), health)
