@@ -181,7 +181,12 @@ mod tests {
         let event = |text: &String| {
             let json = json!({"status": {"phase": text, "reason": text, "message": text}, "reason": 1, "message": {"a": text}});
             let object = object(origin("apps", "deployments", "Deployment"), text, text, "1", &json);
-            Event::new(&added(object, false), jiff::Timestamp::from_second(1_800_000_000).unwrap(), &EventOptions::default()).unwrap()
+            Event::new(
+                &added(object, false),
+                jiff::Timestamp::from_second(1_800_000_000).unwrap(),
+                &EventOptions::default(),
+            )
+            .unwrap()
         };
         texts.iter().map(event).collect()
     }
@@ -256,7 +261,12 @@ mod tests {
     fn people_read_what_happened_where() {
         let json = json!({"status": {"phase": "Failed"}});
         let object = object(origin("", "pods", "Pod"), "shop", "web-0", "1", &json);
-        let event = Event::new(&added(object, false), jiff::Timestamp::from_second(1_800_000_000).unwrap(), &EventOptions::default()).unwrap();
+        let event = Event::new(
+            &added(object, false),
+            jiff::Timestamp::from_second(1_800_000_000).unwrap(),
+            &EventOptions::default(),
+        )
+        .unwrap();
         let (message, _) = message(Preset::Slack, &event);
         assert_eq!(message["text"], "Pod shop/web-0 added");
         let text = message.to_string();
