@@ -130,8 +130,12 @@ impl Life {
 
     /// Waits until every informer is on disk as it is.
     async fn kept(&self) {
+        let deadline = Instant::now() + PATIENCE;
         until("all is on disk", async || {
             let report = self.hub.report().await.unwrap();
+            if Instant::now() + Duration::from_secs(1) > deadline {
+                panic!("{}", serde_json::to_string_pretty(&report).unwrap());
+            }
             let mut informers = report.hub.clusters.iter().flat_map(|cluster| &cluster.informers);
             informers.all(|informer| {
                 let kept = informer.checkpoint.as_ref().and_then(|kept| kept.version.as_deref());
@@ -177,7 +181,7 @@ async fn a_hub_that_starts_again_lists_nothing_and_tells_durable_readers_only_wh
     life.told(&life.durable, &format!("+c1/{come}")).await;
     life.converged(&house).await;
     let (durable, passing) = life.end().await;
-    assert_eq!(durable.len(), 2, "and nothing else: {durable:?}");
+    assert_eq!(durable.len(), 2, "and nothing else: {:?}", &durable[..4]);
     assert_eq!(passing.iter().filter(|line| line.starts_with("synced")).count(), 2);
     assert!(passing.iter().filter(|line| line.starts_with('!')).count() >= 199, "who is not durable begins anew");
     assert_eq!(house.lists(), lists, "nothing was listed");
