@@ -16,6 +16,7 @@
 //! - [`budget`]: who keeps less where memory is limited.
 //! - [`workqueue`]: what controllers put keys into and workers take them out of.
 //! - [`disk`]: what is asked of a disk, and how records lie on it.
+//! - [`journal`]: a durable log for one reader.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
 //! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
@@ -76,6 +77,7 @@ pub mod cli;
 pub mod config;
 pub mod disk;
 pub mod informers;
+pub mod journal;
 pub mod query;
 pub mod reflector;
 pub mod sim;

@@ -104,7 +104,7 @@ pub fn write_with(salt: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>))
         out.truncate(start);
         return Err(TooLong(len));
     }
-    let len = u32::try_from(payload.len()).expect("it is below the bound, which fits");
+    let Ok(len) = u32::try_from(payload.len()) else { return Err(TooLong(payload.len())) };
     head[..4].copy_from_slice(&MAGIC);
     head[4..8].copy_from_slice(&len.to_le_bytes());
     head[8..12].copy_from_slice(&crc(salt, payload).to_le_bytes());

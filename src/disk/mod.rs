@@ -104,6 +104,22 @@ pub fn read_all(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> 
     Ok(bytes)
 }
 
+/// Makes a directory and those above it, durably: the name of it and of the `levels - 1` above it.
+///
+/// # Errors
+/// The disk's. That a directory above may not be read is none: its names are not ours to make durable then.
+pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
+    disk.create_dir_all(dir)?;
+    for above in dir.ancestors().skip(1).take(levels) {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match disk.sync_dir(above) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// What the name of a file ends with while it is being written; whoever finds one may remove it.
 pub const UNFINISHED: &str = ".tmp";
 

@@ -1,0 +1,6 @@
+//! The journal over a simulated disk.
+
+mod damage;
+mod histories;
+mod model;
+mod plain;
