@@ -266,8 +266,10 @@ pub(super) fn unknown(what: &str, text: &str, known: &[&'static str]) -> String 
 
 /// Reads what a sink's type is and what belongs to it, and the form of its events.
 pub(super) fn transport(table: &mut Table<'_>) -> (TransportConfig, BodyConfig) {
+    // Asked for now: after the first mistake it would not be told from a slip.
+    let lacks = (table.lacks(&["url"]), table.lacks(&["path"]));
     if table.lacks(&["type"]) {
-        let shape = "write type = \"webhook\" (or nats, file, stdout)";
+        let shape = "write type = \"webhook\", \"nats\", \"file\" or \"stdout\"";
         table.checker.mistake(&table.path, format!("does not say what it is; {shape}"));
     }
     let written = table.text("type");
@@ -276,19 +278,19 @@ pub(super) fn transport(table: &mut Table<'_>) -> (TransportConfig, BodyConfig) 
     }
     // A slip is read as what was meant, so that the other keys are not mistakes too.
     match written.as_deref().and_then(|written| nearest(written, TYPES)) {
-        Some("nats") => (TransportConfig::Nats(nats(table)), format(table)),
-        Some("file") => (TransportConfig::File(file(table)), format(table)),
+        Some("nats") => (TransportConfig::Nats(nats(table, lacks.0)), format(table)),
+        Some("file") => (TransportConfig::File(file(table, lacks.1)), format(table)),
         Some("stdout") => (TransportConfig::Stdout(StdoutConfig {}), format(table)),
         _ => {
             let body = body(table);
-            (TransportConfig::Webhook(webhook(table)), body)
+            (TransportConfig::Webhook(webhook(table, lacks.0)), body)
         }
     }
 }
 
-fn webhook(table: &mut Table<'_>) -> WebhookConfig {
+fn webhook(table: &mut Table<'_>, lacks_url: bool) -> WebhookConfig {
     let default = WebhookConfig::default();
-    if table.lacks(&["url"]) {
+    if lacks_url {
         table.checker.mistake(&table.path, "does not say where to; write url = \"https://…\"");
     }
     let address = table.text("url").unwrap_or_default();
@@ -317,8 +319,8 @@ fn webhook(table: &mut Table<'_>) -> WebhookConfig {
     }
 }
 
-fn nats(table: &mut Table<'_>) -> NatsConfig {
-    if table.lacks(&["url"]) {
+fn nats(table: &mut Table<'_>, lacks_url: bool) -> NatsConfig {
+    if lacks_url {
         table.checker.mistake(&table.path, "does not say where to; write url = \"nats://…\"");
     }
     let urls = table.text("url").map(|text| nats_urls(&text)).unwrap_or(Ok(Vec::new()));
@@ -372,8 +374,8 @@ fn nats_auth(table: &mut Table<'_>) -> Option<NatsAuth> {
     others.into_iter().flatten().next()
 }
 
-fn file(table: &mut Table<'_>) -> FileConfig {
-    if table.lacks(&["path"]) {
+fn file(table: &mut Table<'_>, lacks_path: bool) -> FileConfig {
+    if lacks_path {
         table.checker.mistake(&table.path, "does not say where to; write path = \"events.jsonl\"");
     }
     FileConfig {
@@ -419,8 +421,9 @@ fn body(table: &mut Table<'_>) -> BodyConfig {
 }
 
 fn client_cert(table: &mut Table<'_>) -> Option<ClientCertConfig> {
-    let lacks = (table.lacks(&["client_cert_file"]), table.lacks(&["client_key_file"]));
     let (cert, key) = (table.file("client_cert_file"), table.file("client_key_file"));
+    // What is left now may be the other one, misspelt.
+    let lacks = (table.lacks(&["client_cert_file"]), table.lacks(&["client_key_file"]));
     match (&cert, &key) {
         (Some(_), None) if lacks.1 => table.mistake("client_cert_file", "needs its key; write client_key_file = \"…\""),
         (None, Some(_)) if lacks.0 => {

@@ -157,7 +157,7 @@ fn large(bytes: usize) -> serde_json::Value {
 fn what_would_take_long_on_a_large_object_is_an_error_instead() {
     let object = large(4 << 20);
     for text in [
-        "object == object",
+        "object == object && object == object",
         "object.maps.all(x, object.maps.all(y, x != y))",
         "object.ints.all(x, object.ints.exists(y, x == y))",
         "object.keys.all(k, object.keys.all(l, object.keys[k] != object.keys[l]))",
@@ -171,7 +171,6 @@ fn what_would_take_long_on_a_large_object_is_an_error_instead() {
         "object.ints.exists(x, object.maps < object.maps)",
         "object.ints.exists(x, object.maps[1.5])",
         "object.ints.exists(x, [1, 2].exists(y, object.maps == object.maps)) || true",
-        "object.text.matches('([a-z]+ ?){1,200}[0-9]')",
     ] {
         let (found, took) = evaluate(text, object.clone());
         assert!(found.as_ref().is_err_and(|why| why.contains("more work")), "{text}: {found:?}");

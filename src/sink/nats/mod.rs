@@ -22,7 +22,6 @@ use futures::future::{BoxFuture, join_all};
 
 pub use subject::{InvalidSubject, SubjectPattern};
 
-use super::shape::About;
 use super::{Event, Outcome, Shape, Transport};
 use link::{Link, Links};
 
@@ -128,10 +127,9 @@ impl Transport for NatsTransport {
 }
 
 fn message(params: &NatsParams, event: &Event) -> Result<Message, String> {
-    let about = About::event(event)?;
     Ok(Message {
-        object: format!("{}/{}", about.cluster, event.subject()),
-        subject: params.subject.subject(&about),
+        object: format!("{}/{}", event.cluster(), event.subject()),
+        subject: params.subject.subject(event),
         id: event.id().to_owned(),
         payload: Bytes::from(params.shape.one(event)?.into_owned()),
     })

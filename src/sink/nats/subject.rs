@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::str::FromStr;
 
-use crate::sink::shape::About;
+use crate::sink::Event;
 
 /// What a pattern can speak of.
 const NAMES: [&str; 7] = ["cluster", "group", "version", "resource", "namespace", "name", "type"];
@@ -79,20 +79,27 @@ fn parse(text: &str) -> Result<Vec<Part>, String> {
 
 impl SubjectPattern {
     /// The subject of an event.
-    pub(super) fn subject(&self, about: &About) -> String {
+    pub(super) fn subject(&self, event: &Event) -> String {
+        self.fill(event.cluster(), event.event_type().as_str(), event.subject())
+    }
+
+    /// `about` is an event's subject: group, version, resource, namespace and name.
+    fn fill(&self, cluster: &str, event_type: &str, about: &str) -> String {
+        let about: Vec<_> = about.splitn(5, '/').collect();
+        let part = |at: usize| about.get(at).copied().unwrap_or_default();
         let mut subject = String::new();
-        for part in &self.0 {
-            match part {
+        for token in &self.0 {
+            match token {
                 Part::Text(text) => subject.push_str(text),
                 Part::Value(name) => escape(
                     match *name {
-                        "cluster" => &about.cluster,
-                        "group" => &about.group,
-                        "version" => &about.version,
-                        "resource" => &about.resource,
-                        "namespace" => &about.namespace,
-                        "name" => &about.name,
-                        _ => &about.event_type,
+                        "cluster" => cluster,
+                        "group" => part(0),
+                        "version" => part(1),
+                        "resource" => part(2),
+                        "namespace" => part(3),
+                        "name" => part(4),
+                        _ => event_type,
                     },
                     &mut subject,
                 ),
@@ -121,20 +128,9 @@ fn escape(value: &str, out: &mut String) {
 mod tests {
     use super::*;
 
-    fn about(namespace: &str, name: &str) -> About {
-        About {
-            cluster: "prod-eu".into(),
-            event_type: "added".into(),
-            group: String::new(),
-            version: "v1".into(),
-            resource: "pods".into(),
-            namespace: namespace.into(),
-            name: name.into(),
-        }
-    }
-
     fn subject(pattern: &str, namespace: &str, name: &str) -> String {
-        pattern.parse::<SubjectPattern>().unwrap().subject(&about(namespace, name))
+        let pattern: SubjectPattern = pattern.parse().unwrap();
+        pattern.fill("prod-eu", "added", &format!("/v1/pods/{namespace}/{name}"))
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub enum Shape {
     /// The whole event, CloudEvents 1.0 in JSON.
     #[default]
     CloudEvents,
-    /// The event's `data`, and before it `id`, `type` (one word) and `time`.
+    /// The event's `data`, and before it `id`, `type` (one word), `time` and, where there is one, `sequence`.
     Json,
     /// What a template makes of the same members. One event per message.
     Template(Template),
@@ -31,15 +31,9 @@ pub enum Shape {
 #[derive(Debug, Deserialize)]
 struct Envelope<'e> {
     #[serde(borrow)]
-    id: Cow<'e, str>,
-    #[serde(borrow)]
-    source: Cow<'e, str>,
-    #[serde(borrow, rename = "type")]
-    event_type: Cow<'e, str>,
-    #[serde(borrow)]
-    subject: Cow<'e, str>,
-    #[serde(borrow)]
     time: Cow<'e, str>,
+    #[serde(borrow, default)]
+    sequence: Option<Cow<'e, str>>,
     #[serde(borrow)]
     data: &'e RawValue,
 }
@@ -47,47 +41,6 @@ struct Envelope<'e> {
 impl<'e> Envelope<'e> {
     fn of(event: &'e Event) -> Result<Self, String> {
         serde_json::from_str(event.json()).map_err(|error| format!("the event is not a CloudEvent: {error}"))
-    }
-
-    /// `added`, `updated`, `deleted` or `synced`.
-    fn word(&self) -> &str {
-        let kind = self.event_type.strip_prefix("io.informer-hub.resource.").unwrap_or(&self.event_type);
-        kind.split('.').next().unwrap_or(kind)
-    }
-
-    fn cluster(&self) -> &str {
-        self.source.strip_prefix("/clusters/").unwrap_or(&self.source)
-    }
-}
-
-/// The parts of what an event is about, for addresses that are made from them.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct About {
-    pub(super) cluster: String,
-    pub(super) event_type: String,
-    pub(super) group: String,
-    pub(super) version: String,
-    pub(super) resource: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
-impl About {
-    /// # Errors
-    /// The event is not what this program makes.
-    pub(super) fn event(event: &Event) -> Result<Self, String> {
-        let envelope = Envelope::of(event)?;
-        let mut parts = envelope.subject.splitn(5, '/').map(str::to_owned);
-        let mut part = || parts.next().ok_or("the event's subject has fewer than five parts");
-        Ok(Self {
-            cluster: envelope.cluster().to_owned(),
-            event_type: envelope.word().to_owned(),
-            group: part()?,
-            version: part()?,
-            resource: part()?,
-            namespace: part()?,
-            name: part()?,
-        })
     }
 }
 
@@ -149,8 +102,9 @@ fn plain(event: &Event) -> Result<String, String> {
     let envelope = Envelope::of(event)?;
     let members = envelope.data.get().strip_prefix('{').ok_or("the event's data is no object")?;
     let text = |text: &str| serde_json::Value::from(text).to_string();
-    let (id, word, time) = (text(&envelope.id), text(envelope.word()), text(&envelope.time));
-    Ok(format!(r#"{{"id":{id},"type":{word},"time":{time},{members}"#))
+    let (id, word, time) = (text(event.id()), text(event.event_type().as_str()), text(&envelope.time));
+    let sequence = envelope.sequence.map(|number| format!(r#""sequence":{},"#, text(&number))).unwrap_or_default();
+    Ok(format!(r#"{{"id":{id},"type":{word},"time":{time},{sequence}{members}"#))
 }
 
 #[cfg(test)]
@@ -185,14 +139,5 @@ mod tests {
         let chat = Shape::Preset(Preset::Slack);
         assert_eq!(length(&chat, &events[..1], true), None);
         assert!(chat.batch(&events, true).is_err());
-    }
-
-    #[test]
-    fn what_an_event_is_about_is_read_from_it() {
-        let about = About::event(&event("web.v1", 1, 0)).unwrap();
-        assert_eq!((about.cluster.as_str(), about.event_type.as_str()), ("prod-eu", "added"));
-        let kind = [about.group, about.version, about.resource];
-        assert_eq!(kind, ["", "v1", "pods"]);
-        assert_eq!((about.namespace.as_str(), about.name.as_str()), ("shop", "web.v1"));
     }
 }
