@@ -6,6 +6,7 @@
 
 mod builds;
 mod keeping;
+mod restoring;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::capacity::{MAILBOX, Tuning};
+use super::checkpoint::Checkpoints;
 use super::messages::{
     AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
     TakeSnapshot,
@@ -35,6 +37,7 @@ use crate::types::{ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, St
 pub struct CacheActor {
     write_half: SharedWriteHalf,
     packs: Packing,
+    checkpoints: Checkpoints,
     next_lease: u64,
     io: Handle,
     questions: Questions,
@@ -66,11 +69,18 @@ const SWEEP_REST: u32 = 4;
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 impl CacheActor {
-    fn new(write_half: SharedWriteHalf, io: Handle, questions: Questions, guard: ExitGuard) -> Self {
+    fn new(
+        write_half: SharedWriteHalf,
+        packs: Packing,
+        checkpoints: Checkpoints,
+        (io, questions): (Handle, Questions),
+        guard: ExitGuard,
+    ) -> Self {
         let held = Arc::clone(write_half.held());
         Self {
             write_half,
-            packs: Packing::new(),
+            packs,
+            checkpoints,
             next_lease: 0,
             io,
             questions,
@@ -200,18 +210,20 @@ impl Handler<OpenPartition> for CacheActor {
         self.next_lease += 1;
         let health = Arc::clone(&open.health);
         let lease = Lease(self.next_lease);
-        let (id, outbox, step) = self.write_half.write(|half| {
+        let (id, outbox, step, resume) = self.write_half.write(|half| {
             let id = half.store.open(open.origin, open.health, open.indexes);
+            let resume = half.store.go_on(id, open.settings);
             half.leases.insert(id, lease);
             // By now it goes on from its predecessor's.
             let step = health.memory.step();
             half.keep(id, lease, step);
-            (id, half.store.outbox(id), step)
+            (id, half.store.outbox(id), step, resume)
         });
         if step != MemoryStep::Full {
             self.kept(id, step, ctx);
         }
-        MessageResult(OpenedPartition { id, lease, outbox, step, write_half: self.write_half.clone() })
+        let write_half = self.write_half.clone();
+        MessageResult(OpenedPartition { id, lease, outbox, step, resume, write_half })
     }
 }
 
@@ -219,6 +231,9 @@ impl Handler<CloseAbandoned> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, abandoned: CloseAbandoned, _ctx: &mut Self::Context) {
+        if self.checkpoints.is_closing() {
+            return;
+        }
         let is_it = |origin: &Arc<Origin>| match &abandoned {
             CloseAbandoned::Origin(abandoned) => origin == abandoned,
             CloseAbandoned::Cluster(cluster) => origin.cluster == *cluster,
@@ -236,6 +251,10 @@ impl Handler<ClosePartition> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
+        // For the last checkpoint.
+        if self.checkpoints.is_closing() {
+            return;
+        }
         self.write_half.write(|half| {
             if half.leases.get(&partition) == Some(&lease) {
                 half.forget(partition);
@@ -256,9 +275,9 @@ impl Handler<Expect> for CacheActor {
 impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
-    fn handle(&mut self, Apply { partition, lease, batch }: Apply, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Apply { partition, lease, batch, version }: Apply, ctx: &mut Self::Context) -> Self::Result {
         let written = self.write_half.write(|half| {
-            let written = half.apply(partition, lease, batch)?;
+            let written = half.apply(partition, lease, batch, version)?;
             Some((written, half.young.is_pressing()))
         });
         let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
@@ -314,6 +333,7 @@ pub struct CacheDirectory {
     next: Arc<AtomicUsize>,
     young_bytes: usize,
     questions: Questions,
+    checkpoints: Checkpoints,
     census: Census,
 }
 
@@ -323,10 +343,17 @@ struct Entry {
 }
 
 impl CacheDirectory {
-    pub(super) fn new(io: Handle, arbiters: Arc<[ArbiterHandle]>, tuning: &Tuning, census: Census) -> Self {
+    pub(super) fn new(
+        io: Handle,
+        arbiters: Arc<[ArbiterHandle]>,
+        tuning: &Tuning,
+        census: Census,
+        checkpoints: Checkpoints,
+    ) -> Self {
         let (end, young_bytes) = (CancellationToken::new(), tuning.young_bytes);
         let questions = Questions::new(io.clone(), tuning.scans);
-        Self { caches: Arc::default(), end, io, arbiters, next: Arc::default(), young_bytes, questions, census }
+        let (caches, next) = (Arc::default(), Arc::default());
+        Self { caches, end, io, arbiters, next, young_bytes, questions, checkpoints, census }
     }
 
     /// The cache of a resource.
@@ -368,17 +395,21 @@ impl CacheDirectory {
             }
             None => Store::new(resource.clone()),
         };
+        caches.insert(key.clone(), self.start(store, Packing::new()));
+        &caches[&key]
+    }
+
+    fn start(&self, store: Store, packs: Packing) -> Entry {
         let write_half = SharedWriteHalf::new(store, self.young_bytes);
         let guard = ExitGuard::new(0, 0, None, &self.census);
-        let (io, shared, questions) = (self.io.clone(), write_half.clone(), self.questions.clone());
+        let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.questions.clone()));
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
-        let end = self.end.clone();
+        let (end, checkpoints) = (self.end.clone(), self.checkpoints.clone());
         let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
             stop_with(&end, ctx);
-            CacheActor::new(shared, io, questions, guard)
+            CacheActor::new(shared, packs, checkpoints, for_work, guard)
         });
-        caches.insert(key.clone(), Entry { address, write_half });
-        &caches[&key]
+        Entry { address, write_half }
     }
 
     /// What a resource's cache has published last, where there is one.
@@ -407,6 +438,12 @@ impl CacheDirectory {
     #[must_use]
     pub fn resources(&self) -> Vec<(Gvr, View)> {
         self.caches.lock().keys().cloned().collect()
+    }
+
+    /// What each cache has published last.
+    pub(super) fn snapshots_of_all(&self) -> Vec<((Gvr, View), Arc<Snapshot>)> {
+        let caches = self.caches.lock();
+        caches.iter().map(|(key, entry)| (key.clone(), entry.write_half.published().load_full())).collect()
     }
 
     /// Ends the cache of a view that had one user, who is gone. Whoever still reads finds nothing there.

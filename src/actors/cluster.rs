@@ -25,9 +25,7 @@ use super::supervision::{
 use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
 use crate::reflector::{Connection, Connector, InformerOptions};
-use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, FieldPath, Gvr, InformerHealth, Origin, Phase, Scope, SharedStr, clock,
-};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
 
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
@@ -57,6 +55,8 @@ struct WantState {
     options: InformerOptions,
     watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
+    /// What its objects came from disk as, until it is looked up.
+    restored: Option<ApiResource>,
     resolved: Option<ApiResource>,
     attempts: u32,
     /// The look-up under way or to come; answers and timers of others are old news.
@@ -121,15 +121,12 @@ impl ClusterActor {
             resource: resource.clone(),
             scope: informer_key.1.clone(),
         };
-        let declared = |(name, path): (&SharedStr, &FieldPath)| DeclaredIndex {
-            name: name.clone(),
-            path: options.projection.keeps(path).then(|| path.clone()),
-        };
         let parts = InformerParts {
             origin: Arc::new(origin),
             health: Arc::clone(&want.health),
             source: connection.lister_watcher(resource, &informer_key.1, options),
-            indexes: options.indexes.iter().map(declared).collect(),
+            indexes: options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect(),
+            settings: options.fingerprint().unwrap_or(0),
             watch_errors: Arc::clone(&want.watch_errors),
         };
         let informer = Informer { address: None, parts, number: 0 };
@@ -221,11 +218,15 @@ impl ClusterActor {
         if let Some(handler) = want.watch_errors {
             watch_errors.add(want.user.clone(), handler);
         }
+        let restored = self.env.caches.restored(&self.parts.name, &key.0, &key.1);
+        let (restored, health) =
+            restored.map_or_else(|| (None, InformerHealth::new()), |(resource, health)| (Some(resource), health));
         let state = WantState {
             users: BTreeSet::from([want.user]),
             options: want.options,
             watch_errors,
-            health: InformerHealth::new(),
+            health,
+            restored,
             resolved: None,
             attempts: 0,
             lookup: 0,
@@ -246,7 +247,14 @@ impl ClusterActor {
         for want in own {
             self.want(want, ctx);
         }
-        self.wants.retain(|_, want| !want.users.is_empty());
+        let (caches, name) = (&self.env.caches, &self.parts.name);
+        self.wants.retain(|key, want| {
+            let is_used = !want.users.is_empty();
+            if let Some(restored) = want.restored.as_ref().filter(|_| !is_used) {
+                caches.forget_restored(name, restored, &key.1);
+            }
+            is_used
+        });
         let wanted: BTreeSet<_> = self.wants.keys().filter_map(|key| self.informer_key(key)).collect();
         let (kept, gone): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
@@ -286,8 +294,13 @@ impl ClusterActor {
             })
             .collect();
         Box::pin(join_all(stops).into_actor(self).map(|ended, act, ctx| {
+            // For the last checkpoint of a hub that ends, it is kept who was told of what.
+            let forgets = !act.env.checkpoints.is_closing();
             for (key, origin) in ended {
                 act.ending.remove(&key);
+                if !forgets {
+                    continue;
+                }
                 act.attached.values().for_each(|subscription| subscription.forget(&origin));
             }
             // Of those that were wanted again meanwhile.

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::cache::CacheDirectory;
 use super::capacity::Tuning;
+use super::checkpoint::Checkpoints;
 use super::memory::Budget;
 use super::messages::Wanted;
 use super::supervision::Census;
@@ -29,6 +30,8 @@ pub struct Env {
     pub tuning: Tuning,
     /// What is known of the memory, and who keeps what.
     pub budget: Budget,
+    /// What is kept on disk.
+    pub checkpoints: Checkpoints,
     /// Living actors.
     pub census: Census,
     arbiters: Arc<[ArbiterHandle]>,
@@ -45,13 +48,16 @@ impl Env {
         let arbiters: Arc<[ArbiterHandle]> = arbiters.into();
         let next = Arc::new(AtomicUsize::new(0));
         let census = Census::default();
-        let caches = CacheDirectory::new(io.clone(), Arc::clone(&arbiters), &tuning, census.clone());
+        let checkpoints = Checkpoints::default();
+        let caches =
+            CacheDirectory::new(io.clone(), Arc::clone(&arbiters), &tuning, census.clone(), checkpoints.clone());
         Self {
             io,
             handlers,
             caches,
             tuning,
             budget: Budget::new(),
+            checkpoints,
             census,
             arbiters,
             next,

@@ -13,13 +13,15 @@ use super::messages::{Enqueue, Process, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
 use crate::cache::DeltaFifo;
-use crate::types::InformerHealth;
+use crate::types::{InformerHealth, ResourceVersion};
 
 /// See the module.
 pub(super) struct FifoActor {
     fifo: DeltaFifo,
     processor: Recipient<Process>,
     health: Arc<InformerHealth>,
+    /// The watermark that the processor was told last.
+    told: Option<ResourceVersion>,
     busy: bool,
     waiting: Waiters,
     stopped: Waiters,
@@ -35,7 +37,7 @@ impl FifoActor {
     ) -> Self {
         let fifo = DeltaFifo::new(limit);
         let (waiting, stopped) = (Waiters::default(), Waiters::default());
-        Self { fifo, processor, health, busy: false, waiting, stopped, guard }
+        Self { fifo, processor, health, told: None, busy: false, waiting, stopped, guard }
     }
 
     fn pump(&mut self, ctx: &mut Context<Self>) {
@@ -48,14 +50,16 @@ impl FifoActor {
             return;
         }
         let batch = self.fifo.pop(PROCESS_BATCH);
-        if batch.is_empty() {
+        let version = self.fifo.watermark().cloned();
+        if batch.is_empty() && (version.is_none() || version == self.told) {
             if self.fifo.is_drained() {
                 ctx.stop();
             }
             return;
         }
         self.busy = true;
-        ctx.spawn(self.processor.send(Process(batch)).into_actor(self).map(|processed, act, ctx| {
+        self.told.clone_from(&version);
+        ctx.spawn(self.processor.send(Process { batch, version }).into_actor(self).map(|processed, act, ctx| {
             act.busy = false;
             if processed.is_err() {
                 act.guard.set(ExitStatus::Orphaned);

@@ -18,6 +18,21 @@ use crate::types::Notification;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Turn(u64);
 
+/// What a subscriber has to have answered for: all that came of a partition up to a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    partition: PartitionId,
+    number: u64,
+    /// Known once the batch is in the inbox: the place behind what came of it, and how much had merged by then.
+    place: Option<(u64, u64)>,
+}
+
+impl Mark {
+    pub(super) fn new(partition: PartitionId, number: u64) -> Self {
+        Self { partition, number, place: None }
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Inbox {
@@ -33,6 +48,8 @@ struct State {
     partition: Option<PartitionId>,
     /// The batch that the subscriber has been given and has not answered for.
     handed: Vec<Notification>,
+    /// The place of the first of them in the queue.
+    handed_from: u64,
     /// Whether the subscriber has answered for the mark that follows the initial objects.
     synced: bool,
     turn: Turn,
@@ -52,7 +69,7 @@ impl Inbox {
         if state.queue.is_none() || state.partition != Some(partition) {
             state.queue = Some(queue);
             state.partition = Some(partition);
-            state.synced = false;
+            state.synced = state.queue.as_ref().is_some_and(ListenerQueue::goes_on);
         }
     }
 
@@ -80,6 +97,7 @@ impl Inbox {
             return None;
         }
         if state.handed.is_empty() {
+            state.handed_from = state.queue.as_ref().map_or(0, |queue| queue.places().0);
             state.handed = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
             self.show(&state);
         }
@@ -98,6 +116,21 @@ impl Inbox {
     /// Whether the subscriber has answered for every initial object.
     pub(super) fn has_synced(&self) -> bool {
         self.state.lock().synced
+    }
+
+    /// Whether the subscriber has answered for all up to a mark. Where notifications merge meanwhile, they cannot be told
+    /// apart, so that all that waits has to be answered for.
+    pub(super) fn has_passed(&self, mark: &mut Mark) -> bool {
+        let state = self.state.lock();
+        let of_it = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));
+        let Some(queue) = of_it.filter(|queue| queue.last_batch() >= mark.number) else { return false };
+        if state.handed.is_empty() && queue.is_empty() {
+            return true;
+        }
+        let (first, end) = queue.places();
+        let (place, merged) = *mark.place.get_or_insert((end, queue.merged()));
+        let answered = if state.handed.is_empty() { first } else { state.handed_from };
+        !queue.is_replaying() && queue.merged() == merged && answered >= place
     }
 
     /// Publishes how far behind the subscriber is.

@@ -33,7 +33,7 @@ use super::watch_errors::WatchErrors;
 use crate::cache::{DeclaredIndex, PartitionId};
 use crate::reflector::ListerWatcher;
 use crate::types::clock::{self, Instant};
-use crate::types::{InformerHealth, MemoryStep, Origin, Phase};
+use crate::types::{InformerHealth, MemoryStep, Origin, Phase, ResourceVersion};
 
 mod memory;
 
@@ -50,6 +50,8 @@ pub(super) struct InformerParts {
     pub(super) health: Arc<InformerHealth>,
     pub(super) source: Arc<dyn ListerWatcher>,
     pub(super) indexes: Vec<DeclaredIndex>,
+    /// What tells how it takes objects in from how others do; zero where that cannot be told.
+    pub(super) settings: u64,
     pub(super) watch_errors: Arc<WatchErrors>,
 }
 
@@ -74,6 +76,8 @@ pub(super) struct InformerActor {
     parts: InformerParts,
     cache: Addr<CacheActor>,
     partition: Option<(PartitionId, Lease)>,
+    /// Where its first reflector may go on.
+    resume: Option<ResourceVersion>,
     supervision: Supervision,
     pipeline: Pipeline,
     /// To start with; empty then.
@@ -101,6 +105,7 @@ impl InformerActor {
             parts,
             cache,
             partition: None,
+            resume: None,
             supervision: Supervision::new(CHILDREN, INTENSITY),
             pipeline: Pipeline::default(),
             subscriptions,
@@ -132,6 +137,7 @@ impl InformerActor {
     fn start_children(&mut self, opened: &OpenedPartition, ctx: &mut Context<Self>) {
         self.partition = Some((opened.id, opened.lease));
         self.step = opened.step;
+        self.resume.clone_from(&opened.resume);
         if self.step == MemoryStep::Released {
             return self.show_paused();
         }
@@ -175,6 +181,7 @@ impl InformerActor {
             source: Arc::clone(&self.parts.source),
             fifo: fifo.clone().recipient::<Enqueue>(),
             options: self.env.tuning.reflector.clone(),
+            resume: self.resume.take(),
             watch_errors: Arc::clone(&self.parts.watch_errors),
             handlers: self.env.handlers.clone(),
             budget: self.env.budget.clone(),
@@ -295,6 +302,7 @@ fn join_of(child: &ListenerChild) -> Join {
         listener: child.address.clone().recipient(),
         inbox: Arc::clone(&child.inbox),
         options: child.subscription.options.clone(),
+        reader: child.subscription.durable.then(|| child.subscription.name.clone()),
         resync: child.subscription.resync,
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use actix::Message;
 use actix::Recipient;
 
+use super::checkpoint::Keeping;
 use super::inbox::Inbox;
 use super::pressure::Pressure;
 use super::status::HubStatus;
@@ -21,7 +22,7 @@ use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{
     ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, MemoryStep, Origin, ResourceRef,
-    Scope, SharedStr, View,
+    ResourceVersion, Scope, SharedStr, View,
 };
 
 // === reflector → fifo ===
@@ -36,7 +37,12 @@ pub struct Enqueue(pub Vec<Change>);
 /// Applies a batch to the store and tells the listeners; answered when both is done.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Process(pub Vec<Popped>);
+pub struct Process {
+    /// The batch; empty where only the version has moved on.
+    pub batch: Vec<Popped>,
+    /// With it, everything up to this version has been taken out of the queue.
+    pub version: Option<ResourceVersion>,
+}
 
 // === processor → cache ===
 
@@ -50,6 +56,8 @@ pub struct OpenPartition {
     pub health: Arc<InformerHealth>,
     /// The indices that it declares.
     pub indexes: Vec<DeclaredIndex>,
+    /// What tells how it takes objects in from how an earlier one did.
+    pub settings: u64,
 }
 
 /// Answer to [`OpenPartition`].
@@ -63,6 +71,8 @@ pub struct OpenedPartition {
     pub outbox: Option<Outbox>,
     /// How much of its objects it keeps.
     pub step: MemoryStep,
+    /// Where a watch may go on from what was on disk; once, for the first to open it.
+    pub resume: Option<ResourceVersion>,
     /// The short way to the store, for small batches.
     pub(super) write_half: SharedWriteHalf,
 }
@@ -102,6 +112,8 @@ pub struct Apply {
     pub lease: Lease,
     /// The batch.
     pub batch: Vec<Popped>,
+    /// With it, the partition is complete up to this version, where that is known.
+    pub version: Option<ResourceVersion>,
 }
 
 /// Answer to [`Apply`].
@@ -188,6 +200,8 @@ pub struct Join {
     pub inbox: Arc<Inbox>,
     /// How to fill it.
     pub options: ListenerOptions,
+    /// Its name, where it goes on after a restart of the process where it was.
+    pub reader: Option<String>,
     /// The period of its resyncs.
     pub resync: Option<Duration>,
 }
@@ -449,6 +463,20 @@ pub struct Unsubscribe(pub SubscriptionId);
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetMemoryLimit(pub Option<u64>);
+
+/// Keeps the caches on disk from now on.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Keep(pub Arc<Keeping>);
+
+/// Makes a last checkpoint, of what there is when nothing comes any more; answered when that is durable, or the time is
+/// up for readers to answer.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct LastCheckpoint {
+    /// Until when.
+    pub until: Instant,
+}
 
 /// Asks for the status of everything.
 #[derive(Clone, Copy, Debug, Message)]

@@ -3,6 +3,7 @@
 //! ```text
 //! RegistryActor                     the informer factory
 //! ├─ GovernorActor                  keeps the memory limit, where there is one
+//! ├─ CheckpointActor                keeps caches on disk, where there is a state directory
 //! └─ ClusterActor                   one per cluster: connects, looks resources up
 //!    └─ InformerActor               one per (resource, scope): supervises, rest_for_one
 //!       ├─ ProcessorActor  ◄── FifoActor ◄── ReflectorActor
@@ -15,7 +16,9 @@
 
 mod cache;
 pub mod capacity;
+mod checkpoint;
 mod cluster;
+pub mod durable;
 mod env;
 mod fifo;
 mod governor;
@@ -45,6 +48,7 @@ mod write_half;
 
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;
+pub use checkpoint::{CheckpointListener, Checkpoints, Keeping, StateStatus};
 pub use env::Env;
 pub use memory::{Budget, Gauge, InformerMemory, MemoryStatus, MemoryTuning, ProcessGauge};
 pub use pressure::Pressure;

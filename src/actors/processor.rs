@@ -17,7 +17,7 @@ use super::supervision::{ExitGuard, ExitStatus};
 use super::write_half::{Direct, SharedWriteHalf, Written};
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, Popped, ResyncSchedule};
 use crate::types::clock;
-use crate::types::{Change, Delta, DeltaKind, InformerHealth};
+use crate::types::{Change, Delta, DeltaKind, InformerHealth, ResourceVersion};
 
 /// The cache, as a processor sees it.
 #[derive(Clone)]
@@ -90,8 +90,11 @@ impl ProcessorActor {
             self.env.sync_changed();
         }
         for (subscription, joined) in &self.listeners {
+            // Of a batch that changed nothing it is to know that it came.
             joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
-            joined.wake();
+            if !outbox.applied.is_empty() {
+                joined.wake();
+            }
         }
     }
 
@@ -107,8 +110,13 @@ impl ProcessorActor {
     }
 
     /// The way of a batch that is large, or that finds somebody else writing.
-    fn apply_by_message(&mut self, batch: Vec<Popped>) -> ResponseActFuture<Self, ()> {
-        let applying = self.cache.apply.send(Apply { partition: self.cache.partition, lease: self.cache.lease, batch });
+    fn apply_by_message(
+        &mut self,
+        batch: Vec<Popped>,
+        version: Option<ResourceVersion>,
+    ) -> ResponseActFuture<Self, ()> {
+        let (partition, lease) = (self.cache.partition, self.cache.lease);
+        let applying = self.cache.apply.send(Apply { partition, lease, batch, version });
         let work = applying.into_actor(self).then(|applied, act, ctx| {
             let pressure = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
                 act.health.objects.store(objects, Relaxed);
@@ -191,16 +199,16 @@ impl Actor for ProcessorActor {
 impl Handler<Process> for ProcessorActor {
     type Result = AtomicResponse<Self, ()>;
 
-    fn handle(&mut self, Process(batch): Process, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Process { batch, version }: Process, ctx: &mut Self::Context) -> Self::Result {
         if let Some(untold) = self.untold.take() {
             self.tell(&untold);
         }
-        match self.cache.write_half.apply(self.cache.partition, self.cache.lease, batch) {
+        match self.cache.write_half.apply(self.cache.partition, self.cache.lease, batch, version) {
             Direct::Applied(written) => {
                 self.applied_directly(written, ctx);
                 AtomicResponse::new(Box::pin(actix::fut::ready(())))
             }
-            Direct::NotNow(batch) => AtomicResponse::new(self.apply_by_message(batch)),
+            Direct::NotNow(batch, version) => AtomicResponse::new(self.apply_by_message(batch, version)),
         }
     }
 }
@@ -214,14 +222,14 @@ impl Handler<Join> for ProcessorActor {
         let snapshot = self.cache.snapshot.send(TakeSnapshot);
         let merge_above = self.env.tuning.merge_above;
         let untold = self.untold.clone();
-        let Join { subscription, listener, inbox, options, resync } = join;
+        let Join { subscription, listener, inbox, options, reader, resync } = join;
         let asked = clock::now();
         let joined = Joined { inbox: Arc::clone(&inbox), listener };
         let work = async move {
             if !inbox.has_joined(id) {
                 let Ok(snapshot) = snapshot.await else { return false };
                 let Some(partition) = snapshot.partition(id) else { return false };
-                inbox.join(id, ListenerQueue::new(options, partition, merge_above));
+                inbox.join(id, ListenerQueue::of_reader(reader.as_deref(), options, partition, merge_above));
             }
             // A batch that a dead processor may not have told of.
             if let Some(untold) = untold {

@@ -25,7 +25,7 @@ use crate::reflector::{
 };
 use crate::telemetry::spans;
 use crate::types::clock;
-use crate::types::{Change, Delta, DeltaKind, InformerHealth, ObjectKey, Origin, Phase, StoredObject};
+use crate::types::{Change, Delta, DeltaKind, InformerHealth, ObjectKey, Origin, Phase, ResourceVersion, StoredObject};
 
 /// What a reflector actor is made of.
 pub(super) struct ReflectorParts {
@@ -37,6 +37,8 @@ pub(super) struct ReflectorParts {
     pub(super) watch_errors: Arc<WatchErrors>,
     pub(super) handlers: Handle,
     pub(super) budget: Budget,
+    /// Where to go on without a list: the store is complete up to there.
+    pub(super) resume: Option<ResourceVersion>,
 }
 
 /// See the module.
@@ -96,6 +98,8 @@ struct Driver {
     listing: Option<Listing>,
     /// Kinds of failure that were logged since it last went well, so that each is logged once and not per attempt.
     told: Vec<ErrorClass>,
+    /// How far the fifo was told last that it has everything.
+    progress: Option<ResourceVersion>,
 }
 
 struct Listing {
@@ -104,13 +108,16 @@ struct Listing {
 }
 
 impl Driver {
-    fn new(parts: ReflectorParts) -> Self {
+    fn new(mut parts: ReflectorParts) -> Self {
         let mut machine = Reflector::new(parts.options.clone(), rand::random::<f64>);
         // What the store has must not go back in time because a reflector was restarted.
         if let Some(version) = parts.health.version() {
             machine.resume(version.as_ref().clone());
         }
-        Self { parts, machine, held: Vec::new(), skipped: None, listing: None, told: Vec::new() }
+        if let Some(version) = parts.resume.take() {
+            machine.go_on(version, clock::now());
+        }
+        Self { parts, machine, held: Vec::new(), skipped: None, listing: None, told: Vec::new(), progress: None }
     }
 
     async fn run(mut self) -> FifoGone {
@@ -350,6 +357,16 @@ impl Driver {
             health.note_events(taken);
         }
         self.show_version();
+        self.note_progress();
+    }
+
+    /// Tells the fifo how far it has everything, where that has changed.
+    fn note_progress(&mut self) {
+        let version = self.machine.last_version().filter(|version| !self.machine.is_listing() && !version.is_nowhere());
+        if version != self.progress.as_ref() {
+            self.progress = version.cloned();
+            self.held.extend(self.progress.clone().map(Change::Progress));
+        }
     }
 
     // === both ===

@@ -15,6 +15,7 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::capacity::CONTROL_MAILBOX;
+use super::checkpoint::CheckpointActor;
 use super::cluster::{ClusterActor, ClusterParts};
 use super::env::Env;
 use super::messages::{
@@ -30,6 +31,7 @@ use super::sync::{Awaited, NotSynced, SyncView, Views};
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, View, clock};
 
+mod checkpoint;
 mod memory;
 mod report;
 
@@ -80,6 +82,7 @@ pub struct RegistryActor {
     next_subscription: u64,
     next_cluster: usize,
     memory: memory::Memory,
+    checkpointer: Option<Addr<CheckpointActor>>,
     children: Children,
     _guard: ExitGuard,
 }
@@ -112,6 +115,7 @@ impl RegistryActor {
             next_subscription: 0,
             next_cluster: 0,
             memory: memory::Memory::default(),
+            checkpointer: None,
             children: Children::new(),
             _guard: guard,
         }
@@ -276,6 +280,9 @@ impl Handler<ChildExited> for RegistryActor {
         if exited.child == memory::GOVERNOR {
             return Self::on_governor_exit(exited, ctx);
         }
+        if exited.child == checkpoint::CHECKPOINTER {
+            return Self::on_checkpointer_exit(exited, ctx);
+        }
         let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
         let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
         let rest = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
@@ -421,6 +428,7 @@ impl Handler<Subscribe> for RegistryActor {
                 self.attach_to(name, cluster, &subscription);
             }
         }
+        self.env.checkpoints.add_reader(&subscription);
         self.subscriptions.insert(id, subscription);
         MessageResult(id)
     }
@@ -438,6 +446,7 @@ impl Handler<Unsubscribe> for RegistryActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, Unsubscribe(id): Unsubscribe, _ctx: &mut Self::Context) -> Self::Result {
+        self.env.checkpoints.remove_reader(id);
         if self.subscriptions.remove(&id).is_none() {
             return Box::pin(std::future::ready(()));
         }
@@ -470,11 +479,14 @@ impl Handler<Shutdown> for RegistryActor {
             // Under way: to end here would cancel it. Whoever asks again learns of its end by this actor's.
             return Box::pin(std::future::pending().into_actor(self));
         }
+        self.env.checkpoints.close();
+        let last = self.checkpointer.take();
         let stop = StopCluster { drain_until: Some(deadline) };
         let stops: Vec<_> =
             std::mem::take(&mut self.clusters).into_values().map(|cluster| cluster.address.send(stop)).collect();
         let work = async move {
             let _ = tokio::time::timeout_at(deadline + super::capacity::STOP_GRACE, join_all(stops)).await;
+            checkpoint::last(last, deadline).await;
         };
         Box::pin(work.into_actor(self).map(|(), act, ctx| {
             act.env.caches.clear();

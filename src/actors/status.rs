@@ -7,10 +7,11 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 
 use super::cache::CacheDirectory;
+use super::checkpoint::StateStatus;
 use super::listener::ListenerHealth;
 use super::memory::{InformerMemory, MemoryStatus};
 use super::messages::Wanted;
-use crate::types::{ApiResource, ClusterLabels, ClusterName, Freshness, InformerHealth, Phase, Scope};
+use crate::types::{ApiResource, CheckpointState, ClusterLabels, ClusterName, Freshness, InformerHealth, Phase, Scope};
 
 /// Everything, at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +22,9 @@ pub struct HubStatus {
     /// The memory, where it is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStatus>,
+    /// What is kept on disk; absent without a state directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<StateStatus>,
     /// Each cluster, by name.
     pub clusters: Vec<ClusterStatus>,
 }
@@ -104,6 +108,9 @@ pub struct InformerStatus {
     /// What went wrong last and has not been mended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// How far its objects are on disk, in a hub that keeps them there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointState>,
     /// Its subscribers.
     pub listeners: Vec<ListenerStatus>,
 }
@@ -210,6 +217,7 @@ impl InformerView {
             memory: (health.memory.used.load(Relaxed) > 0 || health.memory.since().is_some())
                 .then(|| InformerMemory::of(health)),
             last_error: health.error().map(|error| error.to_string()),
+            checkpoint: health.checkpoint().map(|state| CheckpointState::clone(&state)),
             listeners: self.listeners.iter().map(|(name, health)| listener_status(name, health)).collect(),
         }
     }

@@ -47,6 +47,7 @@ pub struct Subscribe {
     clusters: ClusterSelector,
     options: ListenerOptions,
     resync: Option<Duration>,
+    durable: bool,
     subscriber: Subscriber,
 }
 
@@ -80,7 +81,8 @@ impl Subscribe {
 
     fn new<K: 'static>(target: Target, clusters: ClusterSelector, subscriber: Subscriber<K>) -> Self {
         let options = ListenerOptions::default();
-        Self { name: None, target, clusters, options, resync: None, subscriber: subscriber.erase() }
+        let (name, resync, durable) = (None, None, false);
+        Self { name, target, clusters, options, resync, durable, subscriber: subscriber.erase() }
     }
 
     /// The name in the status; else its number.
@@ -123,6 +125,15 @@ impl Subscribe {
         self
     }
 
+    /// It answers for what it is told only once that is kept for good, and so goes on where it was after a restart of the
+    /// process, under its name: checkpoints wait for its answers, and it is told no initial objects again. Without a state
+    /// directory this changes nothing.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
     /// Repeats every object each `period` (client-go's resync; at least a second); zero for never.
     #[must_use]
     pub fn with_resync(mut self, period: Duration) -> Self {
@@ -139,6 +150,7 @@ pub struct Subscription {
     pub(super) clusters: ClusterSelector,
     pub(super) options: ListenerOptions,
     pub(super) resync: Option<Duration>,
+    pub(super) durable: bool,
     pub(super) subscriber: Arc<dyn Deliver>,
     inboxes: Mutex<Vec<(Arc<Origin>, Arc<Inbox>)>>,
     registry: Recipient<Unsubscribe>,
@@ -149,6 +161,8 @@ impl Subscription {
     pub(super) fn new(id: SubscriptionId, subscribe: Subscribe, registry: Recipient<Unsubscribe>) -> Self {
         Self {
             id,
+            // Who has no name of its own cannot be known again.
+            durable: subscribe.durable && subscribe.name.is_some(),
             name: subscribe.name.unwrap_or_else(|| id.to_string()),
             target: subscribe.target,
             clusters: subscribe.clusters,
@@ -169,6 +183,11 @@ impl Subscription {
         let inbox = Arc::<Inbox>::default();
         all.push((Arc::clone(origin), Arc::clone(&inbox)));
         inbox
+    }
+
+    /// The same, where there is one.
+    pub(super) fn known_inbox_at(&self, origin: &Origin) -> Option<Arc<Inbox>> {
+        self.inboxes.lock().iter().find(|(at, _)| **at == *origin).map(|(_, inbox)| Arc::clone(inbox))
     }
 
     /// Whether its subscriber has answered for every initial object of a cluster's informers.

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::capacity::DIRECT_BATCH;
 use super::messages::Lease;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
-use crate::types::{MemoryStep, ObjectKey, StoredObject};
+use crate::types::{MemoryStep, ObjectKey, ResourceVersion, StoredObject};
 
 /// See the module.
 pub(super) struct WriteHalf {
@@ -122,18 +122,25 @@ impl WriteHalf {
     }
 
     /// Applies a batch; `None` when the partition is closed, or the lease was taken over.
-    pub(super) fn apply(&mut self, partition: PartitionId, lease: Lease, batch: Vec<Popped>) -> Option<Written> {
+    pub(super) fn apply(
+        &mut self,
+        partition: PartitionId,
+        lease: Lease,
+        batch: Vec<Popped>,
+        version: Option<ResourceVersion>,
+    ) -> Option<Written> {
         if self.leases.get(&partition) != Some(&lease) {
             return None;
         }
-        let outbox = self.store.apply(partition, batch)?;
+        let is_news = !batch.is_empty();
+        let outbox = self.store.apply_up_to(partition, batch, version)?;
         self.note_replaced(&outbox.applied);
         for object in outbox.applied.iter().filter_map(newcomer) {
             self.young.add(Arc::clone(object));
         }
-        self.changed = true;
+        self.changed |= is_news;
         self.measure();
-        let attend = !self.watched || self.young.is_over() && !self.packing;
+        let attend = is_news && !self.watched || self.young.is_over() && !self.packing;
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
         Some(Written { outbox, objects, attend })
@@ -164,7 +171,7 @@ pub(super) enum Direct {
     /// It was taken. `None`: as of [`WriteHalf::apply`].
     Applied(Option<Written>),
     /// It is not for this batch, which has to go by message.
-    NotNow(Vec<Popped>),
+    NotNow(Vec<Popped>, Option<ResourceVersion>),
 }
 
 impl SharedWriteHalf {
@@ -207,20 +214,26 @@ impl SharedWriteHalf {
 
     /// The short way of a small batch: writes to the store from the caller's thread, unless somebody else does just now
     /// or compression lags.
-    pub(super) fn apply(&self, partition: PartitionId, lease: Lease, batch: Vec<Popped>) -> Direct {
+    pub(super) fn apply(
+        &self,
+        partition: PartitionId,
+        lease: Lease,
+        batch: Vec<Popped>,
+        version: Option<ResourceVersion>,
+    ) -> Direct {
         if !is_small(&batch) {
-            return Direct::NotNow(batch);
+            return Direct::NotNow(batch, version);
         }
-        let Some(mut slot) = self.slot.try_lock() else { return Direct::NotNow(batch) };
+        let Some(mut slot) = self.slot.try_lock() else { return Direct::NotNow(batch, version) };
         match slot.take() {
             Some(mut half) if !half.young.is_pressing() => {
-                let written = half.apply(partition, lease, batch);
+                let written = half.apply(partition, lease, batch, version);
                 *slot = Some(half);
                 Direct::Applied(written)
             }
             other => {
                 *slot = other;
-                Direct::NotNow(batch)
+                Direct::NotNow(batch, version)
             }
         }
     }
@@ -279,10 +292,10 @@ mod tests {
 
     /// What the short way did, or `not now`.
     fn direct(half: &SharedWriteHalf, id: PartitionId, lease: Lease, script: &str) -> Vec<String> {
-        match half.apply(id, lease, batch(script)) {
+        match half.apply(id, lease, batch(script), None) {
             Direct::Applied(Some(written)) => lines(&written.outbox.applied),
             Direct::Applied(None) => vec!["refused".to_owned()],
-            Direct::NotNow(_) => vec!["not now".to_owned()],
+            Direct::NotNow(..) => vec!["not now".to_owned()],
         }
     }
 
@@ -294,14 +307,22 @@ mod tests {
     #[test]
     fn a_few_changes_are_published_at_once_and_the_cache_has_to_attend_until_it_watches() {
         let (half, id) = opened();
-        assert!(matches!(half.apply(id, LEASE, batch("+a@1")), Direct::Applied(Some(Written { attend: true, .. }))));
+        assert!(matches!(
+            half.apply(id, LEASE, batch("+a@1"), None),
+            Direct::Applied(Some(Written { attend: true, .. }))
+        ));
         half.write(|half| half.watched = true);
-        let Direct::Applied(Some(written)) = half.apply(id, LEASE, batch("~a@2 +b@3")) else { panic!("not taken") };
+        let Direct::Applied(Some(written)) = half.apply(id, LEASE, batch("~a@2 +b@3"), None) else {
+            panic!("not taken")
+        };
         assert_eq!((lines(&written.outbox.applied), written.objects), (vec!["a@1>2".to_owned(), "+b@3".into()], 2));
         assert!(!written.attend);
         assert_eq!(contents(&half, id), ["a", "b"]);
         half.write(|half| half.young = Young::new(0));
-        assert!(matches!(half.apply(id, LEASE, batch("~a@4")), Direct::Applied(Some(Written { attend: true, .. }))));
+        assert!(matches!(
+            half.apply(id, LEASE, batch("~a@4"), None),
+            Direct::Applied(Some(Written { attend: true, .. }))
+        ));
     }
 
     #[test]

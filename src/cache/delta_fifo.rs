@@ -7,6 +7,9 @@
 //! - *It is bounded.* Up to half of its bound in bytes every delta is kept; above that, deltas of one key merge into
 //!   the newest state; past the bound it says so, and the caller holds back.
 //! - *Deletions are never dropped for being unknown*: the store knows, the queue does not.
+//! - *It knows how far it is complete* ([`DeltaFifo::watermark`]). Keys stand in line by their first change, so a later
+//!   change of one comes out before an earlier one of another; the version up to which everything has come out is that
+//!   which was complete when the first in line came.
 //! - *What is put back stands first* ([`DeltaFifo::requeue`]), and what came for its key meanwhile follows it: as if it
 //!   had never been taken. client-go's `AddIfNotPresent` gave it up where the key was in line again.
 //!
@@ -34,7 +37,15 @@ pub enum Popped {
 }
 
 #[derive(Debug)]
-enum Entry {
+struct Entry {
+    what: What,
+    /// Everything up to this version was taken in before it came in line; of what merged with it, before the first of
+    /// that did.
+    since: Option<ResourceVersion>,
+}
+
+#[derive(Debug)]
+enum What {
     Key(ObjectKey),
     /// The first of `ends`.
     ReplaceEnd,
@@ -86,6 +97,10 @@ pub struct DeltaFifo {
     /// The lists whose ends are in `queue`, in their order.
     ends: VecDeque<End>,
     start: Start,
+    /// Everything up to this version was taken in.
+    received: Option<ResourceVersion>,
+    /// The watermark before the last [`Self::pop`].
+    settled: Option<ResourceVersion>,
     /// Ends of lists that were taken out and not put back.
     ended: u64,
     closed: bool,
@@ -121,6 +136,8 @@ impl DeltaFifo {
             listing: None,
             ends: VecDeque::new(),
             start: Start::Nothing,
+            received: None,
+            settled: None,
             ended: 0,
             closed: false,
             bytes: 0,
@@ -139,6 +156,7 @@ impl DeltaFifo {
         if self.start == Start::Nothing {
             self.start = match &change {
                 Change::Delta(delta) if delta.kind == DeltaKind::Sync => Start::Nothing,
+                Change::Progress(_) => Start::Nothing,
                 Change::Delta(_) => Start::Watch,
                 Change::ReplaceBegin | Change::ReplaceKeep(_) | Change::ReplaceEnd(_) => Start::List,
             };
@@ -150,11 +168,29 @@ impl DeltaFifo {
             }
             Change::ReplaceEnd(version) => {
                 let keep = self.listing.take().unwrap_or_default();
-                self.queue.push_back(Entry::ReplaceEnd);
+                self.line_up(What::ReplaceEnd);
+                self.receive(version.clone());
                 self.ends.push_back(End { keep, version });
             }
+            Change::Progress(version) => self.receive(version),
             Change::Delta(delta) => self.push_delta(delta),
         }
+    }
+
+    fn receive(&mut self, version: ResourceVersion) {
+        self.received = Some(version).filter(|version| !version.is_nowhere());
+    }
+
+    fn line_up(&mut self, what: What) {
+        self.queue.push_back(Entry { what, since: self.received.clone() });
+    }
+
+    /// Up to which version everything that was taken in has been taken out again; `None` where that cannot be told, as
+    /// before the first list is complete. Who has applied all that was taken out may resume from there. After a list that
+    /// began anew it may go back.
+    #[must_use]
+    pub fn watermark(&self) -> Option<&ResourceVersion> {
+        self.queue.front().map_or(&self.received, |first| &first.since).as_ref()
     }
 
     fn push_delta(&mut self, delta: Delta) {
@@ -175,7 +211,7 @@ impl DeltaFifo {
         }
         let crowded = self.crowds(self.bytes);
         if !self.items.contains_key(&key) {
-            self.queue.push_back(Entry::Key(key.clone()));
+            self.line_up(What::Key(key.clone()));
         }
         let pending = self.items.entry(key).or_default();
         self.bytes -= pending.bytes;
@@ -195,17 +231,18 @@ impl DeltaFifo {
 
     /// Takes up to `max` entries out, oldest key first. A list's end closes a batch.
     pub fn pop(&mut self, max: usize) -> Vec<Popped> {
+        self.settled = self.watermark().cloned();
         let mut batch = Vec::with_capacity(max.min(self.queue.len()));
         while batch.len() < max
             && let Some(entry) = self.queue.pop_front()
         {
-            match entry {
-                Entry::Key(key) => {
+            match entry.what {
+                What::Key(key) => {
                     let Some(pending) = self.items.remove(&key) else { continue };
                     self.bytes -= pending.bytes;
                     batch.push(Popped::Deltas(key, pending.deltas));
                 }
-                Entry::ReplaceEnd => {
+                What::ReplaceEnd => {
                     let Some(End { keep, version }) = self.ends.pop_front() else { continue };
                     self.ended += 1;
                     batch.push(Popped::ReplaceEnd { keep, version });
@@ -225,12 +262,13 @@ impl DeltaFifo {
     ///
     /// # Ordering
     /// Before anything that was taken out later has been dealt with, and of several, the one taken out last goes first.
+    /// The watermark goes back to where it was before the last [`Self::pop`].
     pub fn requeue(&mut self, popped: Popped) {
         match popped {
             Popped::Deltas(key, deltas) => self.requeue_deltas(key, deltas),
             Popped::ReplaceEnd { keep, version } => {
                 self.ended = self.ended.saturating_sub(1);
-                self.queue.push_front(Entry::ReplaceEnd);
+                self.queue.push_front(Entry { what: What::ReplaceEnd, since: self.settled.clone() });
                 self.ends.push_front(End { keep, version });
             }
         }
@@ -250,7 +288,7 @@ impl DeltaFifo {
         }
         self.bytes += pending.bytes;
         self.items.insert(key.clone(), pending);
-        self.queue.push_front(Entry::Key(key));
+        self.queue.push_front(Entry { what: What::Key(key), since: self.settled.clone() });
     }
 
     /// Takes a key out of the line, if it is there, so that it can overtake what stands before it: a list that ended
@@ -259,9 +297,9 @@ impl DeltaFifo {
         let Some(pending) = self.items.remove(key) else { return Pending::default() };
         self.bytes -= pending.bytes;
         let mut overtaken = 0;
-        let place = self.queue.iter().position(|entry| match entry {
-            Entry::Key(other) => other == key,
-            Entry::ReplaceEnd => {
+        let place = self.queue.iter().position(|entry| match &entry.what {
+            What::Key(other) => other == key,
+            What::ReplaceEnd => {
                 overtaken += 1;
                 false
             }
@@ -404,7 +442,7 @@ impl DeltaFifo {
     /// The invariants of the module's documentation.
     pub(crate) fn check(&self) {
         let keys: Vec<_> =
-            self.queue.iter().filter_map(|e| if let Entry::Key(key) = e { Some(key) } else { None }).collect();
+            self.queue.iter().filter_map(|e| if let What::Key(key) = &e.what { Some(key) } else { None }).collect();
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "a key stands in line once");
         assert!(keys.len() == self.items.len() && keys.iter().all(|key| self.items.contains_key(*key)), "{self:?}");
         assert_eq!(self.queue.len() - keys.len(), self.ends.len(), "as many ends as lists");

@@ -52,6 +52,7 @@ pub struct ListenerQueue {
     merged: u64,
     last_batch: u64,
     synced: bool,
+    goes_on: bool,
     /// Whether it may have told of initial objects without bodies, so that bodies which come later are news.
     told_bare: bool,
 }
@@ -73,9 +74,19 @@ impl ListenerQueue {
     #[must_use]
     pub fn new(options: ListenerOptions, partition: &Partition, merge_above: usize) -> Self {
         let replayed = options.initial == InitialObjects::Replay && !partition.is_empty();
-        let mut queue = Self {
+        let mut queue = Self::empty(options, partition, merge_above);
+        queue.replay = replayed.then(|| Replay { partition: partition.clone(), after: None });
+        queue.told_bare = replayed && partition.is_bare();
+        if partition.has_synced() {
+            queue.offer_synced();
+        }
+        queue
+    }
+
+    fn empty(options: ListenerOptions, partition: &Partition, merge_above: usize) -> Self {
+        Self {
             origin: Arc::clone(partition.origin()),
-            replay: replayed.then(|| Replay { partition: partition.clone(), after: None }),
+            replay: None,
             options,
             slots: VecDeque::new(),
             first: 0,
@@ -85,12 +96,36 @@ impl ListenerQueue {
             merged: 0,
             last_batch: partition.number(),
             synced: false,
-            told_bare: replayed && partition.is_bare(),
-        };
+            goes_on: false,
+            told_bare: partition.is_bare(),
+        }
+    }
+
+    /// As [`Self::new`], but a reader that was told of the partition as it came from disk is only told of what has happened
+    /// since then.
+    #[must_use]
+    pub fn of_reader(
+        reader: Option<&str>,
+        options: ListenerOptions,
+        partition: &Partition,
+        merge_above: usize,
+    ) -> Self {
+        let since = reader.zip(partition.restored()).and_then(|(name, restored)| restored.welcome(name, partition));
+        let Some((synced, since)) = since else { return Self::new(options, partition, merge_above) };
+        let mut queue = Self::empty(options, partition, merge_above);
+        queue.synced = synced;
+        queue.goes_on = synced;
+        since.iter().for_each(|applied| queue.offer_one(applied, false));
         if partition.has_synced() {
             queue.offer_synced();
         }
         queue
+    }
+
+    /// Whether its subscriber was told before that the first list is complete, in an earlier life of the process.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.goes_on
     }
 
     /// Takes in what one batch did to the store; repetitions only with `resync`. A batch that was offered before is
@@ -270,6 +305,24 @@ impl ListenerQueue {
         if exhausted {
             self.replay = None;
         }
+    }
+
+    /// The place of what is taken next, and the one behind what came last. Where notifications merge, places may move.
+    #[must_use]
+    pub fn places(&self) -> (u64, u64) {
+        (self.first, self.first + self.slots.len() as u64)
+    }
+
+    /// Whether objects that were there before are still to be told.
+    #[must_use]
+    pub fn is_replaying(&self) -> bool {
+        self.replay.is_some()
+    }
+
+    /// The number of the batch that it took in last.
+    #[must_use]
+    pub fn last_batch(&self) -> u64 {
+        self.last_batch
     }
 
     /// Whether nothing waits.

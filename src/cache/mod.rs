@@ -38,6 +38,7 @@ mod path_values;
 mod posting;
 mod query;
 mod reader;
+mod restore;
 mod resync;
 mod snapshot;
 mod store;
@@ -65,6 +66,7 @@ pub use query::{
     Position, Query, QueryError, Row, Step, TokenKey, owner_chain, owner_index,
 };
 pub use reader::IndexReader;
+pub use restore::{Gathering, Restored, SavedPartition};
 pub use resync::ResyncSchedule;
 pub use snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
 pub use store::{Applied, Store};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use super::tree::differ::Difference;
 use super::tree::{self, Leaf, Slots, Tree, join, put, split, take};
 use crate::types::{LabelFilter, LabelNeeds, ObjectKey, StoredObject, text_hash};
 
@@ -242,7 +243,42 @@ fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Wanted<'_>, bool)> {
     }
 }
 
+/// How a key differs between two sets of objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change<'t> {
+    Added(&'t Arc<StoredObject>),
+    Removed(&'t Arc<StoredObject>),
+    /// By another allocation, whatever that says.
+    Exchanged(&'t Arc<StoredObject>, &'t Arc<StoredObject>),
+}
+
 impl Objects {
+    /// Whether both are one tree, none of them written to since one was cloned of the other.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+
+    /// How `next` differs from this, by key. Costs in proportion to the difference, where one came of the other: what
+    /// both share is passed over.
+    pub(super) fn changes<'t>(&'t self, next: &'t Self, mut tell: impl FnMut(Change<'t>)) {
+        fn key<'t>((leaf, at): (&'t ObjectLeaf, usize)) -> Option<&'t ObjectKey> {
+            leaf.objects[at].as_ref().map(|object| object.key())
+        }
+        for step in self.0.differences(&next.0, |old, new| key(old).cmp(&key(new))) {
+            match step {
+                Difference::Both((a, at), (b, to)) => {
+                    if let (Some(old), Some(new)) = (a.objects[at].as_ref(), b.objects[to].as_ref())
+                        && !Arc::ptr_eq(old, new)
+                    {
+                        tell(Change::Exchanged(old, new));
+                    }
+                }
+                Difference::Left((leaf, at)) => leaf.objects[at].iter().for_each(|old| tell(Change::Removed(old))),
+                Difference::Right((leaf, at)) => leaf.objects[at].iter().for_each(|new| tell(Change::Added(new))),
+            }
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -137,6 +137,14 @@ impl Packing {
         }
     }
 
+    /// Of a resource of which objects come from disk, packed with a dictionary, and counted in `totals`.
+    #[must_use]
+    pub fn restored(dictionary: Option<Arc<Dictionary>>, totals: Arc<PackedTotals>) -> Self {
+        let trained = |dictionary| Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() };
+        let usable = dictionary.filter(|dictionary| dictionary.size() > 0);
+        Self { totals, fitness: usable.map_or(Fitness::Untrained, trained), ..Self::new() }
+    }
+
     /// How much is packed.
     #[must_use]
     pub fn totals(&self) -> &Arc<PackedTotals> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
-use super::objects::Objects;
+use super::objects::{Change, Objects};
 use super::posting::{Location, PartitionId, Posting, owned};
+use super::restore::Restored;
 use super::store::Applied;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, MemoryStep, Object, ObjectKey,
@@ -50,10 +51,18 @@ pub struct Partition {
     pub(super) is_indexed: bool,
     pub(super) objects: Objects,
     /// Bytes of the JSON of all bodies.
-    plain_bytes: u64,
+    pub(super) plain_bytes: u64,
     /// Whether bodies of new objects are left out.
     pub(super) bare: bool,
     pub(super) version: Option<ResourceVersion>,
+    /// Up to which version it is complete, so that a watch may go on from there.
+    pub(super) resume: Option<ResourceVersion>,
+    /// What tells how its informer takes objects in from how an earlier one did.
+    pub(super) settings: u64,
+    /// Whether its objects were taken in in another way, until a list is complete.
+    pub(super) is_outdated: bool,
+    /// What it was when it came from disk, for who goes on from there.
+    pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
     pub(super) outbox: Option<Outbox>,
 }
@@ -117,6 +126,24 @@ impl Partition {
         }
     }
 
+    /// Up to which version it is complete: a watch from there misses nothing. `None` where that cannot be told.
+    #[must_use]
+    pub fn resume_version(&self) -> Option<&ResourceVersion> {
+        self.resume.as_ref()
+    }
+
+    /// What tells how its informer takes objects in from how an earlier one did.
+    #[must_use]
+    pub fn settings(&self) -> u64 {
+        self.settings
+    }
+
+    /// What it was when it came from disk, where it did.
+    #[must_use]
+    pub fn restored(&self) -> Option<&Arc<Restored>> {
+        self.restored.as_ref()
+    }
+
     /// Whether its first list is complete.
     #[must_use]
     pub fn has_synced(&self) -> bool {
@@ -157,6 +184,26 @@ impl Partition {
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
         self.objects.get(key)
+    }
+
+    /// What differs from an earlier state: objects that are new or another allocation, and keys of those that are gone.
+    /// Costs in proportion to the difference.
+    pub fn changes_since<'p>(
+        &'p self,
+        before: &'p Self,
+        mut put: impl FnMut(&'p Arc<StoredObject>),
+        mut gone: impl FnMut(&'p ObjectKey),
+    ) {
+        before.objects.changes(&self.objects, |change| match change {
+            Change::Added(new) | Change::Exchanged(_, new) => put(new),
+            Change::Removed(old) => gone(old.key()),
+        });
+    }
+
+    /// Whether its objects are those of another state, none written to since.
+    #[must_use]
+    pub fn has_objects_of(&self, other: &Self) -> bool {
+        self.objects.is_same(&other.objects)
     }
 
     /// All objects, by key.
@@ -383,6 +430,10 @@ impl Snapshot {
                 plain_bytes: 0,
                 bare: false,
                 version: None,
+                resume: None,
+                settings: 0,
+                is_outdated: false,
+                restored: None,
                 synced: false,
                 outbox: None,
             },

@@ -86,11 +86,26 @@ impl Store {
         health: Arc<InformerHealth>,
         indexes: Vec<DeclaredIndex>,
     ) -> PartitionId {
-        let known = self.next.partitions().find(|(_, partition)| partition.origin() == &origin).map(|(id, _)| id);
-        let id = known.unwrap_or_else(|| self.next.fresh_id());
+        let id = self.find(&origin).unwrap_or_else(|| self.next.fresh_id());
         self.next.open(id, origin, health, indexes);
         self.publish();
         id
+    }
+
+    /// The partition of an informer.
+    pub(super) fn find(&self, origin: &Origin) -> Option<PartitionId> {
+        let is_it = |known: &Origin| known.cluster == origin.cluster && known.scope == origin.scope;
+        self.next.partitions().find(|(_, partition)| is_it(partition.origin())).map(|(id, _)| id)
+    }
+
+    pub(super) fn partition(&self, id: PartitionId) -> Option<&Partition> {
+        self.next.partition(id)
+    }
+
+    /// Takes an object that is in a partition into the indices.
+    pub(super) fn index(&mut self, id: PartitionId, object: &StoredObject) {
+        self.next.indices.insert(id, object);
+        self.builds.put(id, object);
     }
 
     /// Forgets a partition and all that is in it.
@@ -213,12 +228,27 @@ impl Store {
         self.next.partition(id).and_then(|partition| partition.outbox.clone())
     }
 
-    /// Applies one batch to one partition and publishes the result as one snapshot.
+    /// As [`Self::apply_up_to`], of which it is not known up to where it is complete.
+    pub fn apply(&mut self, id: PartitionId, batch: Vec<Popped>) -> Option<Outbox> {
+        self.apply_up_to(id, batch, None)
+    }
+
+    /// Applies one batch to one partition and publishes the result as one snapshot; with it, the partition is complete up
+    /// to `version`, where that is known. An empty batch counts as none.
     ///
     /// Returns what changed, in order, and the batch's number within the partition. `None` when the partition is
     /// closed.
-    pub fn apply(&mut self, id: PartitionId, batch: Vec<Popped>) -> Option<Outbox> {
+    pub fn apply_up_to(
+        &mut self,
+        id: PartitionId,
+        batch: Vec<Popped>,
+        version: Option<ResourceVersion>,
+    ) -> Option<Outbox> {
         let mut partition = self.next.take(id)?;
+        if version.is_some() {
+            partition.resume = version;
+        }
+        let is_news = !batch.is_empty();
         let mut applied = Vec::with_capacity(batch.len());
         for popped in batch {
             match popped {
@@ -231,12 +261,15 @@ impl Store {
                     }
                     partition.version = Some(version);
                     partition.is_indexed = true;
+                    partition.is_outdated = false;
                 }
             }
         }
-        let number = partition.outbox.as_ref().map_or(0, |outbox| outbox.number) + 1;
+        let number = partition.number() + u64::from(is_news);
         let outbox = Outbox { number, applied: applied.into() };
-        partition.outbox = Some(outbox.clone());
+        if is_news {
+            partition.outbox = Some(outbox.clone());
+        }
         self.next.put(id, partition);
         self.publish();
         Some(outbox)
@@ -274,7 +307,7 @@ impl Store {
     }
 
     /// One write to one partition, published as one snapshot.
-    fn write(&mut self, id: PartitionId, write: impl FnOnce(&mut Self, &mut Partition)) {
+    pub(super) fn write(&mut self, id: PartitionId, write: impl FnOnce(&mut Self, &mut Partition)) {
         let Some(mut partition) = self.next.take(id) else { return };
         write(self, &mut partition);
         self.next.put(id, partition);
@@ -342,8 +375,8 @@ impl Store {
         } else if !stored.is_kept() && !partition.bare {
             self.exchange(id, partition, &stored, &object);
             applied.push(Applied::Restored { bare: stored, whole: object });
-        } else if stored.index_values() != object.index_values() {
-            // The same state, read by an informer that declares other indices now.
+        } else if partition.is_outdated || stored.index_values() != object.index_values() {
+            // The same state, read by an informer that declares other indices now, or keeps other parts of it.
             self.exchange(id, partition, &stored, &object);
         }
     }

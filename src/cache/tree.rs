@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+pub(super) mod differ;
+
 /// Children of a node at most. Twice as many as entries of a leaf: a level less to wait for.
 pub(super) const WIDTH: usize = 32;
 /// Up to how many entries or children of a node it is looked whether a neighbour has room for them.

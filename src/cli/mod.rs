@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod dead_letters;
 mod demo;
 mod run;
 mod state;
@@ -32,6 +33,8 @@ pub struct Cli {
 enum Command {
     /// Watch the clusters of a configuration file and deliver what changes
     Run(run::Args),
+    /// List, show, replay or purge what sinks of a running hub have given up
+    DeadLetters(dead_letters::Args),
     /// Show it at work on simulated clusters; needs no Kubernetes
     Demo(demo::Args),
     /// Look at what a hub keeps over restarts
@@ -43,6 +46,7 @@ enum Command {
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::DeadLetters(args) => dead_letters::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),
     };

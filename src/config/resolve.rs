@@ -10,10 +10,15 @@ use super::error::{ConfigErrors, Mistake};
 use super::raw::{self, Environment, Raw, Syntax};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, HubConfig, Probes, clusters, resources, sinks};
+use super::{Config, Fsync, HubConfig, HumanDuration, Probes, clusters, resources, sinks};
 use crate::types::LEAST_MEMORY_LIMIT;
 
 const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+
+/// Oftener would cost more than it saves, more seldom has a restart see much again.
+const CHECKPOINT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+
+const LONGEST_FSYNC: Duration = Duration::from_secs(10);
 
 /// The program itself takes half of the least.
 const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
@@ -100,16 +105,37 @@ fn hub(mut table: Table<'_>) -> HubConfig {
     }
     let shutdown_deadline = table.duration("shutdown_deadline", SHUTDOWN);
     let memory_limit = table.size("memory_limit", MEMORY);
-    if table.take("state_dir").is_some() {
-        let instead = "undelivered events are kept in memory only, and are lost when the process ends";
-        table.mistake("state_dir", format!("not available in this version: remove the key; {instead}"));
-    }
+    let state_dir = table.folder("state_dir");
+    let checkpoint = table.duration("checkpoint", CHECKPOINT);
+    let fsync = fsync(&mut table);
     table.finish();
     HubConfig {
         listen: listen.unwrap_or(default.listen),
         shutdown_deadline: shutdown_deadline.unwrap_or(default.shutdown_deadline),
         memory_limit: memory_limit.map(|bytes| bytes as u64),
+        state_dir,
+        checkpoint: checkpoint.unwrap_or(default.checkpoint),
+        fsync: fsync.unwrap_or(default.fsync),
     }
+}
+
+fn fsync(table: &mut Table<'_>) -> Option<Fsync> {
+    let text = table.text("fsync")?;
+    if text == "never" {
+        return Some(Fsync::Never);
+    }
+    match text.parse() {
+        Ok(HumanDuration(within)) if within <= LONGEST_FSYNC => return Some(Fsync::Within(within)),
+        Ok(within) => table.mistake(
+            "fsync",
+            format!("{within} is out of range: from 0s to {}, or \"never\"", HumanDuration(LONGEST_FSYNC)),
+        ),
+        Err(_) => table.mistake(
+            "fsync",
+            format!("{text:?} is not a duration such as \"10ms\", nor \"0s\" for each batch by itself, nor \"never\""),
+        ),
+    }
+    None
 }
 
 fn home(environment: Option<&Environment>) -> Option<PathBuf> {

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use sha2::{Digest, Sha256};
 
 use super::{ListerWatcher, Projection, SourceError, Transform};
 use crate::types::{ApiResource, FieldPath, ResourceRef, Scope, SharedStr};
@@ -23,6 +24,38 @@ pub struct InformerOptions {
 }
 
 impl InformerOptions {
+    /// A number that is the same, in every process, for options that make the same of an object, and another one for
+    /// others. `None` where a transform does what cannot be told.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<u64> {
+        if self.transform.is_some() {
+            return None;
+        }
+        let (word, paths) = match &self.projection {
+            Projection::Drop(paths) => ("drop", paths),
+            Projection::Keep(paths) => ("keep", paths),
+        };
+        let mut paths: Vec<_> = paths.iter().map(ToString::to_string).collect();
+        paths.sort_unstable();
+        let indexes = self.indexes.iter().map(|(name, path)| format!("{name}\n{path}"));
+        let texts = [word.to_owned(), self.metadata_only.to_string()].into_iter().chain(paths).chain([String::new()]);
+        let mut hash = Sha256::new();
+        for text in texts.chain(indexes) {
+            hash.update(text.len().to_le_bytes());
+            hash.update(text);
+        }
+        let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hash.finalize());
+        // Zero stands for what is not known.
+        Some(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1))
+    }
+
+    /// The indices as a store has them.
+    #[must_use]
+    pub fn declared(&self) -> Vec<(SharedStr, Option<FieldPath>)> {
+        let kept = |path: &FieldPath| self.projection.keeps(path).then(|| path.clone());
+        self.indexes.iter().map(|(name, path)| (name.clone(), kept(path))).collect()
+    }
+
     /// Whether objects lack most of what they have, so that they cannot pass for objects of their type.
     #[must_use]
     pub fn is_partial(&self) -> bool {

@@ -180,6 +180,16 @@ impl Reflector {
         self.last_version = Some(version);
     }
 
+    /// Goes on from a state that is complete at a version, kept from an earlier life of the process: a watch from there
+    /// comes first, and a list only if the server cannot serve that. Nothing happens where the version says nothing.
+    pub fn go_on(&mut self, version: ResourceVersion, now: Instant) {
+        if version.is_nowhere() {
+            return;
+        }
+        self.last_version = Some(version);
+        self.state = State::Watch(self.watching(now, false));
+    }
+
     /// Whether a list is under way, so that an open watch is (so far) only its stream.
     #[must_use]
     pub fn is_listing(&self) -> bool {
@@ -399,7 +409,7 @@ impl Reflector {
 
     fn watching(&mut self, now: Instant, initial: bool) -> Watching {
         let timeout = jittered(self.options.min_watch_timeout, &mut *self.random);
-        let ordered = !initial && self.last_version.as_ref().is_some_and(|version| !is_nowhere(version));
+        let ordered = !initial && self.last_version.as_ref().is_some_and(|version| !version.is_nowhere());
         let stall = self.options.stall;
         let deadline = now + if initial { stall.initial_events } else { timeout + stall.watch_slack };
         Watching { initial, ordered, deadline, timeout }
@@ -435,11 +445,6 @@ impl Reflector {
         let delay = self.backoff.next_delay(now, &mut *self.random);
         self.wait = Some((now + delay, reason));
     }
-}
-
-/// Whether watching from this version means "from wherever you are".
-fn is_nowhere(version: &ResourceVersion) -> bool {
-    version.is_empty() || version.as_number() == Some(0)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Reflector, State, WaitReason, is_nowhere};
+use super::{Reflector, State, WaitReason};
 use crate::reflector::backoff::jittered;
 use crate::reflector::{ErrorClass, VersionMatch};
 use crate::types::clock::Instant;
@@ -59,7 +59,7 @@ impl Reflector {
 
     /// A watch that was in step ended.
     pub(super) fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
-        let resumes = self.last_version.as_ref().is_some_and(|version| !is_nowhere(version));
+        let resumes = self.last_version.as_ref().is_some_and(|version| !version.is_nowhere());
         // Watching from nowhere in particular again would never tell what was deleted meanwhile.
         self.state = if resumes { State::Watch(self.watching(now, false)) } else { State::Relist };
         if lasted >= LONG || events > 0 && lasted >= SHORT {

@@ -9,6 +9,7 @@
 //!
 //! `docs/state.md` has the formats.
 
+pub mod caches;
 mod dir;
 mod report;
 

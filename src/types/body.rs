@@ -68,6 +68,17 @@ pub(super) struct PackedView {
 }
 
 impl PackedView {
+    /// What it is packed with.
+    pub(super) fn dictionary(&self) -> &Arc<Dictionary> {
+        &self.chunk.dictionary
+    }
+
+    /// What lies in the chunk for it.
+    pub(super) fn bytes(&self) -> &[u8] {
+        let (at, whole) = (self.at as usize, self.entry().whole);
+        self.chunk.bytes.get(at..at + whole).unwrap_or_default()
+    }
+
     fn entry(&self) -> Entry<'_> {
         self.chunk.entry(self.at)
     }
@@ -88,24 +99,24 @@ impl PackedView {
 
 /// What lies in a chunk for one body: two numbers in LEB128 (length before packing and whether it was folded;
 /// length of the compressed bytes), then the compressed bytes.
-struct Entry<'c> {
-    len: usize,
-    is_folded: bool,
-    packed: &'c [u8],
+pub(super) struct Entry<'c> {
+    pub(super) len: usize,
+    pub(super) is_folded: bool,
+    pub(super) packed: &'c [u8],
     /// With the numbers.
-    whole: usize,
+    pub(super) whole: usize,
 }
 
 impl<'c> Entry<'c> {
     /// Reads what [`Self::write`] wrote; of anything else some entry, or an empty one.
-    fn read(bytes: &'c [u8]) -> Self {
+    pub(super) fn read(bytes: &'c [u8]) -> Self {
         let (first, rest) = number(bytes);
         let (size, rest) = number(rest);
         let packed = rest.get(..size).unwrap_or_default();
         Self { len: first >> 1, is_folded: first & 1 == 1, packed, whole: bytes.len() - rest.len() + packed.len() }
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
         put_number(self.len << 1 | usize::from(self.is_folded), out);
         put_number(self.packed.len(), out);
         out.extend_from_slice(self.packed);
@@ -182,6 +193,53 @@ impl PackedTotals {
     }
 }
 
+/// Chunks in the making, all of one dictionary.
+pub(super) struct Chunks {
+    dictionary: Arc<Dictionary>,
+    chunk: Vec<u8>,
+    /// Whose bodies are in `chunk`, and where.
+    pending: Vec<(Arc<StoredObject>, u32)>,
+    totals: Arc<PackedTotals>,
+}
+
+impl Chunks {
+    /// Bytes of a chunk: 70 pods, and a whole number of pages. A larger body has a chunk of its own.
+    const SIZE: usize = 32 * 1024;
+
+    pub(super) fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
+        let (dictionary, totals) = (Arc::clone(dictionary), Arc::clone(totals));
+        Self { dictionary, chunk: Vec::new(), pending: Vec::new(), totals }
+    }
+
+    /// Puts an object's body at the end; how many bytes it takes.
+    pub(super) fn place(&mut self, object: &Arc<StoredObject>, entry: &Entry<'_>) -> usize {
+        // Twice nine bytes are the longest numbers.
+        if self.chunk.len() + entry.packed.len() + 18 > Self::SIZE {
+            self.seal();
+        }
+        let at = self.chunk.len();
+        entry.write(&mut self.chunk);
+        self.pending.push((Arc::clone(object), u32::try_from(at).unwrap_or(u32::MAX)));
+        self.chunk.len() - at
+    }
+
+    /// Makes a chunk of what there is, and gives the objects their new bodies.
+    pub(super) fn seal(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let bytes: Box<[u8]> = self.chunk.as_slice().into();
+        self.chunk.clear();
+        self.totals.bytes.fetch_add(bytes.len(), Relaxed);
+        self.totals.live.fetch_add(bytes.len(), Relaxed);
+        let (dictionary, totals) = (Arc::clone(&self.dictionary), Arc::clone(&self.totals));
+        let chunk = Arc::new(Chunk { live: AtomicUsize::new(bytes.len()), bytes, dictionary, totals });
+        for (object, at) in self.pending.drain(..) {
+            object.exchange(Body::Packed(Packed { chunk: Arc::clone(&chunk), at }));
+        }
+    }
+}
+
 /// Packs the bodies of objects into chunks, all with one dictionary. For one thread that nobody waits for, one of them
 /// at a time for an object.
 pub struct Packer {
@@ -189,10 +247,7 @@ pub struct Packer {
     compressor: Compressor,
     folded: Vec<u8>,
     frame: Vec<u8>,
-    chunk: Vec<u8>,
-    /// Whose bodies are in `chunk`, and where.
-    pending: Vec<(Arc<StoredObject>, u32)>,
-    totals: Arc<PackedTotals>,
+    chunks: Chunks,
     outcome: PackOutcome,
 }
 
@@ -210,9 +265,6 @@ pub struct PackOutcome {
 }
 
 impl Packer {
-    /// Bytes of a chunk: 70 pods, and a whole number of pages. A larger body has a chunk of its own.
-    const CHUNK: usize = 32 * 1024;
-
     /// A packer that counts in `totals` what it makes.
     #[must_use]
     pub fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
@@ -221,9 +273,7 @@ impl Packer {
             dictionary: Arc::clone(dictionary),
             folded: Vec::new(),
             frame: Vec::new(),
-            chunk: Vec::new(),
-            pending: Vec::new(),
-            totals: Arc::clone(totals),
+            chunks: Chunks::new(dictionary, totals),
             outcome: PackOutcome::default(),
         }
     }
@@ -264,38 +314,15 @@ impl Packer {
     }
 
     fn place(&mut self, object: &Arc<StoredObject>, entry: &Entry<'_>) {
-        // Twice nine bytes are the longest numbers.
-        if self.chunk.len() + entry.packed.len() + 18 > Self::CHUNK {
-            self.seal();
-        }
-        let at = self.chunk.len();
-        entry.write(&mut self.chunk);
         self.outcome.packed += 1;
         self.outcome.plain_bytes += entry.len;
-        self.outcome.packed_bytes += self.chunk.len() - at;
-        self.pending.push((Arc::clone(object), u32::try_from(at).unwrap_or(u32::MAX)));
-    }
-
-    /// Makes a chunk of what there is, and gives the objects their new bodies.
-    fn seal(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let bytes: Box<[u8]> = self.chunk.as_slice().into();
-        self.chunk.clear();
-        self.totals.bytes.fetch_add(bytes.len(), Relaxed);
-        self.totals.live.fetch_add(bytes.len(), Relaxed);
-        let (dictionary, totals) = (Arc::clone(&self.dictionary), Arc::clone(&self.totals));
-        let chunk = Arc::new(Chunk { live: AtomicUsize::new(bytes.len()), bytes, dictionary, totals });
-        for (object, at) in self.pending.drain(..) {
-            object.exchange(Body::Packed(Packed { chunk: Arc::clone(&chunk), at }));
-        }
+        self.outcome.packed_bytes += self.chunks.place(object, entry);
     }
 
     /// Packs what is still to be packed, and says what was done in all.
     #[must_use]
     pub fn finish(mut self) -> PackOutcome {
-        self.seal();
+        self.chunks.seal();
         self.outcome
     }
 }

@@ -44,4 +44,6 @@ pub enum Change {
     ReplaceKeep(ObjectKey),
     /// The list is complete at this version.
     ReplaceEnd(ResourceVersion),
+    /// Everything up to this version has been handed over.
+    Progress(ResourceVersion),
 }

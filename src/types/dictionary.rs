@@ -71,6 +71,18 @@ impl Dictionary {
         Self::of(Vec::new())
     }
 
+    /// One whose bytes were kept; `None` where zstd refuses them.
+    #[must_use]
+    pub fn restore(raw: Vec<u8>) -> Option<Self> {
+        Some(Self { decompress: DDict::try_create(&raw)?, raw: raw.into() })
+    }
+
+    /// Its bytes, to be kept.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.raw
+    }
+
     fn of(raw: Vec<u8>) -> Self {
         Self { decompress: DDict::create(&raw), raw: raw.into() }
     }

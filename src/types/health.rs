@@ -82,6 +82,21 @@ pub enum Freshness {
     Missing,
 }
 
+/// How far an informer's objects are on disk.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointState {
+    /// When they were last found to be, or brought, up to date there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<jiff::Timestamp>,
+    /// Where a watch would go on after a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Readers that have not answered for what they were told, so that what is there stays as it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<String>,
+}
+
 /// Counters and states of one informer. All methods are lock-free; none orders anything else.
 #[derive(Debug, Default)]
 pub struct InformerHealth {
@@ -92,6 +107,7 @@ pub struct InformerHealth {
     last_event: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
+    checkpoint: ArcSwapOption<CheckpointState>,
     /// Objects in the store.
     pub objects: AtomicU64,
     /// Bytes of their bodies as they lie in memory.
@@ -143,6 +159,7 @@ impl InformerHealth {
         self.objects.store(before.objects.load(Relaxed), Relaxed);
         self.bytes.store(before.bytes.load(Relaxed), Relaxed);
         self.memory.go_on_from(&before.memory);
+        self.checkpoint.store(before.checkpoint());
         for (counter, before) in [
             (&self.events, &before.events),
             (&self.lists, &before.lists),
@@ -151,6 +168,32 @@ impl InformerHealth {
             (&self.restarts, &before.restarts),
         ] {
             counter.fetch_add(before.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Shows what was kept of an earlier life of the process: objects as of `alive` (in milliseconds since the epoch), up
+    /// to a version, where that is known.
+    pub fn restore(&self, version: Option<ResourceVersion>, synced: bool, alive: i64, objects: u64) {
+        self.version.store(version.map(Arc::new));
+        self.stale_since.store(alive.max(1), Relaxed);
+        self.last_event.store(alive, Relaxed);
+        self.objects.store(objects, Relaxed);
+        if synced {
+            self.set_synced();
+            self.phase.store(Phase::Stale as u8, Relaxed);
+        }
+    }
+
+    /// When it was last known to be up to date, in milliseconds since the epoch: now, while its watch is open. `None` before
+    /// it ever was.
+    #[must_use]
+    pub fn alive(&self) -> Option<i64> {
+        if self.phase() == Phase::Watching {
+            return Some(clock::wall_millis());
+        }
+        match self.stale_since.load(Relaxed) {
+            0 => None,
+            since => Some(since),
         }
     }
 
@@ -239,6 +282,17 @@ impl InformerHealth {
     #[must_use]
     pub fn version(&self) -> Option<Arc<ResourceVersion>> {
         self.version.load_full()
+    }
+
+    /// Notes how far its objects are on disk.
+    pub fn set_checkpoint(&self, state: CheckpointState) {
+        self.checkpoint.store(Some(Arc::new(state)));
+    }
+
+    /// How far its objects are on disk; `None` where none are kept there.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<Arc<CheckpointState>> {
+        self.checkpoint.load_full()
     }
 
     /// Notes what went wrong last. `None` clears it.

@@ -28,6 +28,12 @@ impl ObjectKey {
         Self(text.into())
     }
 
+    /// The key of which this is the text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The namespace; `None` for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {

@@ -40,6 +40,24 @@ impl Uid {
         Self(parse_uuid(text).unwrap_or_else(|| UidRepr::Text(text.into())))
     }
 
+    /// Its bytes, where it is a UUID.
+    #[must_use]
+    pub fn bytes(&self) -> Option<[u8; 16]> {
+        let UidRepr::Uuid(first, second) = &self.0 else { return None };
+        Some((u128::from(*first) << 64 | u128::from(second.get())).to_be_bytes())
+    }
+
+    /// The UUID of these bytes.
+    #[must_use]
+    pub fn of_bytes(bytes: [u8; 16]) -> Self {
+        let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
+        let (first, second) = (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes(rest));
+        match NonZeroU64::new(second) {
+            Some(second) => Self(UidRepr::Uuid(first, second)),
+            None => Self::new(""),
+        }
+    }
+
     /// Whether the object had no UID.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -230,6 +248,14 @@ impl StoredObject {
             index_values: parts.index_values.into(),
             body: Mutex::new(Body::Plain(parts.json.into())),
         }
+    }
+
+    /// Makes an object whose body is not there, or comes later; of `json` nothing is taken.
+    #[must_use]
+    pub fn bare(parts: StoredObjectParts) -> Self {
+        let object = Self::new(StoredObjectParts { json: Vec::new(), ..parts });
+        object.exchange(Body::Unkept);
+        object
     }
 
     /// What is known of an object whose last state cannot be taken in: its deletion can be told, nothing else. The store

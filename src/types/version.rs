@@ -35,6 +35,12 @@ impl ResourceVersion {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
 
+    /// Whether watching from this version means "from wherever you are".
+    #[must_use]
+    pub fn is_nowhere(&self) -> bool {
+        self.is_empty() || self.as_number() == Some(0)
+    }
+
     /// The version as an integer, where it is one.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {

@@ -10,7 +10,7 @@ use super::{ClusterActor, WantKey, informer_key_of};
 use crate::actors::messages::{Resolved, Wanted};
 use crate::actors::supervision::detach;
 use crate::reflector::{ResolveError, SourceError};
-use crate::types::{ApiResource, Phase};
+use crate::types::{ApiResource, InformerHealth, Phase};
 
 /// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
 const ABSENT_REST: Duration = Duration::from_secs(20);
@@ -126,6 +126,12 @@ impl ClusterActor {
             return;
         }
         want.resolved = Some(resource.clone());
+        let restored = want.restored.take().filter(|restored| restored.gvr != resource.gvr);
+        if let Some(other) = restored {
+            // What is on disk is of another version, or of another resource of the name.
+            want.health = InformerHealth::new();
+            self.env.caches.forget_restored(&self.parts.name, &other, &key.1);
+        }
         if let Some(known) = self.informers.get(&informer_key) {
             want.health = Arc::clone(&known.parts.health);
             known.parts.watch_errors.absorb(&want.watch_errors);

@@ -116,6 +116,7 @@ impl InformerActor {
             origin: self.parts.origin.clone(),
             health: self.parts.health.clone(),
             indexes: self.parts.indexes.clone(),
+            settings: self.parts.settings,
         }
     }
 }

@@ -17,6 +17,7 @@ impl Handler<GetStatus> for RegistryActor {
     /// Reads what the clusters have published, on a thread of its own: counting bytes walks over every object.
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
         let (views, caches, memory) = (Arc::clone(&self.views), self.env.caches.clone(), self.env.budget.status());
+        let state_dir = self.env.checkpoints.status();
         let started = self.started && self.telling.load(SeqCst) == 0;
         let work = self.env.io.spawn_blocking(move || {
             let views = views.read().clone();
@@ -28,8 +29,10 @@ impl Handler<GetStatus> for RegistryActor {
                 let last_error = view.last_error();
                 ClusterStatus { name, labels, state, last_error, informers }
             };
-            HubStatus { ready, memory, clusters: views.into_iter().map(cluster).collect() }
+            HubStatus { ready, memory, state_dir, clusters: views.into_iter().map(cluster).collect() }
         });
-        Box::pin(work.map(|status| status.unwrap_or(HubStatus { ready: false, memory: None, clusters: Vec::new() })))
+        Box::pin(work.map(|status| {
+            status.unwrap_or(HubStatus { ready: false, memory: None, state_dir: None, clusters: Vec::new() })
+        }))
     }
 }

@@ -41,7 +41,7 @@ fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cac
             let pod = object_with("ns", &number.to_string(), "u", 1, &[], &[("by-node", "n"), ("by-app", app)]);
             fifo.push(Change::Delta(delta(DeltaKind::Added, pod)));
         }
-        let apply = Apply { partition: opened.id, lease: opened.lease, batch: fifo.pop(usize::MAX) };
+        let apply = Apply { partition: opened.id, lease: opened.lease, batch: fifo.pop(usize::MAX), version: None };
         assert_eq!(cache.send(apply).await.unwrap().unwrap().objects, 1_001);
         let ask = async |query: Query| cache.send(Ask(query)).await.unwrap().map(|answer| answer.items.len());
         assert_eq!(ask(Query::by_index("by-app", "one")).await, Ok(1));
@@ -88,7 +88,7 @@ async fn put(cache: &Addr<CacheActor>, opened: &OpenedPartition, names: std::ops
         let pod = object_with("ns", &name.to_string(), "u", version, &[], &[]);
         fifo.push(Change::Delta(delta(DeltaKind::Updated, pod)));
     }
-    let apply = Apply { partition: opened.id, lease: opened.lease, batch: fifo.pop(usize::MAX) };
+    let apply = Apply { partition: opened.id, lease: opened.lease, batch: fifo.pop(usize::MAX), version: None };
     assert!(timeout(PATIENCE, cache.send(apply)).await.expect("a write is not held up").unwrap().is_some());
 }
 

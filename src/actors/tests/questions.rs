@@ -47,7 +47,8 @@ impl Bed {
             let pod = object_with("ns", &format!("{name:05}"), "u", version, &[], &[]);
             fifo.push(Change::Delta(delta(DeltaKind::Updated, pod)));
         }
-        let apply = Apply { partition: self.opened.id, lease: self.opened.lease, batch: fifo.pop(usize::MAX) };
+        let apply =
+            Apply { partition: self.opened.id, lease: self.opened.lease, batch: fifo.pop(usize::MAX), version: None };
         let applied = timeout(PATIENCE, self.cache.send(apply)).await.expect("a write is not held up");
         assert!(applied.unwrap().is_some());
     }

@@ -1,0 +1,57 @@
+//! Caches that come from disk.
+
+use std::sync::Arc;
+
+use super::{Attend, CacheDirectory, Packing, Store};
+use crate::actors::messages::{CloseAbandoned, Wanted};
+use crate::actors::supervision::detach;
+use crate::types::{ApiResource, ClusterName, Gvr, InformerHealth, Origin, Scope, StoredObject, View};
+
+impl CacheDirectory {
+    /// Begins with a cache as it was on disk, before anybody asks for it; `plain` are those of its objects that are yet to
+    /// be compressed.
+    pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: Vec<Arc<StoredObject>>) {
+        let gvr: Gvr = store.published().load().resource().gvr.clone();
+        let entry = self.start(store, packs);
+        entry.write_half.write(|half| {
+            plain.into_iter().for_each(|object| half.young.add(object));
+            half.measure();
+        });
+        // It has just been made, so that there is room in its mailbox.
+        let _ = entry.address.try_send(Attend);
+        self.caches.lock().insert((gvr, view), entry);
+    }
+
+    /// What came from disk for a want that has not been looked up, and that nobody has opened yet: as long as it is one.
+    pub(in crate::actors) fn restored(
+        &self,
+        cluster: &ClusterName,
+        wanted: &Wanted,
+        scope: &Scope,
+    ) -> Option<(ApiResource, Arc<InformerHealth>)> {
+        let mut found = Vec::new();
+        for ((_, view), snapshot) in self.snapshots_of_all() {
+            if view != scope.view || !wanted.may_be(&Wanted::known(snapshot.resource())) {
+                continue;
+            }
+            let is_it = |restored: &Arc<crate::cache::Restored>| restored.is_fresh();
+            let partitions = snapshot.partitions().filter(|(_, partition)| {
+                let origin = partition.origin();
+                origin.cluster == *cluster && origin.scope == *scope && partition.restored().is_some_and(is_it)
+            });
+            found
+                .extend(partitions.map(|(_, partition)| (snapshot.resource().clone(), Arc::clone(partition.health()))));
+        }
+        if found.len() == 1 { found.pop() } else { None }
+    }
+
+    /// Forgets what came from disk and nobody will open.
+    pub(in crate::actors) fn forget_restored(&self, cluster: &ClusterName, resource: &ApiResource, scope: &Scope) {
+        let Some(snapshot) = self.published(&resource.gvr, &scope.view) else { return };
+        let is_it = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;
+        if let Some((_, partition)) = snapshot.partitions().find(|(_, partition)| is_it(partition.origin())) {
+            let abandoned = CloseAbandoned::Origin(Arc::clone(partition.origin()));
+            detach(self.of(resource, &scope.view).send(abandoned));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a partition waits for before it may be written: that its durable readers have answered for all that its snapshot
+//! gave rise to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::keeper::Keeping;
+use crate::actors::inbox::{Inbox, Mark};
+use crate::actors::subscription::Subscription;
+use crate::cache::{Partition, PartitionId};
+use crate::state::caches::Commit;
+
+/// One partition of a snapshot.
+pub(super) struct Barrier {
+    pub(super) id: PartitionId,
+    /// Who has answered, or never was told: it knows all that is in the partition.
+    passed: BTreeSet<String>,
+    /// Who has not answered yet.
+    waiting: Vec<(String, Arc<Inbox>, Mark)>,
+    /// Who was told of the partition before the restart, and has not come yet.
+    absent: BTreeSet<String>,
+}
+
+impl Barrier {
+    pub(super) fn new(
+        keeping: &Keeping,
+        (id, partition): (PartitionId, &Partition),
+        readers: &[Arc<Subscription>],
+    ) -> Self {
+        let inbox = |reader: &Arc<Subscription>| {
+            let inbox = reader.known_inbox_at(partition.origin()).filter(|inbox| inbox.has_joined(id))?;
+            Some((reader.name.clone(), inbox, Mark::new(id, partition.number())))
+        };
+        let waiting = readers.iter().filter_map(inbox).collect();
+        let mut barrier = Self { id, passed: BTreeSet::new(), waiting, absent: BTreeSet::new() };
+        if let Some(restored) = partition.restored() {
+            if restored.is_unchanged(partition) {
+                // They know all that is in it.
+                barrier.passed.extend(restored.readers());
+            } else if keeping.waits() {
+                barrier.absent = restored.readers();
+            } else {
+                restored.give_up();
+            }
+        }
+        barrier
+    }
+
+    /// Looks who has answered since; whether all have.
+    pub(super) fn look(&mut self) -> bool {
+        let passed = &mut self.passed;
+        self.waiting.retain_mut(|(name, inbox, mark)| {
+            let has_passed = inbox.has_passed(mark);
+            if has_passed {
+                passed.insert(name.clone());
+            }
+            !has_passed
+        });
+        self.is_open()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.waiting.is_empty() && self.absent.is_empty()
+    }
+
+    /// Whether waiting could help within a pass.
+    pub(super) fn is_hopeless(&self) -> bool {
+        !self.absent.is_empty()
+    }
+
+    /// Who has not answered.
+    pub(super) fn held_by(&self) -> Vec<String> {
+        let waiting = self.waiting.iter().map(|(name, ..)| name.clone());
+        let all: BTreeSet<_> = waiting.chain(self.absent.iter().cloned()).collect();
+        all.into_iter().collect()
+    }
+
+    /// What may be written; `None` while somebody has not answered.
+    pub(super) fn commit(&self) -> Option<Commit> {
+        self.is_open().then(|| Commit { id: self.id, readers: self.passed.clone() })
+    }
+}

@@ -1,0 +1,178 @@
+//! What outlives the checkpoint's actor: the files, who reads durably, and what is shown.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::SharedKeeping;
+use crate::actors::subscription::{Subscription, SubscriptionId};
+use crate::disk::Disk;
+use crate::state::caches::CacheFiles;
+use crate::types::clock::{self, Instant};
+use crate::types::{Gvr, View};
+
+/// Hears of checkpoints. What was journalled before a pass began is, once that pass is complete, covered by what the
+/// caches have on disk.
+pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
+    /// A pass begins: it covers what has been journalled so far.
+    fn begins(&self);
+    /// The pass that began last is complete: every partition is on disk as it was then, or later. Not called for a pass
+    /// that left one out.
+    fn completed(&self);
+}
+
+/// What a hub keeps on disk, and where.
+pub struct Keeping {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) root: PathBuf,
+    /// How often.
+    pub(super) every: Duration,
+    /// For how long a reader that was there before the restart is waited for.
+    pub(super) grace: Duration,
+    pub(super) since: Instant,
+    pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
+    status: Mutex<StateStatus>,
+}
+
+/// What is shown of the state directory.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StateStatus {
+    /// Where it is.
+    pub path: String,
+    /// Bytes that caches take there.
+    pub cache_bytes: u64,
+    /// Objects that were there at the start.
+    pub restored: u64,
+    /// How long it took to have them back, in milliseconds.
+    pub restored_in_millis: u64,
+    /// When the last pass was complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_checkpoint: Option<jiff::Timestamp>,
+    /// Objects that it wrote, and bytes.
+    pub last_objects: u64,
+    /// See there.
+    pub last_bytes: u64,
+    /// Partitions that the last pass left as they were, since readers have not answered.
+    pub held: u64,
+    /// Why the last pass could not write; gone with the next that can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// What was damaged at the start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<String>,
+}
+
+impl Keeping {
+    /// What is kept below `root` from now on, beginning with the files that were loaded.
+    #[must_use]
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        root: PathBuf,
+        every: Duration,
+        grace: Duration,
+        files: impl IntoIterator<Item = CacheFiles>,
+        status: StateStatus,
+    ) -> Self {
+        let key = |files: CacheFiles| {
+            let (resource, view) = files.of();
+            ((resource.gvr.clone(), view.clone()), files)
+        };
+        let files = Mutex::new(files.into_iter().map(key).collect());
+        Self { disk, root, every, grace, since: clock::now(), files, status: Mutex::new(status) }
+    }
+
+    /// How often a checkpoint is made.
+    pub(in crate::actors) fn every(&self) -> Duration {
+        self.every
+    }
+
+    /// Whether a reader that has not come yet is still waited for.
+    pub(super) fn waits(&self) -> bool {
+        clock::now() < self.since + self.grace
+    }
+
+    /// Shows something new.
+    pub(super) fn show(&self, change: impl FnOnce(&mut StateStatus)) {
+        change(&mut self.status.lock());
+    }
+}
+
+impl fmt::Debug for Keeping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeping").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+/// What the actors of a hub know of checkpoints; cheap to clone. Without a state directory there are none.
+#[derive(Clone, Default)]
+pub struct Checkpoints(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    keeping: OnceLock<SharedKeeping>,
+    closing: AtomicBool,
+    readers: Mutex<BTreeMap<SubscriptionId, Arc<Subscription>>>,
+    listeners: Mutex<Vec<Arc<dyn CheckpointListener>>>,
+}
+
+impl Checkpoints {
+    /// Tells a listener of every pass from now on.
+    pub fn listen(&self, listener: Arc<dyn CheckpointListener>) {
+        self.0.listeners.lock().push(listener);
+    }
+
+    /// What is shown of the state directory; `None` without one.
+    #[must_use]
+    pub fn status(&self) -> Option<StateStatus> {
+        self.keeping().map(|keeping| keeping.status.lock().clone())
+    }
+
+    pub(in crate::actors) fn keep(&self, keeping: SharedKeeping) {
+        let _ = self.0.keeping.set(keeping);
+    }
+
+    pub(in crate::actors) fn keeping(&self) -> Option<&SharedKeeping> {
+        self.0.keeping.get()
+    }
+
+    /// From now on the hub ends: what informers close stays as it is, for the last checkpoint.
+    pub(in crate::actors) fn close(&self) {
+        self.0.closing.store(true, SeqCst);
+    }
+
+    /// Whether it does, and there will be one.
+    pub(in crate::actors) fn is_closing(&self) -> bool {
+        self.0.closing.load(SeqCst) && self.keeping().is_some()
+    }
+
+    pub(in crate::actors) fn add_reader(&self, subscription: &Arc<Subscription>) {
+        if subscription.durable {
+            self.0.readers.lock().insert(subscription.id, Arc::clone(subscription));
+        }
+    }
+
+    pub(in crate::actors) fn remove_reader(&self, id: SubscriptionId) {
+        self.0.readers.lock().remove(&id);
+    }
+
+    pub(super) fn readers(&self) -> Vec<Arc<Subscription>> {
+        self.0.readers.lock().values().cloned().collect()
+    }
+
+    pub(super) fn listeners(&self) -> Vec<Arc<dyn CheckpointListener>> {
+        self.0.listeners.lock().clone()
+    }
+}
+
+impl fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoints").field("keeping", &self.keeping()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+//! One pass of checkpoints over all caches.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::barrier::Barrier;
+use super::keeper::Keeping;
+use crate::actors::env::Env;
+use crate::cache::Snapshot;
+use crate::state::caches::{CacheFiles, Commit, Wrote};
+use crate::types::clock::{self, Instant};
+use crate::types::{CheckpointState, Gvr, View};
+
+/// How often it is looked whether readers have answered.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A resource in a pass.
+struct Part {
+    key: (Gvr, View),
+    snapshot: Arc<Snapshot>,
+    barriers: Vec<Barrier>,
+}
+
+/// Makes a pass; readers have until `until` to answer. Whether the disk took all that it was given.
+pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
+    let Some(keeping) = env.checkpoints.keeping().cloned() else { return true };
+    let listeners = env.checkpoints.listeners();
+    listeners.iter().for_each(|listener| listener.begins());
+    let readers = env.checkpoints.readers();
+    let caches = env.caches.snapshots_of_all().into_iter().filter(|((_, view), _)| !matches!(view, View::Private(_)));
+    let mut parts: Vec<_> = caches
+        .map(|(key, snapshot)| {
+            let barriers = snapshot.partitions().map(|one| Barrier::new(&keeping, one, &readers)).collect();
+            Part { key, snapshot, barriers }
+        })
+        .collect();
+    wait(&mut parts, until).await;
+    let held: u64 = parts.iter().map(|part| part.barriers.iter().filter(|it| !it.is_open()).count() as u64).sum();
+    let writing = Arc::clone(&keeping);
+    let written = env.io.spawn_blocking(move || write(&writing, &parts, is_last)).await;
+    let (wrote, error) = match written {
+        Ok(Written { wrote, error, bytes }) => {
+            keeping.show(|status| status.cache_bytes = bytes);
+            (wrote, error)
+        }
+        Err(_) => (Wrote::default(), Some("a checkpoint panicked".to_owned())),
+    };
+    show(&keeping, wrote, held, error.as_deref());
+    if error.is_none() && held == 0 {
+        listeners.iter().for_each(|listener| listener.completed());
+    }
+    error.is_none()
+}
+
+/// Returns when every reader has answered that may, or the time is up.
+async fn wait(parts: &mut [Part], until: Instant) {
+    loop {
+        let mut all = true;
+        for barrier in parts.iter_mut().flat_map(|part| &mut part.barriers) {
+            all &= barrier.look() || barrier.is_hopeless();
+        }
+        if all || clock::now() >= until {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+struct Written {
+    wrote: Wrote,
+    error: Option<String>,
+    bytes: u64,
+}
+
+/// Writes what may be written, resource by resource: what one cannot does not keep the next from trying.
+fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
+    let (mut wrote, mut error) = (Wrote::default(), None);
+    for part in parts {
+        let commits: Vec<_> = part.barriers.iter().filter_map(Barrier::commit).collect();
+        match write_one(keeping, part, &commits, is_last) {
+            Ok(one) => {
+                wrote.bytes += one.bytes;
+                wrote.objects += one.objects;
+            }
+            Err(problem) => error = Some(format!("{}: {problem}", part.key.0)),
+        }
+        tell(part, &commits, error.is_none());
+    }
+    let bytes = keeping.files.lock().values().map(CacheFiles::bytes).sum();
+    Written { wrote, error, bytes }
+}
+
+fn write_one(keeping: &Keeping, part: &Part, commits: &[Commit], is_last: bool) -> io::Result<Wrote> {
+    // Out of the map while it is written: what a panic leaves behind is begun anew.
+    let known = keeping.files.lock().remove(&part.key);
+    let mut files = match known {
+        Some(files) => files,
+        None if part.snapshot.partitions().next().is_none() => return Ok(Wrote::default()),
+        None => {
+            let (disk, resource) = (Arc::clone(&keeping.disk), part.snapshot.resource().clone());
+            let begun = CacheFiles::begin(disk, &keeping.root, resource, part.key.1.clone())?;
+            let Some(files) = begun else { return Ok(Wrote::default()) };
+            files
+        }
+    };
+    let done = files.checkpoint(&part.snapshot, commits, clock::wall_millis(), is_last);
+    keeping.files.lock().insert(part.key.clone(), files);
+    done
+}
+
+/// Shows at each informer how far its objects are on disk, and who keeps them from being further.
+fn tell(part: &Part, commits: &[Commit], is_written: bool) {
+    for barrier in &part.barriers {
+        let Some(partition) = part.snapshot.partition(barrier.id) else { continue };
+        let before = partition.health().checkpoint();
+        let is_committed = is_written && commits.iter().any(|commit| commit.id == barrier.id);
+        let mut state = before.map(|state| CheckpointState::clone(&state)).unwrap_or_default();
+        if is_committed {
+            state.at = Some(clock::wall());
+            state.version = partition.resume_version().map(ToString::to_string);
+        }
+        state.held_by = barrier.held_by();
+        partition.health().set_checkpoint(state);
+    }
+}
+
+fn show(keeping: &Keeping, wrote: Wrote, held: u64, error: Option<&str>) {
+    keeping.show(|status| {
+        match (&status.last_error, error) {
+            (None, Some(error)) => {
+                tracing::error!(
+                    error,
+                    "caches cannot be kept on disk; it is tried again, until then a restart finds them as they were"
+                );
+            }
+            (Some(_), None) => tracing::info!("caches are kept on disk again"),
+            _ => {}
+        }
+        status.last_error = error.map(ToOwned::to_owned);
+        status.held = held;
+        if error.is_none() {
+            status.last_checkpoint = Some(clock::wall());
+            if wrote.bytes > 0 {
+                (status.last_objects, status.last_bytes) = (wrote.objects, wrote.bytes);
+            }
+        }
+    });
+}

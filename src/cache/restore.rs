@@ -1,0 +1,195 @@
+//! A partition that comes from disk: put into a store as a whole, and gone on from.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::objects::{Change, Objects};
+use super::posting::PartitionId;
+use super::snapshot::{DeclaredIndex, Partition};
+use super::store::{Applied, Store};
+use crate::types::{InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject};
+
+/// Objects that are read from disk, by key. What comes in the order of keys costs least.
+#[derive(Clone, Default)]
+pub struct Gathering {
+    objects: Objects,
+}
+
+impl Gathering {
+    /// Puts an object at its key.
+    pub fn put(&mut self, object: Arc<StoredObject>) {
+        self.objects.insert(object);
+    }
+
+    /// Empties a key.
+    pub fn remove(&mut self, key: &ObjectKey) {
+        self.objects.remove(key);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// All of them, by key.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
+        self.objects.iter()
+    }
+}
+
+impl fmt::Debug for Gathering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gathering").field("len", &self.len()).finish()
+    }
+}
+
+/// A partition as it was kept.
+#[derive(Debug)]
+pub struct SavedPartition {
+    /// The informer that is to go on with it.
+    pub origin: Arc<Origin>,
+    /// What that shows of itself.
+    pub health: Arc<InformerHealth>,
+    /// The indices that all of its objects have their values in.
+    pub indexes: Vec<DeclaredIndex>,
+    /// How its objects were taken in.
+    pub settings: u64,
+    /// Up to which version it is complete; `None` where it may not be.
+    pub version: Option<ResourceVersion>,
+    /// Whether its first list was complete.
+    pub synced: bool,
+    /// Who was told of all that is in it.
+    pub readers: BTreeSet<String>,
+    /// Its objects.
+    pub objects: Gathering,
+}
+
+/// A partition as it was when it came from disk, for as long as somebody who was told of that state has yet to come.
+pub struct Restored {
+    waiting: Mutex<Waiting>,
+}
+
+struct Waiting {
+    /// Whether its first list was complete.
+    synced: bool,
+    /// Nobody has opened it yet.
+    is_fresh: bool,
+    readers: BTreeSet<String>,
+    objects: Option<Objects>,
+}
+
+impl Restored {
+    /// Who has not come yet.
+    #[must_use]
+    pub fn readers(&self) -> BTreeSet<String> {
+        self.waiting.lock().readers.clone()
+    }
+
+    /// Waits for nobody any more: who comes later begins anew.
+    pub fn give_up(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.readers.clear();
+        waiting.objects = None;
+    }
+
+    /// Whether nobody has opened it yet.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.waiting.lock().is_fresh
+    }
+
+    /// Whether it is as it was when it came from disk.
+    #[must_use]
+    pub fn is_unchanged(&self, partition: &Partition) -> bool {
+        let waiting = self.waiting.lock();
+        waiting.objects.as_ref().is_none_or(|objects| objects.is_same(&partition.objects))
+    }
+
+    /// A reader that was told of the restored state has come: what has happened since then, which it is to be told next.
+    /// And whether it was told that the first list was complete. `None` when it was not told, or has come before.
+    pub(super) fn welcome(&self, name: &str, now: &Partition) -> Option<(bool, Vec<Applied>)> {
+        let mut waiting = self.waiting.lock();
+        if !waiting.readers.remove(name) {
+            return None;
+        }
+        let then = if waiting.readers.is_empty() { waiting.objects.take() } else { waiting.objects.clone() }?;
+        let synced = waiting.synced;
+        drop(waiting);
+        let mut since = Vec::new();
+        then.changes(&now.objects, |change| match change {
+            Change::Added(new) => since.push(Applied::Added(Arc::clone(new))),
+            Change::Removed(old) => since.push(gone(old)),
+            Change::Exchanged(old, new) if old.uid() != new.uid() => {
+                since.extend([gone(old), Applied::Added(Arc::clone(new))]);
+            }
+            Change::Exchanged(old, new) if old.resource_version() != new.resource_version() => {
+                since.push(Applied::Updated { old: Arc::clone(old), new: Arc::clone(new) });
+            }
+            Change::Exchanged(..) => {}
+        });
+        Some((synced, since))
+    }
+}
+
+fn gone(old: &Arc<StoredObject>) -> Applied {
+    Applied::Deleted { stored: Arc::clone(old), last: Arc::clone(old), tombstone: true }
+}
+
+impl fmt::Debug for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Restored").field("readers", &self.readers()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Puts a partition in as it was kept, unless its informer has one already. Costs about a microsecond for an object
+    /// and as much for a value of an index; bodies are not looked at.
+    pub fn restore(&mut self, saved: SavedPartition) -> Option<PartitionId> {
+        let SavedPartition { origin, health, indexes, settings, version, synced, readers, objects } = saved;
+        if self.find(&origin).is_some() {
+            return None;
+        }
+        let id = self.open(origin, health, indexes);
+        let Gathering { objects } = objects;
+        self.write(id, |store, partition| {
+            partition.plain_bytes = objects.iter().map(|object| object.plain_size() as u64).sum();
+            objects.iter().for_each(|object| store.index(id, object));
+            let objects_then = (!readers.is_empty()).then(|| objects.clone());
+            let waiting = Waiting { synced, is_fresh: true, objects: objects_then, readers };
+            partition.objects = objects;
+            partition.settings = settings;
+            partition.resume = version;
+            partition.synced = synced;
+            partition.restored = Some(Arc::new(Restored { waiting: Mutex::new(waiting) }));
+        });
+        Some(id)
+    }
+
+    /// An informer has opened a partition and takes objects in in its way. Where the partition came from disk, and nobody
+    /// has opened it before, and was taken in in the same way: the version from which a watch may go on.
+    pub fn go_on(&mut self, id: PartitionId, settings: u64) -> Option<ResourceVersion> {
+        let partition = self.partition(id)?;
+        let is_same = settings != 0 && partition.settings == settings;
+        let restored = partition.restored.clone();
+        let is_fresh = restored.is_some_and(|it| std::mem::take(&mut it.waiting.lock().is_fresh));
+        let is_whole = || partition.iter().all(|object| object.is_kept());
+        let resume = partition.resume.clone().filter(|_| is_fresh && is_same && !partition.bare && is_whole());
+        if !is_same {
+            self.write(id, |_, partition| {
+                partition.is_outdated = partition.settings != 0 && !partition.is_empty();
+                partition.settings = settings;
+            });
+        }
+        resume
+    }
+}

@@ -1,0 +1,153 @@
+//! What differs between two trees of one descent: what they share is passed over.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Inner, Leaf, Node, Tree};
+
+/// An entry, by its leaf and its place there.
+pub(in crate::cache) type Entry<'t, L> = (&'t L, usize);
+
+/// What of an entry is in which tree. That it is in both says nothing of whether it is the same there.
+pub(in crate::cache) enum Difference<'t, L> {
+    Left(Entry<'t, L>),
+    Right(Entry<'t, L>),
+    Both(Entry<'t, L>, Entry<'t, L>),
+}
+
+impl<L: Leaf> Node<L> {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Leaf(one), Self::Leaf(other)) => Arc::ptr_eq(one, other),
+            (Self::Inner(one), Self::Inner(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl<L: Leaf> Tree<L> {
+    /// Whether both are one, neither written to since.
+    pub(in crate::cache) fn is_same(&self, other: &Self) -> bool {
+        match (&self.root, &other.root) {
+            (Some(one), Some(other)) => one.is(other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// The entries that may differ, in order. `compare` says how two entries stand to each other.
+    pub(in crate::cache) fn differences<'t, C>(&'t self, right: &'t Self, compare: C) -> Differences<'t, L, C>
+    where
+        C: Fn(Entry<'t, L>, Entry<'t, L>) -> Ordering,
+    {
+        Differences { left: Cursor::of(self), right: Cursor::of(right), compare }
+    }
+}
+
+/// A place in a tree: at the beginning of a node, or within a leaf.
+struct Cursor<'t, L: Leaf> {
+    above: SmallVec<[(&'t Inner<L>, usize); 8]>,
+    node: Option<&'t Node<L>>,
+    /// Levels below the node.
+    height: usize,
+    /// The place within the node, where it is a leaf.
+    at: usize,
+}
+
+impl<'t, L: Leaf> Cursor<'t, L> {
+    fn of(tree: &'t Tree<L>) -> Self {
+        let (mut height, mut node) = (0, tree.root.as_ref());
+        while let Some(Node::Inner(inner)) = node {
+            height += 1;
+            node = inner.child(0);
+        }
+        Self { above: SmallVec::new(), node: tree.root.as_ref(), height, at: 0 }
+    }
+
+    /// Goes to the first child.
+    fn descend(&mut self) {
+        if let Some(Node::Inner(inner)) = self.node {
+            self.above.push((inner, 0));
+            self.node = inner.child(0);
+            self.height -= 1;
+        }
+    }
+
+    /// Goes past the node.
+    fn skip(&mut self) {
+        self.at = 0;
+        loop {
+            let Some((inner, at)) = self.above.last_mut() else {
+                self.node = None;
+                return;
+            };
+            *at += 1;
+            let inner: &'t Inner<L> = inner;
+            if let Some(next) = inner.child(*at) {
+                self.node = Some(next);
+                return;
+            }
+            self.above.pop();
+            self.height += 1;
+        }
+    }
+
+    /// Takes the next entry.
+    fn take(&mut self) -> Option<Entry<'t, L>> {
+        loop {
+            match self.node? {
+                Node::Inner(_) => self.descend(),
+                Node::Leaf(leaf) => {
+                    let entry = (&**leaf, self.at);
+                    self.at += 1;
+                    if self.at >= leaf.len() {
+                        self.skip();
+                    }
+                    return Some(entry);
+                }
+            }
+        }
+    }
+}
+
+/// See [`Tree::differences`].
+pub(in crate::cache) struct Differences<'t, L: Leaf, C> {
+    left: Cursor<'t, L>,
+    right: Cursor<'t, L>,
+    compare: C,
+}
+
+impl<'t, L: Leaf, C: Fn(Entry<'t, L>, Entry<'t, L>) -> Ordering> Iterator for Differences<'t, L, C> {
+    type Item = Difference<'t, L>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (left, right) = (&mut self.left, &mut self.right);
+            let (Some(one), Some(other)) = (left.node, right.node) else {
+                return left.take().map(Difference::Left).or_else(|| right.take().map(Difference::Right));
+            };
+            if left.at == 0 && right.at == 0 && one.is(other) {
+                left.skip();
+                right.skip();
+                continue;
+            }
+            if let (Node::Leaf(leaf), Node::Leaf(next)) = (one, other) {
+                let order = (self.compare)((leaf, left.at), (next, right.at));
+                return match order {
+                    Ordering::Less => left.take().map(Difference::Left),
+                    Ordering::Greater => right.take().map(Difference::Right),
+                    Ordering::Equal => left.take().zip(right.take()).map(|(a, b)| Difference::Both(a, b)),
+                };
+            }
+            let order = left.height.cmp(&right.height);
+            if order.is_ge() {
+                left.descend();
+            }
+            if order.is_le() {
+                right.descend();
+            }
+        }
+    }
+}

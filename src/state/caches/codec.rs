@@ -1,0 +1,287 @@
+//! How the records of a cache's files are written. Numbers are LEB128, texts and blocks have their length before them.
+//!
+//! ```text
+//! 1 file        group, version, resource, kind, namespaced, view
+//! 2 dictionary  id, bytes
+//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers
+//! 4 objects     partition, length of heads, heads (zstd), bodies end to end
+//! 5 gone        partition, keys
+//! 6 dropped     partition
+//! 7 commit      when
+//! ```
+//!
+//! Whatever the bytes are, reading them ends in a record or in `None`, and takes memory in proportion to them (heads:
+//! up to [`MAX_HEADS`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
+
+/// What the heads of one record may take.
+pub(super) const MAX_HEADS: usize = 64 << 20;
+
+/// Whose partition it is: one of the resource and view that the file is of.
+pub(super) type PartitionKey = (ClusterName, Scope);
+
+/// What is known of a partition besides its objects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionHeader {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The part of the resource.
+    pub scope: Scope,
+    /// How objects were taken in.
+    pub settings: u64,
+    /// Up to where it is complete.
+    pub version: Option<ResourceVersion>,
+    /// Whether its first list was complete.
+    pub synced: bool,
+    /// When it was last known to be up to date, in milliseconds since the epoch.
+    pub alive: i64,
+    /// When this was written, and so when somebody wanted it last.
+    pub written: i64,
+    /// Who was told of all that is in it.
+    pub readers: BTreeSet<String>,
+}
+
+impl PartitionHeader {
+    /// Whose it is.
+    pub(super) fn key(&self) -> PartitionKey {
+        (self.cluster.clone(), self.scope.clone())
+    }
+}
+
+/// One record.
+#[derive(Debug)]
+pub(super) enum Record<'r> {
+    File(ApiResource, View),
+    Dictionary(u64, &'r [u8]),
+    Partition(u64, PartitionHeader),
+    Objects { partition: u64, heads_len: usize, heads: &'r [u8], bodies: &'r [u8] },
+    Gone(u64, Vec<ObjectKey>),
+    Dropped(u64),
+    Commit,
+}
+
+// === writing ===
+
+pub(super) fn put_number(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
+}
+
+pub(super) fn put_block(block: &[u8], out: &mut Vec<u8>) {
+    put_number(block.len() as u64, out);
+    out.extend_from_slice(block);
+}
+
+fn put_optional(text: Option<&str>, out: &mut Vec<u8>) {
+    out.push(u8::from(text.is_some()));
+    put_block(text.unwrap_or_default().as_bytes(), out);
+}
+
+fn put_time(millis: i64, out: &mut Vec<u8>) {
+    put_number(u64::try_from(millis).unwrap_or(0), out);
+}
+
+/// A number is twice itself, and one more where it is followed by a text instead.
+pub(super) fn put_version(version: &ResourceVersion, out: &mut Vec<u8>) {
+    match version.as_number().filter(|number| *number < 1 << 63) {
+        Some(number) => put_number(number << 1, out),
+        None => {
+            put_number(1, out);
+            put_block(version.to_string().as_bytes(), out);
+        }
+    }
+}
+
+pub(super) fn put_file(resource: &ApiResource, view: &View, out: &mut Vec<u8>) {
+    out.push(1);
+    for text in [&resource.gvr.group, &resource.gvr.version, &resource.gvr.resource, &resource.kind] {
+        put_block(text.as_bytes(), out);
+    }
+    out.push(u8::from(resource.namespaced));
+    put_block(view.to_string().as_bytes(), out);
+}
+
+pub(super) fn put_dictionary(id: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(2);
+    put_number(id, out);
+    put_block(bytes, out);
+}
+
+pub(super) fn put_partition(number: u64, header: &PartitionHeader, out: &mut Vec<u8>) {
+    out.push(3);
+    put_number(number, out);
+    put_block(header.cluster.as_str().as_bytes(), out);
+    put_optional(header.scope.namespace.as_deref(), out);
+    put_optional(header.scope.label_selector.as_deref(), out);
+    put_optional(header.scope.field_selector.as_deref(), out);
+    put_number(header.settings, out);
+    out.push(u8::from(header.version.is_some()));
+    if let Some(version) = &header.version {
+        put_version(version, out);
+    }
+    out.push(u8::from(header.synced));
+    put_time(header.alive, out);
+    put_time(header.written, out);
+    put_number(header.readers.len() as u64, out);
+    header.readers.iter().for_each(|reader| put_block(reader.as_bytes(), out));
+}
+
+pub(super) fn put_objects(partition: u64, heads_len: usize, heads: &[u8], bodies: &[u8], out: &mut Vec<u8>) {
+    out.push(4);
+    put_number(partition, out);
+    put_number(heads_len as u64, out);
+    put_block(heads, out);
+    out.extend_from_slice(bodies);
+}
+
+pub(super) fn put_gone(partition: u64, keys: &[ObjectKey], out: &mut Vec<u8>) {
+    out.push(5);
+    put_number(partition, out);
+    keys.iter().for_each(|key| put_block(key.as_str().as_bytes(), out));
+}
+
+pub(super) fn put_dropped(partition: u64, out: &mut Vec<u8>) {
+    out.push(6);
+    put_number(partition, out);
+}
+
+pub(super) fn put_commit(at: i64, out: &mut Vec<u8>) {
+    out.push(7);
+    put_time(at, out);
+}
+
+// === reading ===
+
+/// Bytes that are being read.
+pub(super) struct Bytes<'b>(pub(super) &'b [u8]);
+
+impl<'b> Bytes<'b> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        self.byte().map(|byte| byte != 0)
+    }
+
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    pub(super) fn size(&mut self) -> Option<usize> {
+        self.number().and_then(|number| usize::try_from(number).ok())
+    }
+
+    pub(super) fn take(&mut self, len: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(super) fn block(&mut self) -> Option<&'b [u8]> {
+        let len = self.size()?;
+        self.take(len)
+    }
+
+    pub(super) fn text(&mut self) -> Option<&'b str> {
+        std::str::from_utf8(self.block()?).ok()
+    }
+
+    fn optional(&mut self) -> Option<Option<&'b str>> {
+        let is_some = self.flag()?;
+        let text = self.text()?;
+        Some(is_some.then_some(text))
+    }
+
+    fn time(&mut self) -> Option<i64> {
+        self.number().map(|millis| i64::try_from(millis).unwrap_or(i64::MAX))
+    }
+
+    pub(super) fn version(&mut self) -> Option<ResourceVersion> {
+        let number = self.number()?;
+        if number & 1 == 0 {
+            return Some(ResourceVersion::new(&(number >> 1).to_string()));
+        }
+        self.text().map(ResourceVersion::new)
+    }
+
+    fn resource(&mut self) -> Option<(ApiResource, View)> {
+        let gvr = Gvr::new(self.text()?, self.text()?, self.text()?);
+        let (kind, namespaced) = (self.text()?.into(), self.flag()?);
+        let view = match self.text()? {
+            "shared" => View::Shared,
+            "whole" => View::Whole,
+            "metadata" => View::Metadata,
+            _ => return None,
+        };
+        Some((ApiResource { gvr, kind, namespaced }, view))
+    }
+
+    fn header(&mut self, view: &View) -> Option<PartitionHeader> {
+        let cluster = ClusterName::new(self.text()?).ok()?;
+        let scope = Scope {
+            namespace: self.optional()?.map(Into::into),
+            label_selector: self.optional()?.map(Arc::from),
+            field_selector: self.optional()?.map(Arc::from),
+            view: view.clone(),
+        };
+        let settings = self.number()?;
+        let version = if self.flag()? { Some(self.version()?) } else { None };
+        let (synced, alive, written) = (self.flag()?, self.time()?, self.time()?);
+        let readers = (0..self.number()?).map(|_| self.text().map(ToOwned::to_owned)).collect::<Option<_>>()?;
+        Some(PartitionHeader { cluster, scope, settings, version, synced, alive, written, readers })
+    }
+}
+
+impl<'r> Record<'r> {
+    /// Reads a record of a file of objects in a view; `None` where the bytes are none.
+    pub(super) fn read(bytes: &'r [u8], view: &View) -> Option<Self> {
+        let mut bytes = Bytes(bytes);
+        Some(match bytes.byte()? {
+            1 => {
+                let (resource, view) = bytes.resource()?;
+                Self::File(resource, view)
+            }
+            2 => Self::Dictionary(bytes.number()?, bytes.block()?),
+            3 => Self::Partition(bytes.number()?, bytes.header(view)?),
+            4 => {
+                let (partition, heads_len, heads) = (bytes.number()?, bytes.size()?, bytes.block()?);
+                if heads_len > MAX_HEADS {
+                    return None;
+                }
+                Self::Objects { partition, heads_len, heads, bodies: bytes.0 }
+            }
+            5 => {
+                let partition = bytes.number()?;
+                let mut keys = Vec::new();
+                while !bytes.0.is_empty() {
+                    keys.push(ObjectKey::of(bytes.text()?));
+                }
+                Self::Gone(partition, keys)
+            }
+            6 => Self::Dropped(bytes.number()?),
+            7 => {
+                bytes.time()?;
+                Self::Commit
+            }
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,504 @@
+//! The files of one resource: what has changed is added at each checkpoint, all is written anew now and then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::codec::{self, PartitionHeader, PartitionKey};
+use super::load::{self, FilesRead};
+use super::names::{FileName, directory, salt};
+use super::objects::{Dictionaries, ObjectWriter, Out};
+use super::writer::FrameFile;
+use crate::cache::{Partition, PartitionId, Snapshot};
+use crate::disk::{Disk, DiskFile, Open, UNFINISHED};
+use crate::types::{ApiResource, Dictionary, ObjectKey, StoredObject, View};
+
+/// How long a partition is kept that nobody wants, in milliseconds.
+pub const KEPT_UNWANTED: i64 = 7 * 24 * 3600 * 1000;
+
+/// How far the moment in which a partition was last alive may be behind, in milliseconds, if nothing else changes.
+const ALIVE_STEP: i64 = 60_000;
+/// The same of the moment in which it was last wanted.
+const WRITTEN_STEP: i64 = 3_600_000;
+
+/// Changes below this never cause all to be written anew.
+const LITTLE: u64 = 1 << 20;
+/// What an object is taken for while none has been written.
+const OBJECT: u64 = 1024;
+/// Keys of one record.
+const KEYS: usize = 1000;
+
+/// A partition that may be written as it is in a snapshot.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// Which.
+    pub id: PartitionId,
+    /// Who was told of all that is in it.
+    pub readers: BTreeSet<String>,
+}
+
+/// What a checkpoint wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wrote {
+    /// Bytes.
+    pub bytes: u64,
+    /// Objects that are new or have changed; all of them, where all was written anew.
+    pub objects: u64,
+    /// Whether all was written anew.
+    pub anew: bool,
+}
+
+/// A partition as it is on disk.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) number: u64,
+    pub(super) header: PartitionHeader,
+    pub(super) partition: Partition,
+}
+
+#[derive(Debug)]
+struct Deltas {
+    name: FileName,
+    file: Box<dyn DiskFile>,
+    /// Up to the last mark.
+    len: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct CacheFiles {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    resource: ApiResource,
+    view: View,
+    /// The snapshot that counts, once there is one.
+    snapshot: Option<u64>,
+    next_snapshot: u64,
+    deltas: Option<Deltas>,
+    next_part: u64,
+    sizes: FilesRead,
+    dictionaries: Dictionaries,
+    kept: BTreeMap<PartitionKey, Kept>,
+    /// Partitions that are on disk, and that nobody wants now.
+    unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
+    next_number: u64,
+}
+
+/// What is to be written of a partition.
+struct Step {
+    key: PartitionKey,
+    number: u64,
+    header: PartitionHeader,
+    partition: Partition,
+    put: Vec<Arc<StoredObject>>,
+    gone: Vec<ObjectKey>,
+}
+
+#[derive(Default)]
+struct Plan {
+    steps: Vec<Step>,
+    dropped: Vec<(PartitionKey, u64)>,
+}
+
+impl CacheFiles {
+    /// Files of a resource of which nothing that is on disk counts. `None` for a view that is never kept.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn begin(
+        disk: Arc<dyn Disk>,
+        root: &std::path::Path,
+        resource: ApiResource,
+        view: View,
+    ) -> io::Result<Option<Self>> {
+        let Some(dir) = directory(root, &resource.gvr, &view) else { return Ok(None) };
+        disk.create_dir_all(&dir)?;
+        let names = disk.list(&dir)?;
+        let last = names.iter().filter_map(|name| FileName::parse(name)?.snapshot()).max();
+        let sizes = FilesRead { leftovers: names, ..FilesRead::default() };
+        Ok(Some(Self {
+            disk,
+            dir,
+            resource,
+            view,
+            snapshot: None,
+            next_snapshot: last.map_or(1, |last| last + 1),
+            deltas: None,
+            next_part: 0,
+            sizes,
+            dictionaries: Dictionaries::default(),
+            kept: BTreeMap::new(),
+            unwanted: BTreeMap::new(),
+            next_number: 0,
+        }))
+    }
+
+    /// Goes on with what has been read.
+    pub(super) fn resume(
+        &mut self,
+        sizes: FilesRead,
+        dictionaries: Vec<(u64, Arc<Dictionary>)>,
+        kept: BTreeMap<PartitionKey, Kept>,
+        unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
+    ) {
+        let numbers = kept.values().map(|kept| kept.number).chain(unwanted.values().map(|(number, _)| *number));
+        self.next_number = numbers.max().map_or(0, |last| last + 1);
+        self.snapshot = Some(sizes.snapshot);
+        self.next_part = sizes.last_deltas.map_or(0, |last| last + 1);
+        self.dictionaries = Dictionaries::new(dictionaries);
+        (self.sizes, self.kept, self.unwanted) = (sizes, kept, unwanted);
+    }
+
+    /// Has the next checkpoint write all anew: what is on disk is damaged, or is not known to be what it should be.
+    pub fn distrust(&mut self) {
+        self.snapshot = None;
+    }
+
+    /// The resource and view.
+    #[must_use]
+    pub fn of(&self) -> (&ApiResource, &View) {
+        (&self.resource, &self.view)
+    }
+
+    /// Whether a partition is on disk as it is, its version and all.
+    #[must_use]
+    pub fn has(&self, partition: &Partition) -> bool {
+        let kept = self.kept.get(&key_of(partition));
+        kept.is_some_and(|kept| {
+            kept.partition.has_objects_of(partition) && kept.header.version.as_ref() == partition.resume_version()
+        })
+    }
+
+    /// Bytes of the files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.sizes.snapshot_bytes + self.sizes.deltas_bytes
+    }
+
+    /// Writes what has changed of these partitions; what has been closed is dropped. When this returns, it is durable;
+    /// after an error, what was there before is. `exactly` also writes moments that have hardly moved on.
+    ///
+    /// Costs in proportion to what has changed, except where that has outgrown the rest and all is written anew.
+    ///
+    /// # Errors
+    /// When the disk refuses. The next call tries the same and what has come since.
+    pub fn checkpoint(
+        &mut self,
+        snapshot: &Snapshot,
+        commits: &[Commit],
+        now: i64,
+        exactly: bool,
+    ) -> io::Result<Wrote> {
+        let plan = self.plan(snapshot, commits, now, exactly);
+        let is_news = !plan.steps.is_empty() || !plan.dropped.is_empty();
+        let is_distrusted = self.snapshot.is_none() && !self.kept.is_empty();
+        if !is_news && !is_distrusted {
+            return Ok(Wrote::default());
+        }
+        if self.snapshot.is_none() || self.is_outgrown_by(&plan) {
+            return self.write_anew(plan, now);
+        }
+        self.add(plan, now)
+    }
+
+    fn plan(&self, snapshot: &Snapshot, commits: &[Commit], now: i64, exactly: bool) -> Plan {
+        let (mut plan, mut next_number) = (Plan::default(), self.next_number);
+        for commit in commits {
+            let Some(partition) = snapshot.partition(commit.id) else { continue };
+            let key = key_of(partition);
+            let header = header_of(partition, &commit.readers, now);
+            let (mut put, mut gone) = (Vec::new(), Vec::new());
+            let number = if let Some(kept) = self.kept.get(&key) {
+                partition.changes_since(
+                    &kept.partition,
+                    |object| put.push(Arc::clone(object)),
+                    |key| gone.push(key.clone()),
+                );
+                if put.is_empty() && gone.is_empty() && is_alike(&kept.header, &header, exactly) {
+                    continue;
+                }
+                kept.number
+            } else {
+                if partition.is_empty() && !partition.has_synced() {
+                    continue;
+                }
+                put.extend(partition.iter().cloned());
+                next_number += 1;
+                next_number - 1
+            };
+            plan.steps.push(Step { key, number, header, partition: partition.clone(), put, gone });
+        }
+        let open: BTreeSet<_> = snapshot.partitions().map(|(_, partition)| key_of(partition)).collect();
+        let closed = self.kept.iter().filter(|(key, _)| !open.contains(key));
+        plan.dropped.extend(closed.map(|(key, kept)| (key.clone(), kept.number)));
+        // What comes anew takes the place of what nobody wanted.
+        let again = plan.steps.iter().filter_map(|step| Some((step.key.clone(), self.unwanted.get(&step.key)?.0)));
+        let again: Vec<_> = again.collect();
+        plan.dropped.extend(again);
+        plan
+    }
+
+    /// Whether changes would take more than half of what they change, or all together much more than there is.
+    fn is_outgrown_by(&self, plan: &Plan) -> bool {
+        let sizes = &self.sizes;
+        let mean = sizes.object_bytes.checked_div(sizes.objects).unwrap_or(OBJECT);
+        let put: u64 = plan.steps.iter().map(|step| step.put.len() as u64).sum();
+        let deltas = sizes.deltas_bytes + put * mean;
+        let replaced: u64 = plan.steps.iter().map(|step| step.partition.len() as u64).sum();
+        let is_replaced = |key: &PartitionKey| plan.steps.iter().any(|step| step.key == *key);
+        let others = self.kept.iter().filter(|(key, _)| !is_replaced(key));
+        let live = (replaced + others.map(|(_, kept)| kept.partition.len() as u64).sum::<u64>()) * mean;
+        deltas > LITTLE.max(sizes.snapshot_bytes / 2)
+            || sizes.snapshot_bytes + deltas > 2 * (live + sizes.unwanted_bytes) + LITTLE
+    }
+
+    // === what has changed ===
+
+    fn add(&mut self, plan: Plan, now: i64) -> io::Result<Wrote> {
+        let Some(number) = self.snapshot else { return Err(io::ErrorKind::NotFound.into()) };
+        let dictionaries = self.dictionaries.clone();
+        let mut deltas = match self.deltas.take() {
+            Some(deltas) => deltas,
+            None => self.new_deltas(number)?,
+        };
+        let (from, file) = (deltas.len, &mut *deltas.file);
+        let mut out = FrameFile::new(file, salt(deltas.name));
+        let done = write_plan(&mut out, &mut self.dictionaries, &plan, now).and_then(|()| out.finish());
+        match done.and_then(|bytes| deltas.file.sync().map(|()| bytes)) {
+            Ok(bytes) => {
+                let objects = plan.steps.iter().map(|step| step.put.len() as u64).sum();
+                deltas.len += bytes;
+                self.deltas = Some(deltas);
+                self.sizes.deltas_bytes += bytes;
+                self.sizes.objects += objects;
+                self.sizes.object_bytes += if objects > 0 { bytes } else { 0 };
+                self.take_over(plan);
+                Ok(Wrote { bytes, objects, anew: false })
+            }
+            Err(error) => {
+                // What stays of it would be taken for true by whoever reads on behind it.
+                self.dictionaries = dictionaries;
+                match deltas.file.truncate(from) {
+                    Ok(()) => self.deltas = Some(deltas),
+                    Err(_) => self.snapshot = None,
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn new_deltas(&mut self, number: u64) -> io::Result<Deltas> {
+        let name = FileName::Deltas(number, self.next_part);
+        let mut file = self.disk.open(&self.dir.join(name.to_string()), Open::Append)?;
+        // Of an attempt that failed before its name was durable.
+        file.truncate(0)?;
+        self.disk.sync_dir(&self.dir)?;
+        self.next_part += 1;
+        Ok(Deltas { name, file, len: 0 })
+    }
+
+    fn take_over(&mut self, plan: Plan) {
+        for (key, number) in plan.dropped {
+            self.kept.remove(&key);
+            self.unwanted.remove(&key);
+            self.next_number = self.next_number.max(number + 1);
+        }
+        for Step { key, number, header, partition, .. } in plan.steps {
+            self.next_number = self.next_number.max(number + 1);
+            self.kept.insert(key, Kept { number, header, partition });
+        }
+    }
+
+    // === all ===
+
+    /// Writes all anew, beside what is there, which goes when that is durable.
+    fn write_anew(&mut self, mut plan: Plan, now: i64) -> io::Result<Wrote> {
+        let number = self.next_snapshot;
+        // Whatever becomes of this one, none of its number is ever written again.
+        self.next_snapshot += 1;
+        self.add_unchanged(&mut plan);
+        let carried = self.carried(&plan, now);
+        let name = FileName::Snapshot(number);
+        let path = self.dir.join(name.to_string());
+        let unfinished = self.dir.join(format!("{name}{UNFINISHED}"));
+        let mut dictionaries = Dictionaries::default();
+        let with = self.dictionaries.last().cloned();
+        let written = self.write_file(&unfinished, name, &mut dictionaries, with.as_ref(), &plan, &carried, now);
+        let (bytes, object_bytes) = written.inspect_err(|_| {
+            // Best effort: nobody reads it.
+            let _ = self.disk.remove(&unfinished);
+        })?;
+        // From here on the new one may be what is found.
+        self.snapshot = None;
+        self.disk.rename(&unfinished, &path)?;
+        self.disk.sync_dir(&self.dir)?;
+        let objects = plan.steps.iter().map(|step| step.put.len() as u64).sum();
+        self.unwanted = carried.iter().map(|(key, it)| (key.clone(), (it.number, it.header.clone()))).collect();
+        self.kept.clear();
+        self.deltas = None;
+        self.dictionaries = dictionaries;
+        self.next_part = 0;
+        self.snapshot = Some(number);
+        let leftovers = self.disk.list(&self.dir).unwrap_or_default();
+        let counts = |name: &String| FileName::parse(name).is_some_and(|name| name.is_of(number));
+        for name in leftovers.iter().filter(|name| !counts(name)) {
+            // What stays is tried again with the next one.
+            let _ = self.disk.remove(&self.dir.join(name));
+        }
+        let sizes = FilesRead {
+            snapshot: number,
+            snapshot_bytes: bytes,
+            objects,
+            object_bytes,
+            unwanted_bytes: bytes - object_bytes,
+            ..FilesRead::default()
+        };
+        self.sizes = sizes;
+        plan.dropped.clear();
+        self.take_over(plan);
+        Ok(Wrote { bytes, objects, anew: true })
+    }
+
+    /// Partitions that have not changed, or may not be written as they are now, are written as they were.
+    fn add_unchanged(&self, plan: &mut Plan) {
+        for step in &mut plan.steps {
+            step.put = step.partition.iter().cloned().collect();
+            step.gone.clear();
+        }
+        for (key, kept) in &self.kept {
+            let is_dropped = plan.dropped.iter().any(|(dropped, _)| dropped == key);
+            if !is_dropped && !plan.steps.iter().any(|step| step.key == *key) {
+                let (partition, header) = (kept.partition.clone(), kept.header.clone());
+                let put = partition.iter().cloned().collect();
+                plan.steps.push(Step {
+                    key: key.clone(),
+                    number: kept.number,
+                    header,
+                    partition,
+                    put,
+                    gone: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// What nobody wants, and may want again: it is only on disk.
+    fn carried(&self, plan: &Plan, now: i64) -> BTreeMap<PartitionKey, load::ReadPartition> {
+        let is_kept = |header: &PartitionHeader| now - header.written <= KEPT_UNWANTED;
+        if !self.unwanted.values().any(|(_, header)| is_kept(header)) {
+            return BTreeMap::new();
+        }
+        let wants = |_: &ApiResource, header: &PartitionHeader| {
+            let key = header.key();
+            self.unwanted.contains_key(&key) && !plan.steps.iter().any(|step| step.key == key) && is_kept(header)
+        };
+        match load::read(&*self.disk, &self.dir, &Arc::default(), &wants) {
+            Ok(Some(read)) => {
+                let damaged = !read.damage.is_empty();
+                let mut carried = read.partitions;
+                carried.retain(|_, it| wants(&self.resource, &it.header));
+                if damaged {
+                    carried.values_mut().for_each(|it| it.header.version = None);
+                }
+                carried
+            }
+            Ok(None) => BTreeMap::new(),
+            Err(error) => {
+                tracing::warn!(dir = %self.dir.display(), %error, "what nobody wants now is not kept: it cannot be read");
+                BTreeMap::new()
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "it is one step of writing anew")]
+    fn write_file(
+        &self,
+        path: &std::path::Path,
+        name: FileName,
+        dictionaries: &mut Dictionaries,
+        with: Option<&Arc<Dictionary>>,
+        plan: &Plan,
+        carried: &BTreeMap<PartitionKey, load::ReadPartition>,
+        now: i64,
+    ) -> io::Result<(u64, u64)> {
+        self.disk.create_dir_all(&self.dir)?;
+        let mut file = self.disk.open(path, Open::Append)?;
+        file.truncate(0)?;
+        let mut out = FrameFile::new(&mut *file, salt(name));
+        out.record(|out| codec::put_file(&self.resource, &self.view, out))?;
+        for step in &plan.steps {
+            out.record(|out| codec::put_partition(step.number, &step.header, out))?;
+            write_objects(&mut out, dictionaries, with, step.number, step.put.iter())?;
+        }
+        let object_bytes = out.len();
+        for it in carried.values() {
+            out.record(|out| codec::put_partition(it.number, &it.header, out))?;
+            write_objects(&mut out, dictionaries, with, it.number, it.objects.iter())?;
+        }
+        out.record(|out| codec::put_commit(now, out))?;
+        let bytes = out.finish()?;
+        file.sync()?;
+        Ok((bytes, object_bytes))
+    }
+}
+
+fn write_plan(out: &mut FrameFile<'_>, dictionaries: &mut Dictionaries, plan: &Plan, now: i64) -> io::Result<()> {
+    for (_, number) in &plan.dropped {
+        out.record(|out| codec::put_dropped(*number, out))?;
+    }
+    let with = dictionaries.last().cloned();
+    for step in &plan.steps {
+        out.record(|out| codec::put_partition(step.number, &step.header, out))?;
+        for keys in step.gone.chunks(KEYS) {
+            out.record(|out| codec::put_gone(step.number, keys, out))?;
+        }
+        write_objects(out, dictionaries, with.as_ref(), step.number, step.put.iter())?;
+    }
+    out.record(|out| codec::put_commit(now, out))
+}
+
+fn write_objects<'o>(
+    out: &mut FrameFile<'_>,
+    dictionaries: &mut Dictionaries,
+    with: Option<&Arc<Dictionary>>,
+    number: u64,
+    objects: impl Iterator<Item = &'o Arc<StoredObject>>,
+) -> io::Result<()> {
+    let mut write = |record: Out<'_>| match record {
+        Out::Dictionary(id, bytes) => out.record(|out| codec::put_dictionary(id, bytes, out)),
+        Out::Objects(bytes) => out.record(|out| out.extend_from_slice(bytes)),
+    };
+    let mut writer = ObjectWriter::new(dictionaries, with)?;
+    for object in objects {
+        writer.add(number, object, &mut write)?;
+    }
+    writer.finish(number, &mut write)
+}
+
+pub(super) fn key_of(partition: &Partition) -> PartitionKey {
+    (partition.origin().cluster.clone(), partition.origin().scope.clone())
+}
+
+fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: i64) -> PartitionHeader {
+    let (cluster, scope) = key_of(partition);
+    PartitionHeader {
+        cluster,
+        scope,
+        settings: partition.settings(),
+        version: partition.resume_version().cloned(),
+        synced: partition.has_synced(),
+        alive: partition.health().alive().unwrap_or(0),
+        written: now,
+        readers: readers.clone(),
+    }
+}
+
+/// Whether nothing is news but moments that have hardly moved on.
+fn is_alike(old: &PartitionHeader, new: &PartitionHeader, exactly: bool) -> bool {
+    let near = |old: i64, new: i64, step: i64| (new - old).abs() < if exactly { 1 } else { step };
+    let timeless = |header: &PartitionHeader| PartitionHeader { alive: 0, written: 0, ..header.clone() };
+    near(old.alive, new.alive, ALIVE_STEP)
+        && (new.written - old.written).abs() < WRITTEN_STEP
+        && timeless(old) == timeless(new)
+}

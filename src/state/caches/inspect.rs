@@ -1,0 +1,106 @@
+//! What the files of caches have, for people; nothing is written.
+
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::load;
+use super::restore::resource_dirs;
+use crate::disk::Disk;
+
+/// What the files of one resource have.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CacheReport {
+    /// Its directory, below that of all caches.
+    pub directory: String,
+    /// Bytes of the snapshot, and of what has changed since.
+    pub snapshot_bytes: u64,
+    /// See there.
+    pub deltas_bytes: u64,
+    /// Its partitions.
+    pub partitions: Vec<PartitionReport>,
+    /// Files that count for nothing and go with the next snapshot.
+    pub leftovers: Vec<String>,
+    /// What is damaged; empty where all can be read.
+    pub damage: Vec<String>,
+}
+
+/// What is there of one informer.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartitionReport {
+    /// The cluster.
+    pub cluster: String,
+    /// The part of the resource.
+    pub scope: String,
+    /// Objects.
+    pub objects: usize,
+    /// Of which so many lack their body.
+    pub bare: usize,
+    /// Where a watch goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+    /// Whether its first list was complete.
+    pub synced: bool,
+    /// When it was last known to be up to date.
+    pub alive: Option<jiff::Timestamp>,
+    /// Who was told of all that is in it.
+    pub readers: Vec<String>,
+}
+
+/// Reads every record of every resource below `root`, checksums and all; with `decode`, every body too.
+///
+/// # Errors
+/// When the directory itself cannot be read.
+pub fn inspect(disk: &dyn Disk, root: &Path, decode: bool) -> io::Result<Vec<CacheReport>> {
+    let report = |dir: &std::path::PathBuf| {
+        let directory = dir.strip_prefix(root).unwrap_or(dir).display().to_string();
+        let lost = |why: String| CacheReport {
+            directory: directory.clone(),
+            snapshot_bytes: 0,
+            deltas_bytes: 0,
+            partitions: Vec::new(),
+            leftovers: Vec::new(),
+            damage: vec![why],
+        };
+        match load::read(disk, dir, &std::sync::Arc::default(), &|_, _| true) {
+            Ok(Some(read)) => of(directory, read, decode),
+            Ok(None) => lost("none of its files can be read".to_owned()),
+            Err(error) => lost(error.to_string()),
+        }
+    };
+    Ok(resource_dirs(disk, root)?.iter().map(report).collect())
+}
+
+fn of(directory: String, read: load::Read, decode: bool) -> CacheReport {
+    let mut damage = read.damage;
+    let partition = |it: &load::ReadPartition| {
+        let header = &it.header;
+        if decode {
+            let broken = it.objects.iter().filter(|object| object.is_kept() && object.json().is_err());
+            damage.extend(broken.map(|object| format!("{}: the body of {} is damaged", header.cluster, object.key())));
+        }
+        PartitionReport {
+            cluster: header.cluster.to_string(),
+            scope: header.scope.to_string(),
+            objects: it.objects.len(),
+            bare: it.objects.iter().filter(|object| !object.is_kept()).count(),
+            resource_version: header.version.as_ref().map(ToString::to_string),
+            synced: header.synced,
+            alive: jiff::Timestamp::from_millisecond(header.alive).ok().filter(|_| header.alive > 0),
+            readers: header.readers.iter().cloned().collect(),
+        }
+    };
+    let partitions = read.partitions.values().map(partition).collect();
+    let files = read.files;
+    CacheReport {
+        directory,
+        snapshot_bytes: files.snapshot_bytes,
+        deltas_bytes: files.deltas_bytes,
+        partitions,
+        leftovers: files.leftovers,
+        damage,
+    }
+}

@@ -1,0 +1,82 @@
+//! The names of a resource's files, and of its directory.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::types::{Gvr, View};
+
+/// A file of a resource.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FileName {
+    /// All of it, as of a moment.
+    Snapshot(u64),
+    /// What has changed since the snapshot of the first number; files of one snapshot follow each other by the second.
+    Deltas(u64, u64),
+}
+
+impl FileName {
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let parsed = if let Some(number) = name.strip_prefix("snapshot-") {
+            Self::Snapshot(number.parse().ok()?)
+        } else {
+            let (number, part) = name.strip_prefix("deltas-")?.split_once('-')?;
+            Self::Deltas(number.parse().ok()?, part.parse().ok()?)
+        };
+        (parsed.to_string() == name).then_some(parsed)
+    }
+
+    pub(super) fn snapshot(&self) -> Option<u64> {
+        match self {
+            Self::Snapshot(number) => Some(*number),
+            Self::Deltas(..) => None,
+        }
+    }
+
+    pub(super) fn deltas_of(&self, snapshot: u64) -> Option<u64> {
+        match self {
+            Self::Deltas(number, part) if *number == snapshot => Some(*part),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_of(self, snapshot: u64) -> bool {
+        let (Self::Snapshot(number) | Self::Deltas(number, _)) = self;
+        number == snapshot
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot(number) => write!(f, "snapshot-{number}"),
+            Self::Deltas(number, part) => write!(f, "deltas-{number}-{part}"),
+        }
+    }
+}
+
+/// What a file's checksums begin with, so that no record of another file passes for one of it.
+pub(super) fn salt(name: FileName) -> u32 {
+    let (kind, number, part) = match name {
+        FileName::Snapshot(number) => (1_u64, number, 0),
+        FileName::Deltas(number, part) => (2, number, part),
+    };
+    let mixed = (kind << 60 ^ number << 20 ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    u32::from_be_bytes([mixed.to_be_bytes()[0], mixed.to_be_bytes()[1], mixed.to_be_bytes()[2], mixed.to_be_bytes()[3]])
+}
+
+/// The directory of a resource's files; `None` for a view that is never kept, or a name that is none of Kubernetes'.
+pub(super) fn directory(root: &Path, gvr: &Gvr, view: &View) -> Option<PathBuf> {
+    let suffix = match view {
+        View::Shared => "",
+        View::Whole => "+whole",
+        View::Metadata => "+metadata",
+        View::Private(_) => return None,
+    };
+    let group = if gvr.group.is_empty() { "core" } else { &gvr.group };
+    let is_safe = |part: &str| {
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        !part.is_empty() && part.len() <= 253 && part.bytes().all(legal) && !part.starts_with('.')
+    };
+    let safe = [group, &gvr.version, &gvr.resource].into_iter().all(is_safe);
+    safe.then(|| root.join(group).join(&*gvr.version).join(format!("{}{suffix}", gvr.resource)))
+}

@@ -1,0 +1,311 @@
+//! Objects in records: heads side by side and compressed, bodies as they lie.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use zstd::bulk::{Compressor, Decompressor};
+
+use super::codec::{Bytes, put_block, put_number, put_objects, put_version};
+use crate::types::{
+    Dictionary, DiskPacker, IndexEntry, Interner, Labels, LaidBody, ObjectKey, PackedTotals, Shelf, StoredObject,
+    StoredObjectParts, Uid,
+};
+
+/// How a body lies: not at all, as it came, or packed with the dictionary of this number less two.
+const UNKEPT: u64 = 0;
+const PLAIN: u64 = 1;
+const PACKED: u64 = 2;
+
+/// Bytes and objects after which a record goes: what one damaged place in a file costs.
+const RECORD_BYTES: usize = 32 * 1024;
+const RECORD_OBJECTS: usize = 256;
+
+/// The dictionaries that the files have, by their numbers there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dictionaries {
+    known: Vec<(u64, Arc<Dictionary>)>,
+    next: u64,
+}
+
+impl Dictionaries {
+    pub(super) fn new(known: Vec<(u64, Arc<Dictionary>)>) -> Self {
+        let next = known.iter().map(|(id, _)| id + 1).max().unwrap_or(0);
+        Self { known, next }
+    }
+
+    /// The one that came last.
+    pub(super) fn last(&self) -> Option<&Arc<Dictionary>> {
+        self.known.last().map(|(_, dictionary)| dictionary)
+    }
+
+    fn id(&self, dictionary: &Arc<Dictionary>) -> Option<u64> {
+        self.known.iter().rev().find(|(_, known)| Arc::ptr_eq(known, dictionary)).map(|(id, _)| *id)
+    }
+
+    fn add(&mut self, dictionary: &Arc<Dictionary>) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.known.push((id, Arc::clone(dictionary)));
+        id
+    }
+}
+
+/// What a packer hands over: a record to be written.
+pub(super) enum Out<'o> {
+    Dictionary(u64, &'o [u8]),
+    Objects(&'o [u8]),
+}
+
+/// Puts objects into records.
+pub(super) struct ObjectWriter<'w> {
+    dictionaries: &'w mut Dictionaries,
+    packer: Option<(Arc<Dictionary>, DiskPacker)>,
+    compressor: Compressor<'static>,
+    heads: Vec<u8>,
+    bodies: Vec<u8>,
+    record: Vec<u8>,
+    count: usize,
+}
+
+impl<'w> ObjectWriter<'w> {
+    /// One that packs what lies plain with a dictionary, where there is one.
+    pub(super) fn new(dictionaries: &'w mut Dictionaries, with: Option<&Arc<Dictionary>>) -> std::io::Result<Self> {
+        let packer = with.filter(|it| it.size() > 0).map(|it| (Arc::clone(it), DiskPacker::new(it)));
+        Ok(Self {
+            dictionaries,
+            packer,
+            compressor: Compressor::new(1)?,
+            heads: Vec::new(),
+            bodies: Vec::new(),
+            record: Vec::new(),
+            count: 0,
+        })
+    }
+
+    /// Adds an object of a partition; `out` gets what is to be written before it, and what is full.
+    pub(super) fn add(
+        &mut self,
+        partition: u64,
+        object: &Arc<StoredObject>,
+        out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let from = self.bodies.len();
+        let form = match object.laid() {
+            LaidBody::Unkept => UNKEPT,
+            LaidBody::Packed(body) => {
+                self.bodies.extend_from_slice(body.bytes());
+                self.dictionary(body.dictionary(), out)?
+            }
+            LaidBody::Plain(plain) => {
+                let packer = self.packer.as_mut();
+                let packed = packer
+                    .and_then(|(with, packer)| packer.pack(object, &plain, &mut self.bodies).then(|| Arc::clone(with)));
+                if let Some(with) = packed {
+                    self.dictionary(&with, out)?
+                } else {
+                    self.bodies.extend_from_slice(&plain);
+                    PLAIN
+                }
+            }
+        };
+        put_head(object, &mut self.heads);
+        put_number(form, &mut self.heads);
+        put_number((self.bodies.len() - from) as u64, &mut self.heads);
+        self.count += 1;
+        if self.bodies.len() >= RECORD_BYTES || self.count >= RECORD_OBJECTS {
+            self.finish(partition, out)?;
+        }
+        Ok(())
+    }
+
+    fn dictionary(
+        &mut self,
+        dictionary: &Arc<Dictionary>,
+        out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
+    ) -> std::io::Result<u64> {
+        let id = match self.dictionaries.id(dictionary) {
+            Some(id) => id,
+            None => {
+                let id = self.dictionaries.add(dictionary);
+                out(Out::Dictionary(id, dictionary.bytes()))?;
+                id
+            }
+        };
+        Ok(PACKED + id)
+    }
+
+    /// Hands over what there is of a partition.
+    pub(super) fn finish(
+        &mut self,
+        partition: u64,
+        out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let heads = self.compressor.compress(&self.heads)?;
+        self.record.clear();
+        put_objects(partition, self.heads.len(), &heads, &self.bodies, &mut self.record);
+        self.heads.clear();
+        self.bodies.clear();
+        self.count = 0;
+        out(Out::Objects(&self.record))
+    }
+}
+
+fn put_head(object: &StoredObject, out: &mut Vec<u8>) {
+    put_block(object.key().as_str().as_bytes(), out);
+    match object.uid().bytes() {
+        Some(bytes) => {
+            out.push(1);
+            out.extend_from_slice(&bytes);
+        }
+        None => {
+            out.push(0);
+            put_block(object.uid().to_string().as_bytes(), out);
+        }
+    }
+    put_version(object.resource_version(), out);
+    put_later(out, |out| {
+        for (key, value) in object.labels().iter() {
+            put_block(key.as_bytes(), out);
+            put_block(value.as_bytes(), out);
+        }
+    });
+    put_later(out, |out| {
+        for entry in object.index_values() {
+            put_block(entry.index.as_bytes(), out);
+            put_block(entry.value.as_bytes(), out);
+        }
+    });
+}
+
+/// A block whose length is known when it is written.
+fn put_later(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    fill(out);
+    let mut len = Vec::with_capacity(4);
+    put_number((out.len() - start) as u64, &mut len);
+    out.splice(start..start, len);
+}
+
+/// Makes objects of records.
+pub(super) struct ObjectReader {
+    dictionaries: HashMap<u64, (Arc<Dictionary>, Shelf)>,
+    totals: Arc<PackedTotals>,
+    decompressor: Decompressor<'static>,
+    heads: Vec<u8>,
+    interner: Interner,
+    /// Sets of labels as they are written.
+    labels: HashMap<Box<[u8]>, Labels>,
+    /// Objects whose bodies are plain.
+    pub(super) plain: Vec<Arc<StoredObject>>,
+    /// Whether a body was there and could not be taken in.
+    pub(super) lost: bool,
+}
+
+impl ObjectReader {
+    pub(super) fn new(totals: Arc<PackedTotals>) -> std::io::Result<Self> {
+        Ok(Self {
+            dictionaries: HashMap::new(),
+            totals,
+            decompressor: Decompressor::new()?,
+            heads: Vec::new(),
+            interner: Interner::default(),
+            labels: HashMap::new(),
+            plain: Vec::new(),
+            lost: false,
+        })
+    }
+
+    /// Takes a dictionary in; whether it is one.
+    pub(super) fn dictionary(&mut self, id: u64, bytes: &[u8]) -> bool {
+        let Some(dictionary) = Dictionary::restore(bytes.to_vec()) else { return false };
+        let dictionary = Arc::new(dictionary);
+        let shelf = Shelf::new(&dictionary, &self.totals);
+        self.dictionaries.insert(id, (dictionary, shelf)).map(|(_, shelf)| shelf.finish());
+        true
+    }
+
+    /// The objects of a record, each to `take`; `None` where it is not one as a whole.
+    pub(super) fn objects(
+        &mut self,
+        (heads_len, heads, bodies): (usize, &[u8], &[u8]),
+        mut take: impl FnMut(Arc<StoredObject>),
+    ) -> Option<()> {
+        let mut plain = std::mem::take(&mut self.heads);
+        plain.clear();
+        plain.reserve(heads_len);
+        let read = self.decompressor.decompress_to_buffer(heads, &mut plain);
+        let done = read.ok().filter(|len| *len == heads_len).and_then(|_| {
+            let (mut heads, mut bodies) = (Bytes(&plain), Bytes(bodies));
+            while !heads.0.is_empty() {
+                take(self.object(&mut heads, &mut bodies)?);
+            }
+            Some(())
+        });
+        self.heads = plain;
+        done
+    }
+
+    fn object(&mut self, heads: &mut Bytes<'_>, bodies: &mut Bytes<'_>) -> Option<Arc<StoredObject>> {
+        let mut parts = self.head(heads)?;
+        let (form, len) = (heads.number()?, heads.size()?);
+        let body = bodies.take(len)?;
+        if form == PLAIN {
+            parts.json = body.to_vec();
+            let object = Arc::new(StoredObject::new(parts));
+            self.plain.push(Arc::clone(&object));
+            return Some(object);
+        }
+        let object = Arc::new(StoredObject::bare(parts));
+        if form >= PACKED {
+            let laid = self.dictionaries.get_mut(&(form - PACKED)).is_some_and(|(_, shelf)| shelf.lay(&object, body));
+            self.lost |= !laid;
+        }
+        Some(object)
+    }
+
+    fn head(&mut self, heads: &mut Bytes<'_>) -> Option<StoredObjectParts> {
+        let key = ObjectKey::of(heads.text()?);
+        let uid = match heads.byte()? {
+            0 => Uid::new(heads.text()?),
+            _ => Uid::of_bytes(heads.take(16)?.try_into().ok()?),
+        };
+        let resource_version = heads.version()?;
+        let labels = self.labels(heads.block()?)?;
+        let mut entries = Bytes(heads.block()?);
+        let mut index_values = Vec::new();
+        while !entries.0.is_empty() {
+            let (index, value) = (entries.text()?, entries.text()?);
+            index_values.push(IndexEntry { index: self.interner.string(index), value: self.interner.string(value) });
+        }
+        Some(StoredObjectParts { key, uid, resource_version, labels, index_values, json: Vec::new() })
+    }
+
+    fn labels(&mut self, block: &[u8]) -> Option<Labels> {
+        if let Some(known) = self.labels.get(block) {
+            return Some(known.clone());
+        }
+        let (mut bytes, mut pairs) = (Bytes(block), Vec::new());
+        while !bytes.0.is_empty() {
+            pairs.push((bytes.text()?.into(), bytes.text()?.into()));
+        }
+        let labels = self.interner.labels(pairs);
+        self.labels.insert(block.into(), labels.clone());
+        Some(labels)
+    }
+
+    /// Gives every object its body. The dictionaries, by their numbers.
+    pub(super) fn finish(&mut self) -> Vec<(u64, Arc<Dictionary>)> {
+        let mut all: Vec<_> = std::mem::take(&mut self.dictionaries)
+            .into_iter()
+            .map(|(id, (dictionary, shelf))| {
+                shelf.finish();
+                (id, dictionary)
+            })
+            .collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all
+    }
+}

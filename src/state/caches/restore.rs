@@ -1,0 +1,174 @@
+//! From the files of a resource to a store that can be asked.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::codec::PartitionHeader;
+use super::files::{CacheFiles, Kept, key_of};
+use super::load::{self, Read};
+use super::names::directory;
+use crate::cache::{DeclaredIndex, Packing, SavedPartition, Store};
+use crate::disk::Disk;
+use crate::types::{ApiResource, ClusterLabels, InformerHealth, Origin, PackedTotals, StoredObject, View};
+
+/// How a partition is wanted now.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The labels of its cluster.
+    pub labels: ClusterLabels,
+    /// The indices that are declared.
+    pub indexes: Vec<DeclaredIndex>,
+    /// How objects are taken in; zero where that cannot be told.
+    pub settings: u64,
+}
+
+/// A resource as it was on disk.
+#[derive(Debug)]
+pub struct LoadedCache {
+    /// The resource.
+    pub resource: ApiResource,
+    /// In which form.
+    pub view: View,
+    /// Its partitions that are wanted.
+    pub store: Store,
+    /// What its bodies are packed with.
+    pub packing: Packing,
+    /// Objects that lie plain.
+    pub plain: Vec<Arc<StoredObject>>,
+    /// Where it goes on being written.
+    pub files: CacheFiles,
+    /// What is known of damage, for people.
+    pub damage: Vec<String>,
+}
+
+/// All that was on disk.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The resources that could be read.
+    pub caches: Vec<LoadedCache>,
+    /// The directories of those that could not, and why.
+    pub lost: Vec<(PathBuf, String)>,
+}
+
+/// Loads every resource of which somebody claims a partition. What nobody claims stays on disk.
+///
+/// Costs about 4 µs for an object with two index values, most of which is finding its place in the indices.
+///
+/// # Errors
+/// When the directory itself cannot be read. A resource that cannot is no error, but lost.
+pub fn load(
+    disk: &Arc<dyn Disk>,
+    root: &Path,
+    claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
+) -> io::Result<Loaded> {
+    let mut loaded = Loaded::default();
+    for dir in resource_dirs(&**disk, root)? {
+        match load_one(disk, root, &dir, claim) {
+            Ok(Some(cache)) => loaded.caches.push(cache),
+            Ok(None) => loaded.lost.push((dir, "none of its files can be read".to_owned())),
+            Err(error) => loaded.lost.push((dir, error.to_string())),
+        }
+    }
+    Ok(loaded)
+}
+
+/// The directories that hold files, three levels down.
+pub(super) fn resource_dirs(disk: &dyn Disk, root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut dirs = vec![root.to_owned()];
+    for _ in 0..3 {
+        let mut below = Vec::new();
+        for dir in dirs {
+            below.extend(disk.list(&dir)?.into_iter().map(|name| dir.join(name)));
+        }
+        dirs = below;
+    }
+    let mut filled = Vec::new();
+    for dir in dirs {
+        if !disk.list(&dir)?.is_empty() {
+            filled.push(dir);
+        }
+    }
+    Ok(filled)
+}
+
+fn load_one(
+    disk: &Arc<dyn Disk>,
+    root: &Path,
+    dir: &Path,
+    claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
+) -> io::Result<Option<LoadedCache>> {
+    let totals = Arc::<PackedTotals>::default();
+    let wants = |resource: &ApiResource, header: &PartitionHeader| claim(resource, header).is_some();
+    let Some(read) = load::read(&**disk, dir, &totals, &wants)? else { return Ok(None) };
+    // Whatever it says of itself, it is of where it lies.
+    if directory(root, &read.resource.gvr, &read.view).as_deref() != Some(dir) {
+        return Ok(None);
+    }
+    let begun = CacheFiles::begin(Arc::clone(disk), root, read.resource.clone(), read.view.clone())?;
+    let Some(files) = begun else { return Ok(None) };
+    Ok(Some(assemble(read, files, totals, claim)))
+}
+
+fn assemble(
+    read: Read,
+    mut files: CacheFiles,
+    totals: Arc<PackedTotals>,
+    claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
+) -> LoadedCache {
+    let Read { resource, view, partitions, dictionaries, plain, damage, files: sizes } = read;
+    let is_whole = damage.is_empty();
+    let mut store = Store::new(resource.clone());
+    let (mut headers, mut unwanted) = (Vec::new(), BTreeMap::new());
+    for (key, partition) in partitions {
+        let Some(claim) = claim(&resource, &partition.header) else {
+            unwanted.insert(key, (partition.number, partition.header));
+            continue;
+        };
+        let header = partition.header.clone();
+        let saved = saved(&resource, claim, partition.header, partition.objects, is_whole);
+        if let Some(id) = store.restore(saved) {
+            headers.push((id, partition.number, header));
+        }
+    }
+    let snapshot = store.published().load_full();
+    let kept = headers.into_iter().filter_map(|(id, number, header)| {
+        let partition = snapshot.partition(id)?.clone();
+        Some((key_of(&partition), Kept { number, header, partition }))
+    });
+    let packing = Packing::restored(dictionaries.last().map(|(_, dictionary)| Arc::clone(dictionary)), totals);
+    files.resume(sizes, dictionaries, kept.collect(), unwanted);
+    if !is_whole {
+        files.distrust();
+    }
+    LoadedCache { resource, view, store, packing, plain, files, damage }
+}
+
+fn saved(
+    resource: &ApiResource,
+    claim: Claim,
+    header: PartitionHeader,
+    objects: crate::cache::Gathering,
+    is_whole: bool,
+) -> SavedPartition {
+    let version = header.version.filter(|_| is_whole);
+    let health = InformerHealth::new();
+    health.restore(version.clone(), header.synced, header.alive, objects.len() as u64);
+    let is_same = claim.settings != 0 && claim.settings == header.settings;
+    SavedPartition {
+        origin: Arc::new(Origin {
+            cluster: header.cluster,
+            cluster_labels: claim.labels,
+            resource: resource.clone(),
+            scope: header.scope,
+        }),
+        health,
+        indexes: if is_same { claim.indexes } else { Vec::new() },
+        settings: header.settings,
+        version,
+        synced: header.synced,
+        readers: header.readers,
+        objects,
+    }
+}
