@@ -101,7 +101,9 @@ impl<R> Journal<R> {
                     known = true;
                 }
                 // One behind others only goes if the disk knows what is acknowledged.
-                if at > 0 && let Some(error) = &self.cursor_error {
+                if at > 0
+                    && let Some(error) = &self.cursor_error
+                {
                     return Err(io::Error::new(error.kind(), "acknowledgements cannot be written").into());
                 }
                 self.remove_segment(at)?;

@@ -298,9 +298,19 @@ impl World {
         } else {
             self.disk.kill();
         }
-        if std::env::var("JOURNAL_SEED").is_ok() { eprintln!("--end {:?}", self.disk.files()); }
+        if std::env::var("JOURNAL_SEED").is_ok() {
+            eprintln!("--end {:?}", self.disk.files());
+        }
         let (mut journal, recovery, seen) = open(&self.disk, self.faults.limit);
-        if std::env::var("JOURNAL_SEED").is_ok() { eprintln!("opened next {} rec {recovery:?} seen {:?}..{:?} {:?}", journal.next_seq(), seen.first(), seen.last(), self.disk.files()); }
+        if std::env::var("JOURNAL_SEED").is_ok() {
+            eprintln!(
+                "opened next {} rec {recovery:?} seen {:?}..{:?} {:?}",
+                journal.next_seq(),
+                seen.first(),
+                seen.last(),
+                self.disk.files()
+            );
+        }
         let read = journal.read(0, usize::MAX, usize::MAX).expect("it can be read").records;
         let pending: Vec<_> = seen.into_iter().filter(|seen| !seen.2).map(|(seq, change, _)| (seq, change)).collect();
         assert_eq!(read, pending, "what is read is not what was found");
