@@ -1,4 +1,4 @@
-module testbed/nats
+module informer-hub.test/nats
 
 go 1.26.0
 
