@@ -294,8 +294,13 @@ impl ClusterActor {
             })
             .collect();
         Box::pin(join_all(stops).into_actor(self).map(|ended, act, ctx| {
+            // For the last checkpoint of a hub that ends, it is kept who was told of what.
+            let forgets = !act.env.checkpoints.is_closing();
             for (key, origin) in ended {
                 act.ending.remove(&key);
+                if !forgets {
+                    continue;
+                }
                 act.attached.values().for_each(|subscription| subscription.forget(&origin));
             }
             // Of those that were wanted again meanwhile.

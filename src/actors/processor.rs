@@ -89,12 +89,12 @@ impl ProcessorActor {
             self.health.set_synced();
             self.env.sync_changed();
         }
-        if outbox.applied.is_empty() {
-            return;
-        }
         for (subscription, joined) in &self.listeners {
+            // Of a batch that changed nothing it is to know that it came.
             joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
-            joined.wake();
+            if !outbox.applied.is_empty() {
+                joined.wake();
+            }
         }
     }
 

@@ -41,7 +41,7 @@ mod supervisor;
 
 use estate::Estate;
 pub use letters::{LetterAnswer, LetterRequest};
-pub use supervisor::Sink;
+pub use supervisor::{OpenStore, Sink};
 
 /// What a sink is built from.
 #[derive(Clone, Debug)]

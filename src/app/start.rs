@@ -10,10 +10,10 @@ use tokio::runtime::Handle;
 use super::durable::DurableSubscription;
 use super::hub::Hub;
 use super::report::{RunningSink, RunningSinks};
-use super::state::{OpenState, StateError};
+use super::state::{Found, OpenState, StateError};
 use super::{convert, sinks};
 use crate::actors::messages::{AddCluster, Keep, SetMemoryLimit, Start};
-use crate::actors::sink::{Sink, SinkParams, StorePlace};
+use crate::actors::sink::{OpenStore, Sink, SinkParams, StorePlace};
 use crate::actors::{CheckpointListener, HubSystem, RegistryError, Subscribe, SystemError, Tuning};
 use crate::config::{Config, Initial, ResourceConfig};
 use crate::disk::{Disk, RealDisk};
@@ -119,17 +119,23 @@ impl HubBuilder {
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         let demands: Vec<_> =
             config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
-        if let Some(state) = state {
-            let keeping = state.restore(&config, demands.clone(), hub.system().env()).await?;
-            let releasing = Releasing { sinks: Arc::clone(hub.sinks()), io: io.clone(), marks: Mutex::default() };
-            hub.system().env().checkpoints.listen(Arc::new(releasing));
-            hub.registry().send(Keep(Arc::new(keeping))).await?;
-        }
+        let stores = match state {
+            None => readers.iter().map(|_| OpenStore::in_memory()).collect(),
+            Some(state) => {
+                let found = state.load(&config, demands.clone(), &io).await?;
+                let (stores, found) = open_stores(&readers, found, &io).await?;
+                let keeping = state.restore(found, &config, hub.system().env());
+                let releasing = Releasing { sinks: Arc::clone(hub.sinks()), io: io.clone(), marks: Mutex::default() };
+                hub.system().env().checkpoints.listen(Arc::new(releasing));
+                hub.registry().send(Keep(Arc::new(keeping))).await?;
+                stores
+            }
+        };
         for demand in demands {
             hub.registry().send(demand).await?;
         }
-        for reader in readers {
-            start_reader(&hub, &config.resources, reader).await?;
+        for (reader, store) in readers.into_iter().zip(stores) {
+            start_reader(&hub, &config.resources, reader, store).await?;
         }
         for cluster in &config.clusters {
             let connector = Arc::new(convert::connector(cluster, stall, &io));
@@ -218,14 +224,35 @@ fn readers(
     Ok(all)
 }
 
-async fn start_reader(hub: &Hub, resources: &[ResourceConfig], reader: Reader) -> Result<(), StartError> {
+/// Opens the readers' stores. What they were told of and the caches on disk do not have, these take over.
+async fn open_stores(readers: &[Reader], mut found: Found, io: &Handle) -> Result<(Vec<OpenStore>, Found), StartError> {
+    let places: Vec<_> = readers.iter().map(|reader| (reader.name.clone(), reader.params.place.clone())).collect();
+    let opening = io.spawn_blocking(move || {
+        let mut stores = Vec::new();
+        for (sink, place) in places {
+            let Some(place) = place else {
+                stores.push(OpenStore::in_memory());
+                continue;
+            };
+            let opened = OpenStore::open(&sink, &place, &|event| found.knows(event));
+            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink, source })?;
+            found.adopt(&orphans);
+            stores.push(store);
+        }
+        Ok((stores, found))
+    });
+    opening.await.map_err(|_| StartError::Died(MailboxError::Closed))?
+}
+
+async fn start_reader(
+    hub: &Hub,
+    resources: &[ResourceConfig],
+    reader: Reader,
+    store: OpenStore,
+) -> Result<(), StartError> {
     let Reader { name, params, resources: wanted, clusters, skip_initial } = reader;
-    let (health, env) = (Arc::clone(&params.health), hub.system().env().clone());
-    let is_durable = params.place.is_some();
-    // It reads through its journal first.
-    let starting = env.io.clone().spawn_blocking(move || Sink::start(params, &env)).await;
-    let running = starting.map_err(|_| StartError::Died(MailboxError::Closed))?;
-    let running = running.map_err(|source| StartError::Journal { sink: name.clone(), source })?;
+    let (health, is_durable) = (Arc::clone(&params.health), params.place.is_some());
+    let running = Sink::start(params, store, hub.system().env());
     for resource in resources.iter().filter(|resource| wanted.is_empty() || wanted.contains(&resource.name)) {
         let mut subscribe =
             Subscribe::to_configured(&resource.name, clusters.clone(), running.subscriber()).named(&name);

@@ -278,6 +278,12 @@ impl Event {
         }
     }
 
+    /// The same without its JSON: what it is about, and no more.
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        Self(Arc::new(Parts { body: Box::default(), sequence_at: 0, ..Parts::clone(&self.0) }))
+    }
+
     /// What the event counts against bounds in bytes.
     #[must_use]
     pub fn size(&self) -> usize {

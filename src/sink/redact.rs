@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::types::{FieldPath, Gvr, Segment};
 
 /// What stands in the place of a value.
-pub(super) const REDACTED: &str = "<redacted>";
+pub const REDACTED: &str = "<redacted>";
 
 /// The members of a Secret whose values are secret.
 const SECRET_MEMBERS: [&str; 2] = ["data", "stringData"];

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
 use super::machine::{Durability, Fsync};
-use super::{Event, InvalidRecord, Told};
+use super::{Event, InvalidRecord, Orphans, Told};
 use crate::disk::Disk;
 use crate::journal::{AppendError, Journal, JournalError, JournalParams, Record, Recovery};
 use crate::types::clock;
@@ -145,6 +145,8 @@ enum Letters {
 pub struct Found {
     /// What the machine goes on from.
     pub durability: Durability,
+    /// The last events of objects that the journal has told of and nobody knew.
+    pub orphans: Vec<Event>,
     /// What recovery has to say, of the journal and of the dead letters.
     pub recovery: [Recovery; 2],
 }
@@ -221,7 +223,8 @@ impl Store {
         }
     }
 
-    /// Opens, or makes, the store in a directory. Reads through everything that is there.
+    /// Opens, or makes, the store in a directory. Reads through everything that is there; `knows` says whether the caches
+    /// on disk have an event's object.
     ///
     /// # Errors
     /// [`JournalError`] when the disk refuses; damage is no error.
@@ -230,21 +233,23 @@ impl Store {
         directory: &Path,
         limits: StoreLimits,
         fsync: Fsync,
+        knows: &dyn Fn(&Event) -> bool,
     ) -> Result<(Self, Found), JournalError> {
         make(disk, directory)?;
-        let mut told = Told::default();
+        let (mut told, mut orphans) = (Told::default(), Orphans::default());
+        let mut note = |_, event: &Event, _| {
+            told.note(event);
+            orphans.note(event, knows(event));
+        };
         let params = sized(limits.journal);
-        let (journal, of_events) =
-            Journal::open(Arc::clone(disk), &directory.join("journal"), params, &mut |_, event: &Event, _| {
-                told.note(event)
-            })?;
+        let (journal, of_events) = Journal::open(Arc::clone(disk), &directory.join("journal"), params, &mut note)?;
         let params = sized(limits.letters);
         let (letters, of_letters) =
             Journal::open(Arc::clone(disk), &directory.join("dead"), params, &mut |_, _: &DeadLetter, _| {})?;
         let store =
             Self { journal: Some(journal), letters: Letters::Journal(letters), unsynced: Vec::new(), futile_at: None };
         let durability = Durability { fsync, told, first: store.first(), state: store.state() };
-        Ok((store, Found { durability, recovery: [of_events, of_letters] }))
+        Ok((store, Found { durability, orphans: orphans.into_events(), recovery: [of_events, of_letters] }))
     }
 
     /// The first number that is not acknowledged.

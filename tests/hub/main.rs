@@ -11,4 +11,5 @@ mod memory;
 mod out_of_reach;
 mod parity;
 mod questions;
+mod restart;
 mod subscriptions;

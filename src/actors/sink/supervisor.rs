@@ -20,7 +20,7 @@ use crate::actors::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };
 use crate::journal::JournalError;
-use crate::sink::{Durability, Found, Store};
+use crate::sink::{Durability, Event, Found, Store};
 use crate::types::{Dynamic, Notification, Notifications, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
@@ -42,38 +42,51 @@ pub struct Sink {
     _supervisor: Arc<Children>,
 }
 
-/// Opens a sink's store, and says in the log what was found.
-///
-/// # Errors
-/// [`JournalError`] when the disk refuses.
-pub(super) fn open(name: &str, place: &StorePlace) -> Result<(Store, Durability), JournalError> {
-    let (store, Found { durability, recovery }) =
-        Store::open(&place.disk, &place.directory, place.limits, place.fsync)?;
-    for (what, recovery) in ["journal", "dead letters"].into_iter().zip(&recovery) {
-        if !recovery.damaged.is_empty() || recovery.lost > 0 {
-            tracing::error!(sink = name, what, ?recovery, "damage was found, and confined to what is named here");
-        } else if recovery.pending > 0 {
-            tracing::info!(sink = name, what, pending = recovery.pending, "goes on where it was");
-        }
-    }
-    Ok((store, durability))
+/// A sink's store that is open, and what its machine goes on from.
+#[derive(Debug)]
+pub struct OpenStore {
+    store: Store,
+    durability: Option<Durability>,
 }
 
-impl Sink {
-    /// Starts a sink's actor under a supervisor of its own. Where it has a journal, opens that first, and blocks for as
-    /// long as it takes to read it.
+impl OpenStore {
+    /// For a sink without a journal.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { store: Store::in_memory(), durability: None }
+    }
+
+    /// Opens a sink's store, and says in the log what was found; blocks for as long as it takes to read it. `knows` says
+    /// whether the caches on disk have an event's object; the last events of others come back.
     ///
     /// # Errors
     /// [`JournalError`] when the disk refuses; whoever runs the hub can fix it.
-    pub fn start(params: SinkParams, env: &Env) -> Result<Self, JournalError> {
-        let (store, durability) = match &params.place {
-            None => (Store::in_memory(), None),
-            Some(place) => {
-                let (store, durability) = open(&params.name, place)?;
-                params.health.show_journal(&store.state());
-                (store, Some(durability))
+    pub fn open(
+        name: &str,
+        place: &StorePlace,
+        knows: &dyn Fn(&Event) -> bool,
+    ) -> Result<(Self, Vec<Event>), JournalError> {
+        let (store, Found { durability, orphans, recovery }) =
+            Store::open(&place.disk, &place.directory, place.limits, place.fsync, knows)?;
+        for (what, recovery) in ["journal", "dead letters"].into_iter().zip(&recovery) {
+            if !recovery.damaged.is_empty() || recovery.lost > 0 {
+                tracing::error!(sink = name, what, ?recovery, "damage was found, and confined to what is named here");
+            } else if recovery.pending > 0 {
+                tracing::info!(sink = name, what, pending = recovery.pending, "goes on where it was");
             }
-        };
+        }
+        Ok((Self { store, durability: Some(durability) }, orphans))
+    }
+}
+
+impl Sink {
+    /// Starts a sink's actor under a supervisor of its own.
+    #[must_use]
+    pub fn start(params: SinkParams, open: OpenStore, env: &Env) -> Self {
+        let OpenStore { store, durability } = open;
+        if durability.is_some() {
+            params.health.show_journal(&store.state());
+        }
         let (address, current) = watch::channel(None);
         let guard = ExitGuard::new(0, 0, None, &env.census);
         let heir = Heir::new(State::new(&params, durability));
@@ -94,7 +107,7 @@ impl Sink {
             stop_with(&token, ctx);
             supervisor
         });
-        Ok(Self { address: current, store, _supervisor: Arc::new(handle) })
+        Self { address: current, store, _supervisor: Arc::new(handle) }
     }
 
     /// Asks about its dead letters. `None` when the sink has ended.
@@ -184,14 +197,15 @@ impl Supervisor {
         let (store, name) = (Arc::clone(&self.store), Arc::clone(&self.params.name));
         let reopening = self.env.io.spawn_blocking(move || {
             let mut store = store.lock();
-            let (reopened, durability) = open(&name, &place)?;
-            *store = reopened;
-            Ok::<_, JournalError>(durability)
+            // The caches have all that it told of.
+            let (reopened, _) = OpenStore::open(&name, &place, &|_| true)?;
+            *store = reopened.store;
+            Ok::<_, JournalError>(reopened.durability)
         });
         ctx.spawn(reopening.into_actor(self).map(|reopened, act, ctx| match reopened {
             Ok(Ok(durability)) => {
                 let drains = act.heir.claim().map(|mut state| std::mem::take(&mut state.drains)).unwrap_or_default();
-                let mut state = State::new(&act.params, Some(durability));
+                let mut state = State::new(&act.params, durability);
                 state.drains = drains;
                 act.heir = Heir::new(state);
                 act.launch(ctx);

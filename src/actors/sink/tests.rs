@@ -533,9 +533,11 @@ fn a_sink_whose_actor_dies_loses_nothing() {
             vec![actix_rt::Arbiter::current()],
             Tuning::default(),
         );
-        let sink =
-            Sink::start(SinkParams { bounds: Bounds { events: 100, ..Bounds::default() }, ..params(&transport) }, &env)
-                .unwrap();
+        let sink = Sink::start(
+            SinkParams { bounds: Bounds { events: 100, ..Bounds::default() }, ..params(&transport) },
+            OpenStore::in_memory(),
+            &env,
+        );
         for chunk in adds(20, 50).chunks(90) {
             let delivered = Deliver::deliver(&sink, chunk.to_vec(), &env.io);
             let living = sink.clone().living().await.unwrap();

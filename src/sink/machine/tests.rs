@@ -108,7 +108,7 @@ fn open(disk: &SimDisk, limits: StoreLimits, fsync: Fsync) -> (Store, Machine<u3
     let port: Arc<dyn Disk> = Arc::new(disk.clone());
     port.create_dir_all(Path::new("state")).unwrap();
     port.sync_dir(Path::new("")).unwrap();
-    let (store, found) = Store::open(&port, Path::new("state/sinks/test"), limits, fsync).unwrap();
+    let (store, found) = Store::open(&port, Path::new("state/sinks/test"), limits, fsync, &|_| true).unwrap();
     let health = SinkHealth::new();
     let params = MachineParams {
         name: "test".into(),
