@@ -3,9 +3,8 @@
 //! # Exit codes
 //! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were
 //! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`:
-//! or something is damaged or lost. 2: the
-//! configuration or the command line is wrong; nothing was started. 130 and 143 (128 and the signal's number): `run`
-//! was ended at once by a second SIGINT or SIGTERM.
+//! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. 130 and 143
+//! (128 and the signal's number): `run` was ended at once by a second SIGINT or SIGTERM.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,6 @@
 //! What is in a state directory, and whether it is sound: read, never changed.
 
+use super::caches::{self, CacheReport};
 use super::dir::{Access, StateDir, StateError};
 use crate::journal::JournalError;
 use crate::journal::inspect::{self, JournalReport};
@@ -14,6 +15,8 @@ pub struct StateReport {
     pub access: Access,
     /// Sinks and durable subscribers.
     pub readers: Vec<ReaderReport>,
+    /// What was last known of each resource.
+    pub caches: Vec<CacheReport>,
 }
 
 /// One reader.
@@ -34,7 +37,7 @@ impl StateReport {
     /// Whether nothing is damaged or lost.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.readers.iter().all(ReaderReport::is_sound)
+        self.readers.iter().all(ReaderReport::is_sound) && self.caches.iter().all(|cache| cache.damage.is_empty())
     }
 }
 
@@ -46,11 +49,12 @@ impl ReaderReport {
     }
 }
 
-/// Reads all that is in a state directory. A reader whose files cannot be read is reported as such.
+/// Reads all that is in a state directory; with `decode`, every body in the caches too, which takes as long as packing
+/// them did. What cannot be read is reported as such.
 ///
 /// # Errors
 /// When the directory cannot be listed.
-pub fn inspect(state: &StateDir, access: Access) -> Result<StateReport, StateError> {
+pub fn inspect(state: &StateDir, access: Access, decode: bool) -> Result<StateReport, StateError> {
     let disk = &**state.disk();
     let mut readers = Vec::new();
     for name in state.readers()? {
@@ -66,5 +70,8 @@ pub fn inspect(state: &StateDir, access: Access) -> Result<StateReport, StateErr
         let dead_letters = read(inspect::inspect(disk, &state.dead_letters(&name)));
         readers.push(ReaderReport { name, journal, dead_letters, error });
     }
-    Ok(StateReport { root: state.root().display().to_string(), access, readers })
+    let root = state.caches();
+    let caches =
+        caches::inspect(disk, &root, decode).map_err(|source| StateError::Disk { file: root, verb: "read", source })?;
+    Ok(StateReport { root: state.root().display().to_string(), access, readers, caches })
 }
