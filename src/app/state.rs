@@ -133,6 +133,10 @@ impl OpenState {
 fn open(disk: Arc<dyn Disk>, root: PathBuf) -> Result<OpenState, StateError> {
     let failed = |source| StateError::Disk { dir: root.clone(), source };
     disk.create_dir_all(&root).map_err(failed)?;
+    // Its own name; that of what is above it is not the hub's to see to.
+    if let Some(above) = root.parent().filter(|above| !above.as_os_str().is_empty()) {
+        disk.sync_dir(above).map_err(failed)?;
+    }
     let lock = root.join("LOCK");
     let Some(held) = disk.lock(&lock).map_err(failed)? else {
         let pid = disk::read_all(&*disk, &lock, 64).ok().and_then(|bytes| String::from_utf8(bytes).ok());
