@@ -65,6 +65,9 @@ fn begin(disk: &SimDisk) -> CacheFiles {
 impl Life {
     fn new(seed: u64) -> Self {
         let disk = SimDisk::new(seed);
+        // Whoever opens a state directory sees to that.
+        disk.create_dir_all(Path::new("/state")).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
         let mut life = Self {
             rng: StdRng::seed_from_u64(seed),
             store: Store::new(pods()),
@@ -163,7 +166,16 @@ impl Life {
             // Of nothing there is nothing to write.
             let is_nothing = |state: &Option<State>| state.as_ref().is_none_or(|(objects, ..)| objects.is_empty());
             let right = may_be.contains(&state) || state.is_none() && may_be.iter().any(is_nothing);
-            assert!(right, "{cluster} is as it never was: {state:#?}\nmay be {may_be:#?}");
+            let short = |state: &Option<State>| {
+                state.as_ref().map(|(objects, version, readers)| (objects.len(), version.clone(), readers.clone()))
+            };
+            let known: Vec<_> = may_be.iter().map(short).collect();
+            assert!(
+                right,
+                "{cluster} is as it never was: {:?}, and not {known:?}; {:?}",
+                short(&state),
+                self.disk.files()
+            );
             *may_be = vec![state];
         }
         assert!(found.is_empty());
