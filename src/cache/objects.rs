@@ -333,3 +333,17 @@ impl Objects {
         self.runs(from, to).flat_map(|run| run.objects).flatten()
     }
 }
+
+#[cfg(test)]
+impl Objects {
+    /// How many entries are compared to find out how another set differs.
+    pub(super) fn looked_at(&self, next: &Self) -> usize {
+        let compared = std::cell::Cell::new(0);
+        let key = |(leaf, at): (&ObjectLeaf, usize)| leaf.objects[at].as_ref().map(|object| object.key().clone());
+        let count = self.0.differences(&next.0, |old, new| {
+            compared.set(compared.get() + 1);
+            key(old).cmp(&key(new))
+        });
+        count.count().max(compared.get())
+    }
+}

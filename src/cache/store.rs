@@ -234,7 +234,7 @@ impl Store {
     }
 
     /// Applies one batch to one partition and publishes the result as one snapshot; with it, the partition is complete up
-    /// to `version`, where that is known. An empty batch counts as none.
+    /// to `version`, where that is known. An empty batch with a version counts as none.
     ///
     /// Returns what changed, in order, and the batch's number within the partition. `None` when the partition is
     /// closed.
@@ -245,10 +245,10 @@ impl Store {
         version: Option<ResourceVersion>,
     ) -> Option<Outbox> {
         let mut partition = self.next.take(id)?;
+        let is_news = !batch.is_empty() || version.is_none();
         if version.is_some() {
             partition.resume = version;
         }
-        let is_news = !batch.is_empty();
         let mut applied = Vec::with_capacity(batch.len());
         for popped in batch {
             match popped {

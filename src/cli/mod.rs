@@ -2,9 +2,9 @@
 //!
 //! # Exit codes
 //! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were
-//! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth. 2: the
-//! configuration or the command line is wrong; nothing was started. 130 and 143 (128 and the signal's number): `run`
-//! was ended at once by a second SIGINT or SIGTERM.
+//! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`:
+//! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. 130 and 143
+//! (128 and the signal's number): `run` was ended at once by a second SIGINT or SIGTERM.
 
 use std::process::ExitCode;
 
@@ -13,6 +13,7 @@ use clap::{Parser, Subcommand};
 mod dead_letters;
 mod demo;
 mod run;
+mod state;
 
 /// Watches many Kubernetes clusters so that nothing else has to.
 #[derive(Debug, Parser)]
@@ -35,6 +36,8 @@ enum Command {
     DeadLetters(dead_letters::Args),
     /// Show it at work on simulated clusters; needs no Kubernetes
     Demo(demo::Args),
+    /// Look at what a hub keeps over restarts
+    State(state::Args),
 }
 
 /// Does what the command line says.
@@ -44,6 +47,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::DeadLetters(args) => dead_letters::main(&args),
         Command::Demo(args) => demo::main(args),
+        Command::State(args) => state::main(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("informer-hub: {error:#}");

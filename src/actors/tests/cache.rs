@@ -33,6 +33,7 @@ fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cac
             origin: origin("c"),
             health: InformerHealth::new(),
             indexes: vec!["by-node".into(), "by-app".into()],
+            settings: 0,
         };
         let opened = cache.send(open).await.unwrap();
         let mut fifo = DeltaFifo::new(usize::MAX);
@@ -100,7 +101,8 @@ fn with_a_cache<F: Future<Output = ()>>(test: impl FnOnce(Env, Addr<CacheActor>,
         let arbiter = Arbiter::new();
         let env = Env::new(handle.clone(), handle, vec![arbiter.handle()], Tuning::default());
         let cache = env.caches.of(&pods(), &View::default());
-        let open = OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Vec::new() };
+        let open =
+            OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Vec::new(), settings: 0 };
         let opened = cache.send(open).await.unwrap();
         put(&cache, &opened, 0..10, 1).await;
         test(env, cache, opened).await;

@@ -66,7 +66,8 @@ fn with_a_busy_cache<F: Future<Output = ()>>(test: impl FnOnce(Bed) -> F) {
         let tuning = Tuning { scans: 1, ..Tuning::default() };
         let env = Env::new(handle.clone(), handle.clone(), vec![Arbiter::current()], tuning);
         let cache = env.caches.of(&pods(), &View::default());
-        let open = OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Vec::new() };
+        let open =
+            OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Vec::new(), settings: 0 };
         let opened = cache.send(open).await.unwrap();
         let bed = Bed { cache, opened, gate: gate.clone() };
         bed.put(0..2_000, 1).await;

@@ -65,6 +65,7 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             watch_errors: Arc::default(),
             handlers: tokio::runtime::Handle::current(),
             budget: crate::actors::memory::Budget::new(),
+            resume: None,
         };
         let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &Census::default())).start();
         let until = async |lists: u64, watches: u64| {

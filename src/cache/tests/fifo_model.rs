@@ -81,6 +81,7 @@ impl Naive {
     fn push(&mut self, at: u64, change: &Change) {
         let began = match change {
             Change::Delta(delta) if delta.kind == DeltaKind::Sync => None,
+            Change::Progress(_) => None,
             Change::Delta(_) => Some("watch"),
             _ => Some("list"),
         };
@@ -95,6 +96,7 @@ impl Naive {
                 self.line.push(Place::End { named, at });
             }
             Change::Delta(delta) => self.push_delta(at, delta),
+            Change::Progress(_) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::cache::objects::Objects;
+use crate::cache::objects::{Change, Objects};
 use crate::cache::posting::{Location, PartitionId};
 use crate::cache::testing::{object_with, properties};
 use crate::cache::values::Values;
@@ -94,6 +94,36 @@ fn check(objects: &Objects, model: &Model) {
     assert!(may.len() <= model.len() / 2 + 20, "{} of {}", may.len(), model.len());
 }
 
+/// What differs is told once for each key, in order, and nothing else is.
+fn check_changes(before: &Objects, then: &Model, after: &Objects, now: &Model) {
+    let mut told = Vec::new();
+    before.changes(after, |change| {
+        told.push(match change {
+            Change::Added(new) => (new.key().clone(), None, Some(Arc::as_ptr(new))),
+            Change::Removed(old) => (old.key().clone(), Some(Arc::as_ptr(old)), None),
+            Change::Exchanged(old, new) => (old.key().clone(), Some(Arc::as_ptr(old)), Some(Arc::as_ptr(new))),
+        });
+    });
+    let keys: BTreeSet<_> = then.keys().chain(now.keys()).collect();
+    let both = keys.into_iter().map(|key| (key.clone(), then.get(key).map(Arc::as_ptr), now.get(key).map(Arc::as_ptr)));
+    let differing: Vec<_> = both.filter(|(_, old, new)| old != new).collect();
+    assert_eq!(told, differing);
+}
+
+#[test]
+fn what_is_shared_is_not_looked_at() {
+    let mut objects = Objects::default();
+    (0..2_000).for_each(|number| _ = objects.insert(object(number, 1)));
+    let before = objects.clone();
+    assert!(before.is_same(&objects));
+    for number in [7, 1_007, 1_999] {
+        objects.insert(object(number, 2));
+        objects.remove(&key(number + 3));
+    }
+    let looked = before.looked_at(&objects);
+    assert!(!before.is_same(&objects) && looked < 300, "{looked} entries for six changes");
+}
+
 proptest! {
     #![proptest_config(properties(16))]
 
@@ -122,8 +152,10 @@ proptest! {
             }
         }
         check(&objects, &model);
-        for (objects, model) in &kept {
-            check(objects, model);
+        for (before, then) in &kept {
+            check(before, then);
+            check_changes(before, then, &objects, &model);
+            check_changes(&objects, &model, before, then);
         }
     }
 

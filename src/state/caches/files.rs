@@ -113,7 +113,7 @@ impl CacheFiles {
         view: View,
     ) -> io::Result<Option<Self>> {
         let Some(dir) = directory(root, &resource.gvr, &view) else { return Ok(None) };
-        disk.create_dir_all(&dir)?;
+        make(&*disk, root, &dir)?;
         let names = disk.list(&dir)?;
         let last = names.iter().filter_map(|name| FileName::parse(name)?.snapshot()).max();
         let sizes = FilesRead { leftovers: names, ..FilesRead::default() };
@@ -264,8 +264,12 @@ impl CacheFiles {
         };
         let (from, file) = (deltas.len, &mut *deltas.file);
         let mut out = FrameFile::new(file, salt(deltas.name));
-        let done = write_plan(&mut out, &mut self.dictionaries, &plan, now).and_then(|()| out.finish());
-        match done.and_then(|bytes| deltas.file.sync().map(|()| bytes)) {
+        let written = write_plan(&mut out, &mut self.dictionaries, &plan, now).and_then(|()| out.finish());
+        let done = written.map_err(|error| (error, true)).and_then(|bytes| {
+            let synced = deltas.file.sync();
+            synced.map(|()| bytes).map_err(|error| (error, false))
+        });
+        match done {
             Ok(bytes) => {
                 let objects = plan.steps.iter().map(|step| step.put.len() as u64).sum();
                 deltas.len += bytes;
@@ -276,12 +280,14 @@ impl CacheFiles {
                 self.take_over(plan);
                 Ok(Wrote { bytes, objects, anew: false })
             }
-            Err(error) => {
-                // What stays of it would be taken for true by whoever reads on behind it.
+            Err((error, may_go_on)) => {
+                // What stays of it would be taken for true by whoever reads on behind it. Of what could not be synced
+                // nobody knows what stays, even if it is cut off now.
                 self.dictionaries = dictionaries;
-                match deltas.file.truncate(from) {
-                    Ok(()) => self.deltas = Some(deltas),
-                    Err(_) => self.snapshot = None,
+                if may_go_on && deltas.file.truncate(from).is_ok() {
+                    self.deltas = Some(deltas);
+                } else {
+                    self.snapshot = None;
                 }
                 Err(error)
             }
@@ -422,7 +428,6 @@ impl CacheFiles {
         carried: &BTreeMap<PartitionKey, load::ReadPartition>,
         now: i64,
     ) -> io::Result<(u64, u64)> {
-        self.disk.create_dir_all(&self.dir)?;
         let mut file = self.disk.open(path, Open::Append)?;
         file.truncate(0)?;
         let mut out = FrameFile::new(&mut *file, salt(name));
@@ -441,6 +446,18 @@ impl CacheFiles {
         file.sync()?;
         Ok((bytes, object_bytes))
     }
+}
+
+/// Makes a directory, durably, and those between it and the root.
+fn make(disk: &dyn Disk, root: &std::path::Path, dir: &std::path::Path) -> io::Result<()> {
+    disk.create_dir_all(dir)?;
+    let above = dir.ancestors().skip(1);
+    // The root's own name too, which whoever opened the state directory may just have made room for.
+    let until = root.parent().unwrap_or(root);
+    for dir in above.take_while(|above| above.starts_with(until)) {
+        disk.sync_dir(dir)?;
+    }
+    Ok(())
 }
 
 fn write_plan(out: &mut FrameFile<'_>, dictionaries: &mut Dictionaries, plan: &Plan, now: i64) -> io::Result<()> {

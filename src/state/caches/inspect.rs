@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::load;
-use super::restore::resource_dirs;
+use super::restore::{has_snapshot, resource_dirs};
 use crate::disk::Disk;
 
 /// What the files of one resource have.
@@ -71,7 +71,13 @@ pub fn inspect(disk: &dyn Disk, root: &Path, decode: bool) -> io::Result<Vec<Cac
             Err(error) => lost(error.to_string()),
         }
     };
-    Ok(resource_dirs(disk, root)?.iter().map(report).collect())
+    let mut reports = Vec::new();
+    for dir in resource_dirs(disk, root)? {
+        if has_snapshot(disk, &dir)? {
+            reports.push(report(&dir));
+        }
+    }
+    Ok(reports)
 }
 
 fn of(directory: String, read: load::Read, decode: bool) -> CacheReport {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::codec::PartitionHeader;
 use super::files::{CacheFiles, Kept, key_of};
 use super::load::{self, Read};
-use super::names::directory;
+use super::names::{FileName, directory};
 use crate::cache::{DeclaredIndex, Packing, SavedPartition, Store};
 use crate::disk::Disk;
 use crate::types::{ApiResource, ClusterLabels, InformerHealth, Origin, PackedTotals, StoredObject, View};
@@ -67,11 +67,17 @@ pub fn load(
     for dir in resource_dirs(&**disk, root)? {
         match load_one(disk, root, &dir, claim) {
             Ok(Some(cache)) => loaded.caches.push(cache),
+            Ok(None) if !has_snapshot(&**disk, &dir)? => {}
             Ok(None) => loaded.lost.push((dir, "none of its files can be read".to_owned())),
             Err(error) => loaded.lost.push((dir, error.to_string())),
         }
     }
     Ok(loaded)
+}
+
+/// Whether a first snapshot was ever completed; what else there may be is of one that was not.
+pub(super) fn has_snapshot(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
+    Ok(disk.list(dir)?.iter().any(|name| FileName::parse(name).is_some_and(|name| name.snapshot().is_some())))
 }
 
 /// The directories that hold files, three levels down.

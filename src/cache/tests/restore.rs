@@ -1,0 +1,97 @@
+//! Partitions that come from disk: as they were, indices and all, and gone on from.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::cache::testing::{change, object_with, origin, pods, told};
+use crate::cache::{DeltaFifo, Gathering, ListenerOptions, ListenerQueue, PartitionId, SavedPartition, Store};
+use crate::types::{InformerHealth, ResourceVersion};
+
+fn saved(names: &[&str], readers: &[&str]) -> SavedPartition {
+    let mut objects = Gathering::default();
+    for name in names {
+        let values = [("by-node", "n1")];
+        objects.put(Arc::new(object_with("ns", name, "u", 1, &[], &values)));
+    }
+    SavedPartition {
+        origin: origin("c"),
+        health: InformerHealth::new(),
+        indexes: vec!["by-node".into()],
+        settings: 7,
+        version: Some(ResourceVersion::new("5")),
+        synced: true,
+        readers: readers.iter().map(|reader| (*reader).to_owned()).collect(),
+        objects,
+    }
+}
+
+fn restored(names: &[&str], readers: &[&str]) -> (Store, PartitionId) {
+    let mut store = Store::new(pods());
+    let id = store.restore(saved(names, readers)).unwrap();
+    (store, id)
+}
+
+fn apply(store: &mut Store, id: PartitionId, script: &str) {
+    let mut fifo = DeltaFifo::new(usize::MAX);
+    script.split_whitespace().for_each(|step| fifo.push(change(step)));
+    store.apply(id, fifo.pop(usize::MAX));
+}
+
+fn queue(store: &Store, id: PartitionId, reader: &str) -> Vec<String> {
+    let snapshot = store.published().load_full();
+    let partition = snapshot.partition(id).unwrap();
+    told(&ListenerQueue::of_reader(Some(reader), ListenerOptions::default(), partition, 64).take(99))
+}
+
+#[test]
+fn a_restored_partition_is_there_with_its_indices_and_its_plain_bytes() {
+    let (mut store, id) = restored(&["a", "b"], &[]);
+    let snapshot = store.published().load_full();
+    let partition = snapshot.partition(id).unwrap();
+    assert_eq!((partition.len(), partition.has_synced(), snapshot.by_index("by-node", "n1").count()), (2, true, 2));
+    assert_eq!(partition.plain_bytes(), partition.iter().map(|object| object.plain_size() as u64).sum::<u64>());
+    assert!(store.restore(saved(&["c"], &[])).is_none(), "there is one already");
+    let health = InformerHealth::new();
+    assert_eq!(store.open(origin("c"), health, vec!["by-node".into()]), id);
+}
+
+#[test]
+fn only_who_opens_it_first_and_in_the_same_way_goes_on_from_its_version() {
+    let (mut store, id) = restored(&["a"], &[]);
+    assert_eq!(store.go_on(id, 7), Some(ResourceVersion::new("5")));
+    assert_eq!(store.go_on(id, 7), None, "the next one compares");
+    let (mut store, id) = restored(&["a"], &[]);
+    assert_eq!(store.go_on(id, 8), None);
+    let before = Arc::clone(store.published().load_full().partition(id).unwrap().iter().next().unwrap());
+    apply(&mut store, id, "[ *a@1 ]6");
+    let after = Arc::clone(store.published().load_full().partition(id).unwrap().iter().next().unwrap());
+    assert!(!Arc::ptr_eq(&before, &after), "what was taken in otherwise is exchanged");
+    apply(&mut store, id, "[ *a@1 ]7");
+    let last = Arc::clone(store.published().load_full().partition(id).unwrap().iter().next().unwrap());
+    assert!(Arc::ptr_eq(&last, &after), "and then it is as it should be");
+}
+
+#[test]
+fn a_reader_that_was_there_is_told_what_has_happened_since_and_others_all_there_is() {
+    let (mut store, id) = restored(&["a", "b", "c"], &["known", "late"]);
+    assert!(queue(&store, id, "known").is_empty());
+    apply(&mut store, id, "~a@7 -b@8 +d@9 -c@10 +c:v@11");
+    assert_eq!(queue(&store, id, "late"), ["a@1>7", "†b@1", "†c@1", "+c@11", "+d@9"]);
+    assert_eq!(queue(&store, id, "late"), ["!a@7", "!c@11", "!d@9", "synced"], "once");
+    assert_eq!(queue(&store, id, "new"), ["!a@7", "!c@11", "!d@9", "synced"]);
+    let snapshot = store.published().load_full();
+    let restored = snapshot.partition(id).unwrap().restored().unwrap();
+    assert_eq!(restored.readers(), BTreeSet::new());
+    assert!(restored.is_unchanged(snapshot.partition(id).unwrap()), "nobody is waited for any more");
+}
+
+#[test]
+fn who_is_given_up_begins_anew() {
+    let (mut store, id) = restored(&["a"], &["gone"]);
+    apply(&mut store, id, "~a@7");
+    let snapshot = store.published().load_full();
+    let partition = snapshot.partition(id).unwrap();
+    assert!(!partition.restored().unwrap().is_unchanged(partition));
+    partition.restored().unwrap().give_up();
+    assert_eq!(queue(&store, id, "gone"), ["!a@7", "synced"]);
+}

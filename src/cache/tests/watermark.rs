@@ -1,0 +1,198 @@
+//! Who resumes from the watermark, with what the store has, misses nothing: whatever merges, waits, or is put back.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use crate::cache::testing::{delta, object, origin, pods, properties};
+use crate::cache::{DeltaFifo, PartitionId, Store};
+use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// An object comes, or changes, or (with `true`) goes.
+    Happen(usize, bool),
+    /// The watch tells of so many events that it has not told of; then how far it has.
+    Tell(usize),
+    Bookmark,
+    /// A list of so many of the objects, and of all of them and its end where that is more than there are.
+    List(usize),
+    Apply(usize),
+    /// What is taken out is put back.
+    PutBack(usize),
+}
+
+fn arb_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..NAMES.len(), prop::bool::weighted(0.3)).prop_map(|(name, goes)| Step::Happen(name, goes)),
+        6 => (1..4_usize).prop_map(Step::Tell),
+        1 => Just(Step::Bookmark),
+        1 => (0..2 * NAMES.len()).prop_map(Step::List),
+        6 => (1..3_usize).prop_map(Step::Apply),
+        1 => (1..4_usize).prop_map(Step::PutBack),
+    ]
+}
+
+struct Event {
+    version: u64,
+    kind: DeltaKind,
+    name: &'static str,
+    uid: u64,
+}
+
+impl Event {
+    fn change(&self) -> Change {
+        Change::Delta(delta(self.kind, object("ns", self.name, &format!("u{}", self.uid), self.version)))
+    }
+}
+
+#[derive(Default)]
+struct World {
+    /// UID and version of what there is.
+    truth: BTreeMap<&'static str, (u64, u64)>,
+    history: Vec<Event>,
+    version: u64,
+}
+
+impl World {
+    fn happen(&mut self, name: &'static str, goes: bool) {
+        let (kind, uid) = match self.truth.get(name) {
+            None if goes => return,
+            None => (DeltaKind::Added, self.version + 1),
+            Some((uid, _)) => (if goes { DeltaKind::Deleted } else { DeltaKind::Updated }, *uid),
+        };
+        self.version += 1;
+        if goes {
+            self.truth.remove(name);
+        } else {
+            self.truth.insert(name, (uid, self.version));
+        }
+        self.history.push(Event { version: self.version, kind, name, uid });
+    }
+}
+
+fn version(number: u64) -> ResourceVersion {
+    ResourceVersion::new(&number.to_string())
+}
+
+fn contents(store: &Store, id: PartitionId) -> BTreeMap<String, u64> {
+    let snapshot = store.published().load_full();
+    let entry = |object: &std::sync::Arc<crate::types::StoredObject>| {
+        (object.key().name().to_owned(), object.resource_version().as_number().unwrap())
+    };
+    snapshot.partition(id).unwrap().iter().map(entry).collect()
+}
+
+/// A life that ends here and goes on from what the store has ends with the truth.
+fn check(world: &World, store: &Store, id: PartitionId) {
+    let snapshot = store.published().load_full();
+    let Some(from) = snapshot.partition(id).unwrap().resume_version().cloned() else { return };
+    let from = from.as_number().unwrap();
+    let mut next = Store::recover(std::sync::Arc::new(arc_swap::ArcSwap::new(snapshot)));
+    let mut fifo = DeltaFifo::new(usize::MAX);
+    world.history.iter().filter(|event| event.version > from).for_each(|event| fifo.push(event.change()));
+    next.apply(id, fifo.pop(usize::MAX));
+    let truth = world.truth.iter().map(|(name, (_, version))| ((*name).to_owned(), *version)).collect();
+    assert_eq!(contents(&next, id), truth, "from {from} of {}", world.version);
+}
+
+fn run(steps: Vec<Step>, limit: usize) -> u64 {
+    let mut world = World::default();
+    let mut store = Store::new(pods());
+    let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
+    let mut fifo = DeltaFifo::new(limit);
+    let (mut told, mut resumed) = (0, 0);
+    for step in steps {
+        match step {
+            Step::Happen(name, goes) => world.happen(NAMES[name], goes),
+            Step::Tell(count) => {
+                let events = world.history.iter().filter(|event| event.version > told).take(count);
+                for event in events.collect::<Vec<_>>() {
+                    told = event.version;
+                    fifo.push(event.change());
+                }
+                fifo.push(Change::Progress(version(told)));
+            }
+            Step::Bookmark => {
+                if world.history.iter().all(|event| event.version <= told) {
+                    world.version += 1;
+                    told = world.version;
+                    fifo.push(Change::Progress(version(told)));
+                }
+            }
+            Step::List(count) => {
+                fifo.push(Change::ReplaceBegin);
+                for (name, (uid, at)) in world.truth.iter().take(count) {
+                    fifo.push(Change::Delta(delta(DeltaKind::Replaced, object("ns", name, &format!("u{uid}"), *at))));
+                }
+                if count > world.truth.len() {
+                    told = world.version;
+                    fifo.push(Change::ReplaceEnd(version(told)));
+                } else {
+                    // It failed, and the watch goes on from a list that follows at once.
+                    fifo.push(Change::ReplaceBegin);
+                    let keys = world.truth.keys().map(|name| ObjectKey::new("ns", name)).collect::<Vec<_>>();
+                    for ((name, (uid, at)), key) in world.truth.iter().zip(keys) {
+                        assert_eq!(key.name(), *name);
+                        fifo.push(Change::Delta(delta(
+                            DeltaKind::Replaced,
+                            object("ns", name, &format!("u{uid}"), *at),
+                        )));
+                    }
+                    told = world.version;
+                    fifo.push(Change::ReplaceEnd(version(told)));
+                }
+            }
+            Step::Apply(max) => {
+                let batch = fifo.pop(max);
+                let watermark = fifo.watermark().cloned();
+                store.apply_up_to(id, batch, watermark);
+            }
+            Step::PutBack(max) => {
+                let before = fifo.watermark().cloned();
+                for popped in fifo.pop(max).into_iter().rev() {
+                    fifo.requeue(popped);
+                }
+                let after = fifo.watermark().and_then(ResourceVersion::as_number);
+                let before = before.and_then(|before| before.as_number());
+                assert!(after <= before.max(after.filter(|_| fifo.is_empty())), "it never says too much");
+            }
+        }
+        fifo.check();
+        check(&world, &store, id);
+        let snapshot = store.published().load_full();
+        resumed += u64::from(snapshot.partition(id).unwrap().resume_version().is_some());
+    }
+    resumed
+}
+
+proptest! {
+    #![proptest_config(properties(256))]
+
+    #[test]
+    fn whoever_resumes_from_the_watermark_misses_nothing(
+        steps in prop::collection::vec(arb_step(), 1..80),
+        limit in prop_oneof![Just(usize::MAX), Just(600)],
+    ) {
+        let listed = std::iter::once(Step::List(usize::MAX)).chain(steps).collect();
+        run(listed, limit);
+    }
+}
+
+#[test]
+fn a_later_event_of_a_key_in_line_does_not_carry_the_mark_past_an_earlier_one_behind_it() {
+    let mut fifo = DeltaFifo::new(usize::MAX);
+    for change in ["[", "]1", "+a@2", "+b@3", "~a@4"].map(crate::cache::testing::change) {
+        fifo.push(change);
+    }
+    assert_eq!(fifo.watermark(), None, "the end of the list is still in line");
+    fifo.pop(1);
+    assert_eq!(fifo.watermark(), Some(&version(1)));
+    fifo.push(Change::Progress(version(4)));
+    assert_eq!(fifo.pop(1).len(), 1);
+    assert_eq!(fifo.watermark(), Some(&version(1)), "of a, until 4, but b of 3 is still in line");
+    fifo.pop(1);
+    assert_eq!(fifo.watermark(), Some(&version(4)));
+}
