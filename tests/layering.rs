@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sink", &["types"]),
     ("config", &["types"]),
     ("telemetry", &["types"]),
-    ("actors", &["types", "reflector", "cache", "budget", "sink", "telemetry"]),
+    ("actors", &["types", "reflector", "cache", "budget", "sink", "telemetry", "disk", "state"]),
     ("informers", &["types", "reflector", "cache", "actors"]),
     ("api", &["types", "cache", "telemetry", "actors::messages"]),
     ("sim", &["types", "disk"]),
