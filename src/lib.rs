@@ -17,6 +17,7 @@
 //! - [`workqueue`]: what controllers put keys into and workers take them out of.
 //! - [`disk`]: what is asked of a disk, and how records lie on it.
 //! - [`journal`]: a durable log for one reader.
+//! - [`state`]: the directory where what is to survive is.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
 //! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.

@@ -42,7 +42,7 @@ fn the_configuration_of_the_readme_loads_as_it_stands() {
 fn the_sink_of_the_readme_can_be_added_to_it() {
     let config = load(&blocks(&readme(), "toml").concat());
     let sink = &config.sinks[0];
-    let TransportConfig::Webhook(webhook) = &sink.transport;
+    let TransportConfig::Webhook(webhook) = &sink.transport else { panic!("another type") };
     assert!(webhook.signing_secret.is_some());
     Filter::compile(sink.filter.as_deref().expect("it shows a filter")).expect("a filter that compiles");
 }
@@ -51,7 +51,7 @@ fn the_sink_of_the_readme_can_be_added_to_it() {
 fn the_defaults_that_the_readme_names_are_the_defaults() {
     let config = load(&blocks(&readme(), "toml").concat());
     let sink = &config.sinks[0];
-    let TransportConfig::Webhook(webhook) = &sink.transport;
+    let TransportConfig::Webhook(webhook) = &sink.transport else { panic!("another type") };
     assert_eq!((sink.batch.max_events, sink.batch.max_bytes, sink.batch.max_wait.as_millis()), (100, 1 << 20, 250));
     assert_eq!((sink.retry.first.as_millis(), sink.retry.max.as_secs()), (500, 300));
     assert_eq!(sink.retry.give_up_after.as_secs(), 24 * 3600);

@@ -24,6 +24,9 @@ mod pass;
 
 pub use keeper::{CheckpointListener, Checkpoints, Keeping, StateStatus};
 
+/// The shortest wait after a pass, when somebody waits for the next.
+const SHORTEST_REST: Duration = Duration::from_millis(50);
+
 /// The longest wait after a pass that failed.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
@@ -50,7 +53,20 @@ impl CheckpointActor {
     }
 
     fn wait(&mut self, ctx: &mut Context<Self>) {
-        ctx.run_later(self.rest(), |act, ctx| {
+        let (rest, checkpoints) = (self.rest(), self.env.checkpoints.clone());
+        let hurries = self.failures == 0;
+        let resting = async move {
+            let hurried = async {
+                // Not for each of many that begin together.
+                tokio::time::sleep(SHORTEST_REST.min(rest)).await;
+                checkpoints.hurried().await;
+            };
+            tokio::select! {
+                () = tokio::time::sleep(rest) => {}
+                () = hurried, if hurries => {}
+            }
+        };
+        ctx.spawn(resting.into_actor(self).map(|(), act, ctx| {
             if act.env.checkpoints.is_closing() {
                 return;
             }
@@ -62,7 +78,7 @@ impl CheckpointActor {
                 act.ended.release();
                 act.wait(ctx);
             }));
-        });
+        }));
     }
 
     /// The last one, of what there is when nothing comes any more.

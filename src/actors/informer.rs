@@ -267,6 +267,7 @@ impl InformerActor {
             Arc::clone(&self.parts.origin),
             Arc::clone(&inbox),
             Arc::clone(&subscription),
+            Arc::clone(&self.parts.health),
             ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census),
         );
         let address = self.start_child(listener);

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use actix::prelude::*;
 
@@ -16,7 +17,10 @@ use super::subscriber::Delivered;
 use super::subscription::Subscription;
 use super::supervision::ExitGuard;
 use super::waiters::Waiters;
-use crate::types::Origin;
+use crate::types::{InformerHealth, Origin};
+
+/// How often it is looked whether objects are on disk that a subscriber waits for.
+const DISK_LOOK: Duration = Duration::from_millis(20);
 
 /// What a listener shows of itself.
 #[derive(Debug, Default)]
@@ -38,7 +42,10 @@ pub(super) struct ListenerActor {
     inbox: Arc<Inbox>,
     turn: Turn,
     subscription: Arc<Subscription>,
+    health: Arc<InformerHealth>,
     busy: bool,
+    /// Whether it will look again whether the objects are on disk.
+    looking: bool,
     draining: bool,
     stopping: bool,
     stopped: Waiters,
@@ -51,6 +58,7 @@ impl ListenerActor {
         origin: Arc<Origin>,
         inbox: Arc<Inbox>,
         subscription: Arc<Subscription>,
+        health: Arc<InformerHealth>,
         guard: ExitGuard,
     ) -> Self {
         let (turn, stopped) = (inbox.take_over(), Waiters::default());
@@ -60,7 +68,9 @@ impl ListenerActor {
             inbox,
             turn,
             subscription,
+            health,
             busy: false,
+            looking: false,
             draining: false,
             stopping: false,
             stopped,
@@ -68,9 +78,28 @@ impl ListenerActor {
         }
     }
 
+    /// Whether it has to wait until the objects have been on disk once. A subscriber that keeps what it is told must not be
+    /// told of objects whose end nobody would notice after a restart.
+    fn waits_for_disk(&mut self, ctx: &mut Context<Self>) -> bool {
+        let is_kept = self.subscription.durable && self.env.checkpoints.keeping().is_some();
+        if !is_kept || self.health.is_on_disk() || self.env.checkpoints.is_closing() {
+            return false;
+        }
+        if self.health.has_synced() {
+            self.env.checkpoints.hurry();
+        }
+        if !std::mem::replace(&mut self.looking, true) {
+            ctx.run_later(DISK_LOOK, |act, ctx| {
+                act.looking = false;
+                act.pump(ctx);
+            });
+        }
+        true
+    }
+
     /// Hands the next batch over, unless one is under way.
     fn pump(&mut self, ctx: &mut Context<Self>) {
-        if self.busy {
+        if self.busy || !self.stopping && self.waits_for_disk(ctx) {
             return;
         }
         if self.stopping && !self.draining {

@@ -18,6 +18,7 @@ mod cache;
 pub mod capacity;
 mod checkpoint;
 mod cluster;
+pub mod durable;
 mod env;
 mod fifo;
 mod governor;

@@ -1,23 +1,22 @@
 //! The actor of one sink: takes notifications in, lets batches out, and keeps its senders waiting while it is full.
 //!
-//! Owns one [`Lanes`] and one [`Circuit`], which decide; the actor starts attempts on the I/O runtime, hears of their
-//! outcome, and keeps the one timer.
+//! It drives one [`Machine`], which decides: the actor starts attempts on the I/O runtime, has the store write and read
+//! on a thread that may block, hears of their outcome, and keeps the one timer.
 //!
 //! # Back-pressure
-//! The answer to [`Notifications`] comes when all of them are in the queue. A sender must wait for it before it sends
-//! again; what it holds meanwhile, it coalesces. So the sink holds at most one message per sender beside its queue.
+//! The answer to [`Notifications`] comes when all of them are in the queue, and on disk where the sink has a journal. A
+//! sender must wait for it before it sends again; what it holds meanwhile, it coalesces. So the sink holds at most one
+//! message per sender beside its queue.
 
-use std::any::Any;
-use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, SpawnHandle, WrapFuture};
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::runtime;
@@ -27,23 +26,22 @@ use tracing::Instrument;
 
 use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
+use crate::disk::Disk;
 use crate::sink::{
-    BatchParams, Bounds, Circuit, DeadLetter, Decision, Event, EventError, LaneId, Lanes, Outcome, RetryParams,
-    Selection, SinkHealth, Transport, Verdict,
+    Action, BatchParams, Bounds, Broken, Durability, Event, EventOptions, Fsync, LaneId, Machine, MachineParams,
+    RateLimit, RetryParams, Selection, SinkHealth, Store, StoreLimits, Transport, Work,
 };
 use crate::telemetry::spans;
+use crate::types::Notifications;
 use crate::types::clock::{self, Instant};
-use crate::types::{Notification, Notifications};
 
 mod estate;
+mod letters;
 mod supervisor;
 
 use estate::Estate;
-pub use supervisor::Sink;
-
-/// How often a receiver must refuse the content of a single event before it is given up: it holds up the other objects
-/// of its lane, and the receiver has made itself clear.
-const CONTENT_TRIES: u32 = 5;
+pub use letters::{LetterAnswer, LetterRequest};
+pub use supervisor::{OpenStore, Sink};
 
 /// What a sink is built from.
 #[derive(Clone, Debug)]
@@ -54,6 +52,8 @@ pub struct SinkParams {
     pub transport: Arc<dyn Transport>,
     /// What the sink takes.
     pub selection: Arc<Selection>,
+    /// How its events are made.
+    pub options: EventOptions,
     /// How events are put together.
     pub batch: BatchParams,
     /// How long a failing batch is tried.
@@ -62,13 +62,48 @@ pub struct SinkParams {
     pub bounds: Bounds,
     /// Attempts in flight at most; as many lanes. Default 4.
     pub concurrency: NonZeroUsize,
+    /// How often events may go; `None`: as often as they can.
+    pub rate_limit: Option<RateLimit>,
     /// Where the sink shows what it does.
     pub health: Arc<SinkHealth>,
     /// Where attempts run.
     pub io: runtime::Handle,
+    /// Where its journal is; `None`: what is pending is in memory.
+    pub place: Option<StorePlace>,
 }
 
-/// Deliver what is pending, without waiting for more. Answered when nothing is left or when the time is over.
+/// Where a sink's journal and dead letters are.
+#[derive(Clone, Debug)]
+pub struct StorePlace {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The sink's own directory.
+    pub directory: PathBuf,
+    /// How large they may grow.
+    pub limits: StoreLimits,
+    /// When they are synced.
+    pub fsync: Fsync,
+}
+
+impl SinkParams {
+    fn machine(&self, durability: Option<Durability>) -> Machine<Sender> {
+        let params = MachineParams {
+            name: Arc::clone(&self.name),
+            selection: Arc::clone(&self.selection),
+            options: self.options.clone(),
+            rate_limit: self.rate_limit,
+            batch: self.batch,
+            retry: self.retry,
+            bounds: self.bounds,
+            concurrency: self.concurrency,
+            health: Arc::clone(&self.health),
+        };
+        Machine::new(params, durability, StdRng::from_os_rng())
+    }
+}
+
+/// Deliver what is pending, without waiting for more. Answered when nothing is left, when the time is over, or, by a
+/// sink with a journal, when everything is written and its receiver does not answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     /// When the time is over.
@@ -80,45 +115,39 @@ pub struct Drain {
 pub struct DrainReport {
     /// Events acknowledged since.
     pub delivered: u64,
-    /// Events that are still pending, or are waiting to be taken in.
+    /// Events that are still pending, or are waiting to be taken in, and are in memory alone.
     pub left: u64,
+    /// Events that are pending in the journal, for the next start.
+    pub kept: u64,
 }
 
 impl Message for Drain {
     type Result = DrainReport;
 }
 
+/// Who waits for the answer to a message.
+type Sender = oneshot::Sender<()>;
+
 /// The actor.
 pub struct SinkActor {
     params: SinkParams,
     state: Estate<State>,
-    circuit: Circuit,
+    store: Arc<Mutex<Store>>,
     timer: Option<(SpawnHandle, Instant)>,
-    rng: StdRng,
     _guard: ExitGuard,
 }
 
 /// What must not die with the actor: what is to be delivered, and who waits for an answer.
 #[derive(Debug)]
 pub(super) struct State {
-    lanes: Lanes,
-    held: VecDeque<Held>,
+    machine: Machine<Sender>,
     drains: Vec<Draining>,
 }
 
 impl State {
-    pub(super) fn new(params: &SinkParams) -> Self {
-        let lanes = Lanes::new(params.concurrency, params.batch, params.bounds);
-        Self { lanes, held: VecDeque::new(), drains: Vec::new() }
+    pub(super) fn new(params: &SinkParams, durability: Option<Durability>) -> Self {
+        Self { machine: params.machine(durability), drains: Vec::new() }
     }
-}
-
-/// A message, or what is left of it, that waits for room.
-#[derive(Debug)]
-struct Held {
-    rest: std::vec::IntoIter<Notification>,
-    seen: jiff::Timestamp,
-    reply: oneshot::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -135,6 +164,13 @@ pub enum Reply<T> {
     Now(T),
     /// It will come here.
     Later(oneshot::Receiver<T>),
+}
+
+impl<T> Reply<T> {
+    /// What is there already, or will come.
+    fn from(mut answer: oneshot::Receiver<T>) -> Self {
+        answer.try_recv().map_or_else(|_| Self::Later(answer), Self::Now)
+    }
 }
 
 impl<A: Actor, M: Message<Result = T>, T: 'static> MessageResponse<A, M> for Reply<T> {
@@ -155,207 +191,79 @@ impl<A: Actor, M: Message<Result = T>, T: 'static> MessageResponse<A, M> for Rep
 impl SinkActor {
     /// A sink that goes on from `state`. Attempts of a predecessor that were in flight are made again: whether they
     /// arrived is not known.
-    pub(super) fn new(params: SinkParams, mut state: Estate<State>, guard: ExitGuard) -> Self {
-        state.lanes.attempt_again(clock::now());
-        params.health.set_circuit_open(false);
-        let (circuit, rng) = (Circuit::default(), StdRng::from_os_rng());
-        Self { params, state, circuit, timer: None, rng, _guard: guard }
+    pub(super) fn new(
+        params: SinkParams,
+        mut state: Estate<State>,
+        store: Arc<Mutex<Store>>,
+        guard: ExitGuard,
+    ) -> Self {
+        state.machine.attempt_again(clock::now());
+        Self { params, state, store, timer: None, _guard: guard }
     }
 
-    /// Takes in what there is room for. Tells whether that was all.
-    fn admit(&mut self, rest: &mut std::vec::IntoIter<Notification>, seen: jiff::Timestamp) -> bool {
-        while !self.state.lanes.is_full() {
-            let Some(notification) = rest.next() else { return true };
-            if let Some(event) = self.convert(&notification, seen) {
-                let pushed = self.state.lanes.push(event, clock::now());
-                debug_assert!(pushed.is_ok(), "there was room");
-            }
-        }
-        rest.as_slice().is_empty()
-    }
-
-    /// The event of a notification, if it is for this sink. Whatever goes wrong costs this notification alone.
-    fn convert(&self, notification: &Notification, seen: jiff::Timestamp) -> Option<Event> {
-        let health = &self.params.health;
-        let name = &self.params.name;
-        let converted = catch_unwind(AssertUnwindSafe(|| {
-            let verdict = self.params.selection.judge(notification);
-            let event = (verdict != Verdict::Leave).then(|| Event::new(notification, seen)).transpose();
-            (verdict, event)
-        }));
-        let (verdict, event) = converted.unwrap_or_else(|panic| {
-            tracing::error!(sink = %name, ?notification, panic = panic_text(&*panic), "conversion panicked");
-            (Verdict::Take, Ok(None))
-        });
-        if let Verdict::TakeUnfiltered(why) = &verdict {
-            let count = health.filter_errors.fetch_add(1, Relaxed) + 1;
-            // The first, then ever more rarely: a filter that does not fit fails for each event.
-            if count.is_power_of_two() {
-                tracing::warn!(sink = %name, ?notification, why, count, "filter failed, event let through");
-            }
-        }
-        match (verdict, event) {
-            (Verdict::Leave, _) => {
-                health.filtered.fetch_add(1, Relaxed);
-                None
-            }
-            (_, Ok(Some(event))) => Some(event),
-            (_, failed) => {
-                health.unreadable.fetch_add(1, Relaxed);
-                let error = failed.err().as_ref().map(EventError::to_string);
-                tracing::error!(sink = %name, ?notification, error, "notification lost: no event can be made of it");
-                None
-            }
-        }
-    }
-
-    /// Lets waiting messages in, oldest first, as far as there is room.
-    fn unhold(&mut self) {
-        while let Some(mut held) = self.state.held.pop_front() {
-            if !self.admit(&mut held.rest, held.seen) {
-                self.state.held.push_front(held);
-                return;
-            }
-            // A sender that has gone has nothing to wait for.
-            let _ = held.reply.send(());
-        }
-    }
-
-    /// Starts what may be started, answers who can be answered, and sets the timer for the rest.
+    /// Does what the machine wants done, answers who can be answered, and sets the timer for the rest.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         let now = clock::now();
-        while let Some((lane, batch)) = self.state.lanes.take_ready(now, self.circuit.gate(now)) {
-            self.start_attempt(lane, batch, ctx);
+        while let Some(action) = self.state.machine.next(now) {
+            match action {
+                // A sender that has gone has nothing to wait for.
+                Action::Answer(reply) => drop(reply.send(())),
+                Action::Attempt { lane, batch } => self.attempt(lane, batch, ctx),
+                Action::Work(work) => self.work(work, ctx),
+            }
+        }
+        let letters = self.state.machine.take_letters();
+        if !letters.is_empty() {
+            let kept = self.store.lock().push_letters(&letters);
+            debug_assert!(kept.is_ok(), "memory does not refuse");
         }
         self.answer_drains(now);
-        self.show();
+        self.state.machine.show();
         self.arm(now, ctx);
     }
 
-    fn start_attempt(&mut self, lane: LaneId, batch: Arc<[Event]>, ctx: &mut Context<Self>) {
-        self.circuit.started(lane);
-        if self.state.lanes.failures(lane) > 0 {
-            self.params.health.retries.fetch_add(1, Relaxed);
-        }
+    fn attempt(&mut self, lane: LaneId, batch: Arc<[Event]>, ctx: &mut Context<Self>) {
         let transport = Arc::clone(&self.params.transport);
         // The call itself is inside the task too, so that a panic in it is the task's.
         let span = spans::delivery(&self.params.name, batch.len() as u64);
         let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
-            actor.settle(lane, outcome);
-            actor.unhold();
+            actor.state.machine.attempted(lane, outcome.map_err(broken), clock::now());
             actor.pump(ctx);
         }));
     }
 
-    fn settle(&mut self, lane: LaneId, outcome: Result<Outcome, JoinError>) {
-        match outcome {
-            Ok(Outcome::Accepted) => self.accept(lane),
-            Ok(Outcome::Retry { error, .. }) if self.params.health.is_disabled() => self.bury(lane, &error),
-            Ok(Outcome::Retry { after, content, error }) => self.fail(lane, after, content, &error),
-            Ok(Outcome::Disable { error }) => self.disable(lane, &error),
-            Err(join) => match join.try_into_panic() {
-                Ok(panic) => self.bury(lane, &format!("transport panicked: {}", panic_text(&*panic))),
-                Err(_) => self.fail(lane, None, false, "the I/O runtime is shutting down"),
-            },
-        }
-    }
-
-    fn accept(&mut self, lane: LaneId) {
-        let attempts = self.state.lanes.failures(lane);
-        let events = self.state.lanes.acked(lane).len() as u64;
-        self.params.health.note_delivery(events);
-        if self.circuit.succeeded() {
-            self.params.health.set_circuit_open(false);
-            tracing::info!(sink = %self.params.name, "receiver answers again, all lanes deliver");
-        } else if attempts > 0 {
-            tracing::info!(sink = %self.params.name, attempts, "delivered at last");
-        }
-    }
-
-    fn fail(&mut self, lane: LaneId, after: Option<Duration>, content: bool, error: &str) {
-        let now = clock::now();
-        let (health, name) = (&self.params.health, &self.params.name);
-        health.failed_attempts.fetch_add(1, Relaxed);
-        let known = health.error().is_some_and(|before| *before == error);
-        health.set_error(error.to_owned());
-        let (failures, since) = self.state.lanes.failed(lane, now);
-        // Lanes fail together: one line for all of them.
-        if failures == 1 && !known {
-            tracing::warn!(sink = %name, error, "delivery failed, will be tried again");
-        } else {
-            tracing::debug!(sink = %name, error, failures, "delivery failed again");
-        }
-        if let Some(after) = after {
-            self.circuit.pause(now, after);
-        }
-        // An answer to the content, or with a date, comes from a receiver that is well.
-        if !content && after.is_none() && self.circuit.failed(lane) {
-            health.set_circuit_open(true);
-            tracing::warn!(sink = %name, error, "receiver keeps failing, one lane probes until it answers");
-        }
-        if content && failures >= CONTENT_TRIES && self.state.lanes.batch_len(lane) == 1 {
-            return self.bury(lane, error);
-        }
-        if content {
-            self.state.lanes.halve(lane, now);
-        }
-        match self.params.retry.decide(self.state.lanes.failures(lane), since, after, now, &mut self.rng) {
-            Decision::RetryAt(at) => self.state.lanes.retry_at(lane, at),
-            Decision::GiveUp => self.bury(lane, error),
-        }
-    }
-
-    /// Gives the lane's batch up.
-    fn bury(&mut self, lane: LaneId, error: &str) {
-        let attempts = self.state.lanes.failures(lane).max(1);
-        let events = self.state.lanes.give_up(lane);
-        self.circuit.gave_up(lane);
-        self.dead_letter(&events, attempts, error);
-    }
-
-    fn dead_letter(&self, events: &[Event], attempts: u32, error: &str) {
-        let Some(first) = events.first() else { return };
-        let (name, count) = (&self.params.name, events.len());
-        tracing::error!(sink = %name, count, first = first.subject(), attempts, error, "events given up");
-        self.params.health.set_error(error.to_owned());
-        for event in events {
-            let (id, subject) = (event.id().to_owned(), event.subject().to_owned());
-            let letter = DeadLetter { id, subject, attempts, error: error.to_owned(), at: clock::wall() };
-            self.params.health.note_dead_letter(letter);
-        }
-    }
-
-    /// The receiver wants no more: everything pending is given up, everything to come is thrown away, counted.
-    fn disable(&mut self, lane: LaneId, error: &str) {
-        tracing::error!(sink = %self.params.name, error, "sink disabled by its receiver until the next start");
-        self.params.health.failed_attempts.fetch_add(1, Relaxed);
-        self.params.health.set_disabled();
-        self.bury(lane, error);
-        let rest = self.state.lanes.clear();
-        self.dead_letter(&rest, 0, error);
-        for held in std::mem::take(&mut self.state.held) {
-            self.discard(held.rest.as_slice().len());
-            let _ = held.reply.send(());
-        }
-    }
-
-    fn discard(&self, count: usize) {
-        self.params.health.discarded.fetch_add(count as u64, Relaxed);
+    /// Whatever is under way when this actor dies ends at the store before its successor opens it anew.
+    fn work(&mut self, work: Work, ctx: &mut Context<Self>) {
+        let store = Arc::clone(&self.store);
+        let done = self.params.io.spawn_blocking(move || store.lock().run(work));
+        ctx.spawn(done.into_actor(self).map(|done, actor, ctx| {
+            match done.map_err(broken) {
+                Ok(done) => actor.state.machine.worked(done, clock::now()),
+                Err(Broken::ShuttingDown) => return,
+                Err(Broken::Panicked(panic)) => std::panic::resume_unwind(panic),
+            }
+            actor.pump(ctx);
+        }));
     }
 
     fn answer_drains(&mut self, now: Instant) {
         if self.state.drains.is_empty() {
             return;
         }
-        let left = (self.state.lanes.events() + self.held_count()) as u64;
-        let delivered = self.params.health.delivered.load(Relaxed);
-        let over = |drain: &mut Draining| left == 0 || drain.deadline <= now;
-        for drain in self.state.drains.extract_if(.., over) {
+        let machine = &self.state.machine;
+        let status = &self.params.health;
+        let (left, all) = (machine.at_risk(), machine.left());
+        let (delivered, written) = (status.delivered.load(Relaxed), !machine.is_unwritten());
+        // What is in a journal need not wait for a receiver that is away.
+        let given_up = self.params.place.is_some() && left == 0 && (status.is_circuit_open() || status.is_disabled());
+        let is_over = |drain: &mut Draining| written && (all == 0 || given_up) || drain.deadline <= now;
+        for drain in self.state.drains.extract_if(.., is_over) {
             if left > 0 {
                 tracing::warn!(sink = %self.params.name, left, "drain is over before everything was delivered");
             }
-            let _ = drain.reply.send(DrainReport { delivered: delivered - drain.delivered_before, left });
+            let _ =
+                drain.reply.send(DrainReport { delivered: delivered - drain.delivered_before, left, kept: all - left });
         }
     }
 
@@ -363,8 +271,7 @@ impl SinkActor {
     /// replaced by an earlier one.
     fn arm(&mut self, now: Instant, ctx: &mut Context<Self>) {
         let drain = self.state.drains.iter().map(|drain| drain.deadline).min();
-        let wake = self.state.lanes.next_wake(self.circuit.gate(now)).into_iter().chain(drain).min();
-        let Some(wake) = wake else { return };
+        let Some(wake) = self.state.machine.wake_at(now).into_iter().chain(drain).min() else { return };
         if let Some((timer, at)) = self.timer {
             if at <= wake {
                 return;
@@ -377,22 +284,10 @@ impl SinkActor {
         });
         self.timer = Some((timer, wake));
     }
-
-    fn held_count(&self) -> usize {
-        self.state.held.iter().map(|held| held.rest.as_slice().len()).sum()
-    }
-
-    fn show(&self) {
-        let health = &self.params.health;
-        health.pending_events.store(self.state.lanes.events() as u64, Relaxed);
-        health.pending_bytes.store(self.state.lanes.bytes() as u64, Relaxed);
-        health.held.store(self.held_count() as u64, Relaxed);
-    }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+fn broken(join: JoinError) -> Broken {
+    join.try_into_panic().map_or(Broken::ShuttingDown, Broken::Panicked)
 }
 
 impl fmt::Debug for SinkActor {
@@ -406,12 +301,11 @@ impl Actor for SinkActor {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.unhold();
         self.pump(ctx);
     }
 
     fn stopped(&mut self, _: &mut Context<Self>) {
-        let left = self.state.lanes.events() + self.held_count();
+        let left = self.state.machine.at_risk();
         if left > 0 {
             tracing::warn!(sink = %self.params.name, left, "sink stopped with events pending");
         }
@@ -422,23 +316,10 @@ impl Handler<Notifications> for SinkActor {
     type Result = Reply<()>;
 
     fn handle(&mut self, message: Notifications, ctx: &mut Context<Self>) -> Reply<()> {
-        let count = message.0.len();
-        self.params.health.received.fetch_add(count as u64, Relaxed);
-        if self.params.health.is_disabled() {
-            self.discard(count);
-            return Reply::Now(());
-        }
-        let (mut rest, seen) = (message.0.into_iter(), clock::wall());
-        // Behind those who wait already, for the order of a sender's messages.
-        let reply = if self.state.held.is_empty() && self.admit(&mut rest, seen) {
-            Reply::Now(())
-        } else {
-            let (reply, answer) = oneshot::channel();
-            self.state.held.push_back(Held { rest, seen, reply });
-            Reply::Later(answer)
-        };
+        let (reply, answer) = oneshot::channel();
+        self.state.machine.take_in(message.0, clock::wall(), reply, clock::now());
         self.pump(ctx);
-        reply
+        Reply::from(answer)
     }
 }
 
@@ -449,9 +330,9 @@ impl Handler<Drain> for SinkActor {
         let (reply, answer) = oneshot::channel();
         let delivered_before = self.params.health.delivered.load(Relaxed);
         self.state.drains.push(Draining { deadline, delivered_before, reply });
-        self.state.lanes.flush(clock::now());
+        self.state.machine.flush(clock::now());
         self.pump(ctx);
-        Reply::Later(answer)
+        Reply::from(answer)
     }
 }
 

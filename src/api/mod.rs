@@ -1,4 +1,4 @@
-//! HTTP for operators: probes and status. Reads only.
+//! HTTP for operators: probes, status, dead letters.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,6 +11,10 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
+
+mod dead_letters;
+
+pub use dead_letters::{AskLetters, Asked};
 
 /// How long a status may take to be put together.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -46,13 +50,19 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
 }
 
-/// Serves `/livez`, `/readyz` and `/v1/status` until `stop` ends.
-pub async fn serve(listener: TcpListener, show: Show, stop: impl Future<Output = ()> + Send + 'static) {
+/// Serves `/livez`, `/readyz`, `/v1/status` and dead letters until `stop` ends.
+pub async fn serve(
+    listener: TcpListener,
+    show: Show,
+    letters: AskLetters,
+    stop: impl Future<Output = ()> + Send + 'static,
+) {
     let routes = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/v1/status", get(status))
-        .with_state(show);
+        .with_state(show)
+        .merge(dead_letters::routes(letters));
     if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop).await {
         tracing::error!(%error, "the api ended");
     }

@@ -10,48 +10,21 @@ use futures::future::join_all;
 use kube::Resource;
 use serde::Serialize;
 
-use super::convert;
-use super::state::{OpenState, StateError, StateLock};
+use super::report::{HubReport, Reporter, RunningSinks};
+use super::start::{HubBuilder, StartError};
+use super::state::StateLock;
 use super::typed::{CacheClient, api_resource};
-use crate::actors::messages::{AddCluster, GetStatus, Keep, SetMemoryLimit, Shutdown, Start, WaitForCacheSync};
-use crate::actors::sink::{Drain, Sink, SinkParams};
-use crate::actors::{HubStatus, HubSystem, NotSynced, RegistryActor, RegistryError, Subscribe, SystemError, Tuning};
+use crate::actors::messages::{SetMemoryLimit, Shutdown, WaitForCacheSync};
+use crate::actors::sink::Drain;
+use crate::actors::{HubSystem, NotSynced, RegistryActor, Tuning};
 use crate::cache::Chain;
-use crate::config::{Config, Initial, SinkConfig};
-use crate::disk::{Disk, RealDisk};
-use crate::sink::{SinkHealth, SinkStatus};
+use crate::config::Config;
+use crate::disk::Disk;
 use crate::types::clock::{self, Instant};
 use crate::types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
 /// How long before the end of a shutdown it is seen how far behind the sinks are.
 const LAST_LOOK: Duration = Duration::from_millis(50);
-
-/// Why a hub does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A sink's configuration cannot be used; whoever wrote it can fix it.
-    #[error("sinks.{sink}.{key}: {problem}")]
-    Sink {
-        /// The sink.
-        sink: String,
-        /// The key that is wrong.
-        key: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The state directory cannot be used; whoever runs the hub can mend it.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The operating system refused a thread.
-    #[error(transparent)]
-    System(#[from] SystemError),
-    /// Two clusters of one name.
-    #[error(transparent)]
-    Cluster(#[from] RegistryError),
-    /// An actor ended while the hub started.
-    #[error("an actor of the hub ended while it started")]
-    Died(#[from] MailboxError),
-}
 
 /// Why a memory limit is not set; the caller can fix it.
 #[derive(Debug, thiserror::Error)]
@@ -73,37 +46,9 @@ pub enum MemoryLimitError {
 /// [`Hub::shutdown`] ends it in order.
 pub struct Hub {
     system: HubSystem,
-    sinks: Vec<RunningSink>,
+    sinks: RunningSinks,
     /// Held until the hub has ended.
     _lock: Option<StateLock>,
-}
-
-struct RunningSink {
-    name: String,
-    sink: Sink,
-    health: Arc<SinkHealth>,
-}
-
-/// What a sink has done.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SinkReport {
-    /// Its name.
-    pub name: String,
-    /// Its counters.
-    #[serde(flatten)]
-    pub status: SinkStatus,
-}
-
-/// Everything that a hub shows of itself.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HubReport {
-    /// Clusters and informers.
-    #[serde(flatten)]
-    pub hub: HubStatus,
-    /// Sinks, by name.
-    pub sinks: Vec<SinkReport>,
 }
 
 /// How a shutdown went.
@@ -113,6 +58,8 @@ pub struct ShutdownReport {
     /// Events that sinks could not deliver in time, by sink, those included that a sink had no room for. Of these it
     /// is not known yet which the sink would have taken.
     pub undelivered: Vec<(String, u64)>,
+    /// Events that are in a sink's journal, for the next start, by sink.
+    pub kept: Vec<(String, u64)>,
     /// Actors that were still alive at the end; zero unless something is wrong.
     pub actors_left: usize,
 }
@@ -133,7 +80,7 @@ impl Hub {
     /// # Errors
     /// As [`Hub::start`].
     pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
-        Self::start_on(config, tuning, Arc::new(RealDisk)).await
+        Self::builder(config).tuning(tuning).start().await
     }
 
     /// The same, with another disk under the state directory.
@@ -141,58 +88,21 @@ impl Hub {
     /// # Errors
     /// As [`Hub::start`].
     pub async fn start_on(config: Config, tuning: Tuning, disk: Arc<dyn Disk>) -> Result<Self, StartError> {
-        let stall = tuning.reflector.stall;
-        // Before anything else: another process may be using it.
-        let state = OpenState::of(&config, disk).await?;
-        let system = HubSystem::start(tuning)?;
-        let io = system.env().io.clone();
-        // All sinks are checked before the first one starts.
-        let params: Vec<_> = config.sinks.iter().map(|sink| convert::sink(sink, &io)).collect::<Result<_, _>>()?;
-        let lock = state.as_ref().map(OpenState::lock);
-        let mut hub = Self { system, sinks: Vec::new(), _lock: lock };
-        hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
-        let demands: Vec<_> =
-            config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
-        if let Some(state) = state {
-            let keeping = state.restore(&config, demands.clone(), hub.system.env()).await?;
-            hub.registry().send(Keep(Arc::new(keeping))).await?;
-        }
-        for demand in demands {
-            hub.registry().send(demand).await?;
-        }
-        for (sink, params) in config.sinks.iter().zip(params) {
-            hub.start_sink(&config, sink, params).await?;
-        }
-        for cluster in &config.clusters {
-            let connector = Arc::new(convert::connector(cluster, stall, &io));
-            let add = AddCluster { name: cluster.name.clone(), labels: cluster.labels.clone(), connector };
-            hub.registry().send(add).await??;
-        }
-        hub.registry().send(Start).await?;
-        Ok(hub)
+        Self::builder(config).tuning(tuning).disk(disk).start().await
     }
 
-    async fn start_sink(&mut self, config: &Config, sink: &SinkConfig, params: SinkParams) -> Result<(), StartError> {
-        let health = Arc::clone(&params.health);
-        let running = Sink::start(params, self.system.env());
-        for resource in &config.resources {
-            let wanted = &sink.select.resources;
-            if !wanted.is_empty() && !wanted.contains(&resource.name) {
-                continue;
-            }
-            let clusters = sink.select.clusters.clone();
-            let mut subscribe =
-                Subscribe::to_configured(&resource.name, clusters, running.subscriber()).named(&sink.name);
-            if sink.initial == Initial::Skip {
-                subscribe = subscribe.skip_initial();
-            }
-            if let Some(period) = resource.resync {
-                subscribe = subscribe.with_resync(period);
-            }
-            self.registry().send(subscribe).await?;
-        }
-        self.sinks.push(RunningSink { name: sink.name.clone(), sink: running, health });
-        Ok(())
+    /// A hub that is yet to be started, with more to it than a configuration says.
+    #[must_use]
+    pub fn builder(config: Config) -> HubBuilder {
+        HubBuilder::new(config)
+    }
+
+    pub(super) fn new(system: HubSystem, lock: Option<StateLock>) -> Self {
+        Self { system, sinks: RunningSinks::default(), _lock: lock }
+    }
+
+    pub(super) fn sinks(&self) -> &RunningSinks {
+        &self.sinks
     }
 
     /// The registry: add and remove clusters, ask for informers, subscribe.
@@ -244,8 +154,7 @@ impl Hub {
     /// Makes reports, from anywhere, for as long as the hub lives.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        let sinks = self.sinks.iter().map(|sink| (sink.name.clone(), Arc::clone(&sink.health))).collect();
-        Reporter { registry: self.registry().clone(), sinks }
+        Reporter { registry: self.registry().clone(), sinks: Arc::clone(&self.sinks) }
     }
 
     /// Limits the memory that the process has resident from now on, in bytes; `None`: no limit any more. Informers keep less
@@ -289,56 +198,34 @@ impl Hub {
     }
 
     /// Ends the hub in order: reflectors, what waits in the pipelines, then the sinks, all within `timeout`.
-    pub async fn shutdown(mut self, timeout: Duration) -> ShutdownReport {
+    pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
         let behind = self.stop_clusters(deadline).await;
-        let drains = self.sinks.iter().map(async |sink| match sink.sink.drain(Drain { deadline }).await {
-            Some(report) => (sink.name.clone(), report.left),
-            None => (sink.name.clone(), sink.health.status().pending_events),
+        let sinks = std::mem::take(&mut *self.sinks.lock());
+        let drains = sinks.iter().map(async |sink| match sink.sink.drain(Drain { deadline }).await {
+            Some(report) => (sink.name.clone(), report.left, report.kept),
+            None => (sink.name.clone(), sink.health.status().pending_events, 0),
         });
-        let mut undelivered = join_all(drains).await;
-        for (sink, left) in &mut undelivered {
-            *left += behind.get(sink).copied().unwrap_or_default();
+        let (mut undelivered, mut kept) = (Vec::new(), Vec::new());
+        for (sink, left, in_journal) in join_all(drains).await {
+            let left = left + behind.get(&sink).copied().unwrap_or_default();
+            undelivered.push((sink.clone(), left));
+            kept.push((sink, in_journal));
         }
         undelivered.retain(|(_, left)| *left > 0);
-        self.sinks.clear();
+        kept.retain(|(_, kept)| *kept > 0);
+        drop(sinks);
         let census = self.system.env().census.clone();
         let until = clock::now() + Duration::from_secs(1);
         while census.living() > 0 && clock::now() < until {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        ShutdownReport { undelivered, actors_left: census.living() }
+        ShutdownReport { undelivered, kept, actors_left: census.living() }
     }
 }
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("system", &self.system).field("sinks", &self.sinks.len()).finish()
-    }
-}
-
-/// See [`Hub::reporter`].
-#[derive(Clone)]
-pub struct Reporter {
-    registry: Addr<RegistryActor>,
-    sinks: Vec<(String, Arc<SinkHealth>)>,
-}
-
-impl Reporter {
-    /// What everything is doing.
-    ///
-    /// # Errors
-    /// The hub is shutting down.
-    pub async fn report(&self) -> Result<HubReport, MailboxError> {
-        let hub = self.registry.send(GetStatus).await?;
-        let report =
-            |(name, health): &(String, Arc<SinkHealth>)| SinkReport { name: name.clone(), status: health.status() };
-        Ok(HubReport { hub, sinks: self.sinks.iter().map(report).collect() })
-    }
-}
-
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter").field("sinks", &self.sinks.len()).finish_non_exhaustive()
+        f.debug_struct("Hub").field("system", &self.system).field("sinks", &self.sinks.lock().len()).finish()
     }
 }

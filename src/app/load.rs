@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use crate::config::{Config, ConfigErrors, Probes, WrongKubeconfig};
-use crate::sink::Filter;
-use crate::sink::webhook::{SigningKeys, check_roots};
+use crate::sink::nats::SubjectPattern;
+use crate::sink::webhook::{ClientCert, ExtraHeaders, SigningKeys, check_client_cert, check_header_name, check_roots};
+use crate::sink::{Filter, Template};
 use crate::source::{ClientError, read_kubeconfig};
 
 /// Reads a configuration file as [`Config::from_file`] does, and also compiles filters, reads secrets, CA files and
@@ -16,6 +17,21 @@ pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
     let probes = Probes {
         filter: |text| Filter::compile(text).map(drop).map_err(|error| error.to_string()),
         signing_secret: |text| SigningKeys::parse(text).map(drop).map_err(|error| error.to_string()),
+        client_cert: |cert, key| {
+            let cert = ClientCert { cert_file: cert.to_owned(), key_file: key.to_owned() };
+            check_client_cert(&cert).map_err(|error| (error.key(), error.to_string()))
+        },
+        template: |text, content_type| {
+            Template::compile(text, content_type).map(drop).map_err(|error| error.to_string())
+        },
+        header: |name, value| {
+            let checked = match value {
+                None => check_header_name(name),
+                Some(value) => ExtraHeaders::new([(name, value)]).map(drop),
+            };
+            checked.map_err(|error| error.to_string())
+        },
+        subject: |text| text.parse::<SubjectPattern>().map(drop).map_err(|error| error.to_string()),
         ca_file: |path| check_roots(path).map_err(|error| error.to_string()),
         kubeconfig: |path, context| read_kubeconfig(path, context).map(drop).map_err(|error| wrong(&error)),
     };

@@ -3,15 +3,22 @@
 //! The only place besides the command line that names concrete adapters.
 
 mod convert;
+mod durable;
 mod hub;
 mod load;
+mod report;
 mod run;
+mod sinks;
+mod start;
 mod state;
 mod typed;
 
 pub use convert::client;
-pub use hub::{Hub, HubReport, MemoryLimitError, Reporter, ShutdownReport, SinkReport, StartError};
+pub use durable::DurableSubscription;
+pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 pub use load::load;
+pub use report::{HubReport, Reporter, SinkReport};
 pub use run::{Ended, run};
+pub use start::{HubBuilder, StartError};
 pub use state::StateError;
 pub use typed::{CacheClient, api_resource};

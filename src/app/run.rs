@@ -8,8 +8,9 @@ use futures::FutureExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::hub::{Hub, HubReport, Reporter, ShutdownReport};
-use crate::api::{self, Show, Shown};
+use super::hub::{Hub, ShutdownReport};
+use super::report::{HubReport, Reporter};
+use crate::api::{self, AskLetters, Show, Shown};
 use crate::config::Config;
 use crate::types::{MemoryStep, Phase};
 
@@ -50,7 +51,7 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
     let stopped = async move {
         let _ = stopping.changed().await;
     };
-    let serving = tokio::spawn(api::serve(listener, show(hub.reporter()), stopped));
+    let serving = tokio::spawn(api::serve(listener, show(hub.reporter()), ask_letters(hub.reporter()), stopped));
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
@@ -87,12 +88,15 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
 }
 
 fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
+    for (sink, events) in &report.kept {
+        tracing::info!(sink, events, "not delivered yet: in the journal, for the next start");
+    }
     for (sink, events) in &report.undelivered {
         tracing::error!(sink, events, "not delivered within {deadline:?} (hub.shutdown_deadline): lost");
     }
     match report.undelivered.iter().map(|(_, events)| events).sum() {
         0 => {
-            tracing::info!("shut down, no sink has events left");
+            tracing::info!("shut down, nothing is lost");
             Ended::Drained
         }
         lost => Ended::Lost(lost),
@@ -109,6 +113,13 @@ async fn watch_first_lists(reporter: Reporter, mut progress: impl FnMut(&HubRepo
         }
         tick.tick().await;
     }
+}
+
+fn ask_letters(reporter: Reporter) -> AskLetters {
+    Arc::new(move |sink, request| {
+        let reporter = reporter.clone();
+        Box::pin(async move { reporter.letters(&sink, request).await })
+    })
 }
 
 fn show(reporter: Reporter) -> Show {

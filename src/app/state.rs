@@ -7,14 +7,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+
 use crate::actors::messages::{InformerFor, Wanted};
 use crate::actors::{Env, Keeping, StateStatus};
-use crate::cache::DeclaredIndex;
+use crate::cache::{DeclaredIndex, PartitionId};
 use crate::config::Config;
 use crate::disk::{self, Disk};
-use crate::state::caches::{self, Claim, LoadedCache, PartitionHeader};
-use crate::types::clock;
-use crate::types::{ApiResource, ClusterLabels, ClusterName};
+use crate::reflector::Decoder;
+use crate::reflector::decode::Decoded;
+use crate::sink::{Event, REDACTED};
+use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
+use crate::types::clock::{self, Instant};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin, StoredObject, Uid};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);
@@ -52,6 +58,9 @@ pub enum StateError {
     Panicked,
 }
 
+/// Where caches lie in it.
+const CACHES: &str = "caches";
+
 /// What says of which version a directory is.
 const FORMAT: &str = "informer-hub state 1\n";
 
@@ -83,27 +92,37 @@ impl OpenState {
         opening.await.unwrap_or(Err(StateError::Panicked)).map(Some)
     }
 
+    /// Where a sink keeps what it has to keep.
+    pub(super) fn sink(&self, name: &str) -> (Arc<dyn Disk>, PathBuf) {
+        (Arc::clone(&self.disk), self.root.join("sinks").join(name))
+    }
+
     pub(super) fn lock(&self) -> StateLock {
         self.lock.clone()
     }
 
-    /// Has the caches begin with what is on disk of what the configuration wants.
-    pub(super) async fn restore(
+    /// Reads what is on disk of what the configuration wants.
+    pub(super) async fn load(
         &self,
         config: &Config,
         demands: Vec<InformerFor>,
-        env: &Env,
-    ) -> Result<Keeping, StateError> {
-        let root = self.root.join("caches");
+        io: &Handle,
+    ) -> Result<Found, StateError> {
         let clusters: Vec<_> = config.clusters.iter().map(|it| (it.name.clone(), it.labels.clone())).collect();
         let wishes = Wishes { clusters, demands };
-        let (disk, dir) = (Arc::clone(&self.disk), root.clone());
+        let (disk, dir) = (Arc::clone(&self.disk), self.root.join(CACHES));
         let began = clock::now();
-        let loading = env
-            .io
-            .spawn_blocking(move || caches::load(&disk, &dir, &|resource, header| wishes.claim(resource, header)));
-        let loaded = loading.await.map_err(|_| StateError::Panicked)?;
-        let loaded = loaded.map_err(|source| StateError::Disk { dir: self.root.clone(), source })?;
+        let loading = io.spawn_blocking(move || {
+            let loaded = caches::load(&disk, &dir, &|resource, header| wishes.claim(resource, header))?;
+            Ok(Found { loaded, wishes, began })
+        });
+        let found: io::Result<_> = loading.await.map_err(|_| StateError::Panicked)?;
+        found.map_err(|source| StateError::Disk { dir: self.root.clone(), source })
+    }
+
+    /// Has the caches begin with what was found.
+    pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
+        let Found { loaded, began, .. } = found;
         let mut status = StateStatus { path: self.root.display().to_string(), ..StateStatus::default() };
         for (dir, why) in loaded.lost {
             tracing::error!(dir = %dir.display(), why, "a cache on disk is lost: its informers list afresh");
@@ -126,7 +145,95 @@ impl OpenState {
         let took = clock::now().duration_since(began);
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(dir = %self.root.display(), objects = status.restored, ?took, "caches are back from disk");
-        Ok(Keeping::new(Arc::clone(&self.disk), root, config.hub.checkpoint, GRACE, files, status))
+        Keeping::new(Arc::clone(&self.disk), self.root.join(CACHES), config.hub.checkpoint, GRACE, files, status)
+    }
+}
+
+/// Caches as they were on disk.
+pub(super) struct Found {
+    loaded: Loaded,
+    wishes: Wishes,
+    began: Instant,
+}
+
+impl Found {
+    /// Whether a cache has the object of an event, or nobody wants it any more.
+    pub(super) fn knows(&self, event: &Event) -> bool {
+        let Some(about) = About::of(event) else { return true };
+        let Some((cache, partition)) = self.partition_of(&about) else { return true };
+        let snapshot = self.loaded.caches[cache].store.published().load();
+        let stored = snapshot.partition(partition).and_then(|partition| partition.get(&about.key).cloned());
+        stored.is_some_and(|stored| *stored.uid() == Uid::new(event.uid()))
+    }
+
+    /// Takes in objects that somebody was told of after the last checkpoint.
+    pub(super) fn adopt(&mut self, orphans: &[Event]) {
+        for event in orphans {
+            let Some(about) = About::of(event) else { continue };
+            let Some((cache, partition)) = self.partition_of(&about) else { continue };
+            let resource = self.loaded.caches[cache].resource.clone();
+            let Some(demand) = self.wishes.demand(&resource, about.cluster) else { continue };
+            let object = about.object(event, &resource, demand);
+            let cache = &mut self.loaded.caches[cache];
+            cache.store.revive(partition, &object);
+            cache.plain.push(object);
+        }
+        if !orphans.is_empty() {
+            tracing::info!(objects = orphans.len(), "told of after the last checkpoint: taken from the journals");
+        }
+    }
+
+    /// The cache, by its place, and the partition that an object belongs to.
+    fn partition_of(&self, about: &About<'_>) -> Option<(usize, PartitionId)> {
+        self.loaded.caches.iter().enumerate().find_map(|(at, cache)| {
+            let gvr = &cache.resource.gvr;
+            if [&*gvr.group, &*gvr.version, &*gvr.resource] != about.resource {
+                return None;
+            }
+            let snapshot = cache.store.published().load();
+            let has = |origin: &Origin| {
+                let namespace = origin.scope.namespace.as_deref();
+                origin.cluster.as_str() == about.cluster && (namespace.is_none() || namespace == about.key.namespace())
+            };
+            let found = snapshot.partitions().find(|(_, partition)| has(partition.origin()));
+            found.map(|(id, _)| (at, id))
+        })
+    }
+}
+
+/// What an event's subject says.
+struct About<'e> {
+    cluster: &'e str,
+    resource: [&'e str; 3],
+    key: ObjectKey,
+}
+
+impl<'e> About<'e> {
+    fn of(event: &'e Event) -> Option<Self> {
+        let mut parts = event.subject().splitn(5, '/');
+        let resource = [parts.next()?, parts.next()?, parts.next()?];
+        let key = ObjectKey::new(parts.next()?, parts.next()?);
+        Some(Self { cluster: event.cluster(), resource, key })
+    }
+
+    /// The object as a cache has it. Of a body that is not the whole truth only the head is taken: the body comes from
+    /// the cluster, if it is there.
+    fn object(&self, event: &Event, resource: &ApiResource, demand: &InformerFor) -> Arc<StoredObject> {
+        let options = &demand.options;
+        let indexes = options.indexes.iter().map(|(name, path)| (name.clone(), path.clone())).collect();
+        let whole = || {
+            let data = event.data::<Box<RawValue>>().ok()?;
+            let json = data.object.filter(|json| !json.get().contains(REDACTED))?;
+            let mut decoder = Decoder::new(resource.clone(), &options.projection, indexes);
+            match decoder.decode_object(json.get().as_bytes()) {
+                Ok(Decoded::Object(object)) if *object.key() == self.key => Some(object),
+                _ => None,
+            }
+        };
+        whole().unwrap_or_else(|| {
+            let head = StoredObject::head_only(self.key.clone(), Uid::new(event.uid()), event.version().clone());
+            Arc::new(head.without_body())
+        })
     }
 }
 
@@ -167,6 +274,12 @@ struct Wishes {
 }
 
 impl Wishes {
+    fn demand(&self, resource: &ApiResource, cluster: &str) -> Option<&InformerFor> {
+        let (name, labels) = self.clusters.iter().find(|(name, _)| name.as_str() == cluster)?;
+        let known = Wanted::known(resource);
+        self.demands.iter().find(|demand| demand.wanted.may_be(&known) && demand.clusters.matches(name, labels))
+    }
+
     fn claim(&self, resource: &ApiResource, header: &PartitionHeader) -> Option<Claim> {
         let (name, labels) = self.clusters.iter().find(|(name, _)| *name == header.cluster)?;
         let known = Wanted::known(resource);

@@ -284,6 +284,16 @@ impl Store {
         });
     }
 
+    /// Puts an object at a key that is free. For a partition that comes from disk, of an object that somebody was told of
+    /// after it was written there; how far the partition has come stays as it is.
+    pub fn revive(&mut self, id: PartitionId, object: &Arc<StoredObject>) {
+        self.write(id, |store, partition| {
+            if partition.get(object.key()).is_none() {
+                store.insert(id, partition, object);
+            }
+        });
+    }
+
     /// Empties the key of an object, whatever is there, as of that object's version.
     pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
         self.write(id, |store, partition| {

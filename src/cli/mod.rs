@@ -2,16 +2,18 @@
 //!
 //! # Exit codes
 //! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were
-//! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth. 2: the
-//! configuration or the command line is wrong; nothing was started. 130 and 143 (128 and the signal's number): `run`
-//! was ended at once by a second SIGINT or SIGTERM.
+//! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`:
+//! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. 130 and 143
+//! (128 and the signal's number): `run` was ended at once by a second SIGINT or SIGTERM.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod dead_letters;
 mod demo;
 mod run;
+mod state;
 
 /// Watches many Kubernetes clusters so that nothing else has to.
 #[derive(Debug, Parser)]
@@ -30,8 +32,12 @@ pub struct Cli {
 enum Command {
     /// Watch the clusters of a configuration file and deliver what changes
     Run(run::Args),
+    /// List, show, replay or purge what sinks of a running hub have given up
+    DeadLetters(dead_letters::Args),
     /// Show it at work on simulated clusters; needs no Kubernetes
     Demo(demo::Args),
+    /// Look at what a hub keeps over restarts
+    State(state::Args),
 }
 
 /// Does what the command line says.
@@ -39,7 +45,9 @@ enum Command {
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::DeadLetters(args) => dead_letters::main(&args),
         Command::Demo(args) => demo::main(args),
+        Command::State(args) => state::main(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("informer-hub: {error:#}");

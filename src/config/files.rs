@@ -51,32 +51,49 @@ impl Table<'_> {
         Some(path)
     }
 
+    /// A file that is written to: it need not be there, but its folder must.
+    pub(super) fn output_file(&mut self, key: &'static str) -> Option<PathBuf> {
+        let text = self.text(key)?;
+        let file = place(self.checker, &text);
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if file.is_dir() {
+            self.mistake(key, format!("{} is a directory; write the name of a file in it", file.display()));
+        } else if !parent.is_dir() {
+            self.mistake(key, format!("there is no directory {}; make it first", parent.display()));
+        }
+        Some(file)
+    }
+
     /// `{ env = "NAME" }` or `{ file = "path" }`, of which the one that is given is there.
     pub(super) fn secret(&mut self, key: &'static str) -> Option<Secret> {
-        const SHAPE: &str = "write { env = \"NAME\" } or { file = \"path\" }";
         let value = self.take(key)?;
-        if !matches!(value, Value::Dict(..)) {
-            self.mistake(key, format!("a secret does not belong in the configuration; {SHAPE}"));
-            return None;
-        }
-        let path = self.path.key(key);
-        let mut table = Table::new(self.checker, path.clone(), value);
-        let given = (table.has("env"), table.has("file"));
-        let (env, file) = (table.text("env"), table.file("file"));
-        table.finish();
-        match given {
-            (true, true) => self.checker.mistake(&path, "has both env and file; keep one of them"),
-            (false, false) => self.checker.mistake(&path, format!("names no secret; {SHAPE}")),
-            _ => {}
-        }
-        if let Some(file) = &file {
-            self.checker.check_secret_file(&path.key("file"), file);
-        }
-        if let Some(name) = &env {
-            check_variable(self.checker, &path.key("env"), name);
-        }
-        env.map(Secret::Env).or_else(|| file.map(Secret::File))
+        secret_at(self.checker, &self.path.key(key), value)
     }
+}
+
+/// Reads a secret that stands at this path.
+pub(super) fn secret_at(checker: &Checker<'_>, path: &KeyPath, value: Value) -> Option<Secret> {
+    const SHAPE: &str = "write { env = \"NAME\" } or { file = \"path\" }";
+    if !matches!(value, Value::Dict(..)) {
+        checker.mistake(path, format!("a secret does not belong in the configuration; {SHAPE}"));
+        return None;
+    }
+    let mut table = Table::new(checker, path.clone(), value);
+    let given = (table.has("env"), table.has("file"));
+    let (env, file) = (table.text("env"), table.file("file"));
+    table.finish();
+    match given {
+        (true, true) => checker.mistake(path, "has both env and file; keep one of them"),
+        (false, false) => checker.mistake(path, format!("names no secret; {SHAPE}")),
+        _ => {}
+    }
+    if let Some(file) = &file {
+        checker.check_secret_file(&path.key("file"), file);
+    }
+    if let Some(name) = &env {
+        check_variable(checker, &path.key("env"), name);
+    }
+    env.map(Secret::Env).or_else(|| file.map(Secret::File))
 }
 
 /// Reads a map of texts, such as labels; its values may be empty.

@@ -23,6 +23,7 @@ mod rules;
 mod sinks;
 mod spans;
 mod table;
+mod transports;
 mod units;
 
 #[cfg(test)]
@@ -30,11 +31,16 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::error::{ConfigErrors, Mistake};
 pub use self::probes::{Probes, WrongKubeconfig};
+pub use self::transports::{
+    BodyConfig, ClientCertConfig, Compression, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, Preset,
+    StdoutConfig, TemplateText, TransportConfig, WebhookConfig,
+};
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
 use crate::types::{ClusterLabels, ClusterName, ClusterSelector, FieldPath, LabelSelector, ResourceRef};
 
@@ -244,16 +250,48 @@ pub struct SinkConfig {
     pub select: SinkMatch,
     /// CEL expression over `object`, `oldObject`, `cluster`, `event`; unset: everything.
     pub filter: Option<String>,
+    /// What becomes of an event for which the filter cannot be evaluated. Default deliver.
+    pub on_filter_error: OnFilterError,
     /// Updates only if one of these paths changed; empty: all updates.
     pub changed: Vec<FieldPath>,
     /// Whether objects that were there before are delivered as `added` with `initial` set. Default skip.
     pub initial: Initial,
+    /// Whether an update carries the object as it was before. Default true.
+    pub include_old: bool,
+    /// What of objects does not leave the process, besides the values of Secrets.
+    pub redact: Vec<FieldPath>,
+    /// The form of the events. Default CloudEvents.
+    pub body: BodyConfig,
+    /// How many events may go; unset: as many as there are.
+    pub rate_limit: Option<RateLimitConfig>,
     /// How events are put together.
     pub batch: BatchConfig,
     /// What happens when a delivery fails.
     pub retry: RetryConfig,
     /// The transport.
     pub transport: TransportConfig,
+}
+
+impl SinkConfig {
+    /// A sink with the defaults of everything else.
+    #[must_use]
+    pub fn new(name: impl Into<String>, transport: TransportConfig) -> Self {
+        Self {
+            name: name.into(),
+            select: SinkMatch::default(),
+            filter: None,
+            on_filter_error: OnFilterError::default(),
+            changed: Vec::new(),
+            initial: Initial::default(),
+            include_old: true,
+            redact: Vec::new(),
+            body: BodyConfig::default(),
+            rate_limit: None,
+            batch: BatchConfig::default(),
+            retry: RetryConfig::default(),
+            transport,
+        }
+    }
 }
 
 /// `match` of a sink.
@@ -290,6 +328,25 @@ pub enum Initial {
     Replay,
 }
 
+/// `on_filter_error` of a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnFilterError {
+    /// The event is delivered.
+    #[default]
+    Deliver,
+    /// It is not.
+    Drop,
+}
+
+/// `rate_limit` of a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimitConfig {
+    /// Events per second in the long run.
+    pub events_per_second: NonZeroU32,
+    /// Events at once after a pause. Default: those of one second.
+    pub burst: NonZeroU32,
+}
+
 /// `batch` of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchConfig {
@@ -310,26 +367,4 @@ pub struct RetryConfig {
     pub max: Duration,
     /// How long a batch is tried before it is given up. Default 24 h.
     pub give_up_after: Duration,
-}
-
-/// `type` of a sink and what belongs to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransportConfig {
-    /// `type = "webhook"`.
-    Webhook(WebhookConfig),
-}
-
-/// A webhook.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookConfig {
-    /// Where to POST.
-    pub url: String,
-    /// Key of the Standard Webhooks signature; unset: unsigned.
-    pub signing_secret: Option<Secret>,
-    /// How long one attempt may take. Default 10 s.
-    pub timeout: Duration,
-    /// Requests in flight at most; events of one object never overlap. Default 4.
-    pub concurrency: usize,
-    /// PEM file with the receiver's CA; unset: the system's roots.
-    pub ca_file: Option<PathBuf>,
 }

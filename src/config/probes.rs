@@ -9,6 +9,7 @@ use std::path::Path;
 use super::Secret;
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
+use super::{HeaderText, TemplateText};
 
 /// What a value is tried with. Each answers with what is wrong and what would be right, never with a secret.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,14 @@ pub struct Probes {
     pub signing_secret: fn(&str) -> Result<(), String>,
     /// A `ca_file`.
     pub ca_file: fn(&Path) -> Result<(), String>,
+    /// A `client_cert_file` and its `client_key_file`; which of the keys is at fault comes with the problem.
+    pub client_cert: fn(&Path, &Path) -> Result<(), (&'static str, String)>,
+    /// A sink's template and the media type of what it makes.
+    pub template: fn(&str, &str) -> Result<(), String>,
+    /// The name of a header and, where it can be seen without harm, its value.
+    pub header: fn(&str, Option<&str>) -> Result<(), String>,
+    /// The pattern of a NATS sink's subjects.
+    pub subject: fn(&str) -> Result<(), String>,
     /// A `kubeconfig` and the `context` that is asked for.
     pub kubeconfig: fn(&Path, Option<&str>) -> Result<(), WrongKubeconfig>,
 }
@@ -47,6 +56,35 @@ impl Table<'_> {
     /// The same for a CA file.
     pub(super) fn probe_ca_file(&self, file: Option<&Path>) {
         self.probe("ca_file", file.filter(|file| file.is_file()), |probes, file| (probes.ca_file)(file));
+    }
+
+    /// The same for a client certificate.
+    pub(super) fn probe_client_cert(&self, cert: &Path, key: &Path) {
+        let clean =
+            ["client_cert_file", "client_key_file"].iter().all(|key| self.checker.is_clean(&self.path.key(key)));
+        if let Some(probes) = &self.checker.probes
+            && clean
+            && cert.is_file()
+            && key.is_file()
+            && let Err((key, problem)) = (probes.client_cert)(cert, key)
+        {
+            self.mistake(key, problem);
+        }
+    }
+
+    /// The same for a template.
+    pub(super) fn probe_template(&self, template: &TemplateText, content_type: &str) {
+        match template {
+            TemplateText::Inline(text) => {
+                self.probe("template", Some(text.as_str()), |probes, text| (probes.template)(text, content_type));
+            }
+            TemplateText::File(file) => {
+                self.probe("template_file", Some(file).filter(|file| file.is_file()), |probes, file| {
+                    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+                    (probes.template)(&text, content_type)
+                });
+            }
+        }
     }
 
     /// The same for a kubeconfig, whose mistake may be the context's.
@@ -83,6 +121,20 @@ impl Checker<'_> {
             && let Err(problem) = Secret::File(file.to_owned()).read()
         {
             self.mistake(path, format!("{}: {problem}", file.display()));
+        }
+    }
+
+    /// Tries a header.
+    pub(super) fn probe_header(&self, path: &KeyPath, name: &str, value: &HeaderText) {
+        let value = match value {
+            HeaderText::Plain(text) => Some(text.clone()),
+            HeaderText::Secret(secret) => self.look_up(secret),
+        };
+        if let Some(probes) = &self.probes
+            && self.is_clean(path)
+            && let Err(problem) = (probes.header)(name, value.as_deref())
+        {
+            self.mistake(path, problem);
         }
     }
 

@@ -22,6 +22,25 @@ pub(super) fn url(text: &str) -> Result<Uri, String> {
     Ok(uri)
 }
 
+/// Reads addresses of NATS servers, separated by commas. The problem never quotes them.
+pub(super) fn nats_urls(text: &str) -> Result<Vec<String>, String> {
+    const SHAPE: &str = "write e.g. \"nats://nats.example.com:4222\"";
+    let check = |text: &str| {
+        let uri: Uri = text.parse().map_err(|e| format!("not an address ({e}); {SHAPE}"))?;
+        if !matches!(uri.scheme_str(), Some("nats" | "tls")) {
+            return Err(format!("not an address of nats or tls; {SHAPE}"));
+        }
+        if uri.host().is_none_or(str::is_empty) {
+            return Err(format!("the address has no host; {SHAPE}"));
+        }
+        if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
+            return Err("who the hub is does not belong in the address; use creds_file, token, user or nkey".to_owned());
+        }
+        Ok(text.to_owned())
+    };
+    text.split(',').map(|address| check(address.trim())).collect()
+}
+
 /// Whether an address is on this machine.
 pub(super) fn is_loopback(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default();
@@ -116,6 +135,15 @@ mod tests {
         }
         for bad in ["", "example.com", "ftp://x", "https://", "https:///x", "https://u:hunter2@x/", "https://a b"] {
             let problem = url(bad).expect_err(bad);
+            assert!(!problem.contains("hunter2"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_nats_have_a_scheme_and_no_password() {
+        assert_eq!(nats_urls("nats://a:4222, tls://b"), Ok(vec!["nats://a:4222".to_owned(), "tls://b".to_owned()]));
+        for bad in ["", "a:4222", "http://a", "nats://a,,nats://b", "nats://u:hunter2@a", "nats://"] {
+            let problem = nats_urls(bad).expect_err(bad);
             assert!(!problem.contains("hunter2"), "{problem}");
         }
     }

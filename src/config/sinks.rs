@@ -1,26 +1,28 @@
 //! `[sinks.<name>]`.
 
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::clusters::{meet, selector};
 use super::error::suggestion;
-use super::rules::url;
+use super::rules::is_identity;
 use super::table::Table;
+use super::transports::{transport, unknown, writes_to};
 use super::units::HumanDuration;
 use super::{
-    BatchConfig, ClusterConfig, EventType, Initial, ResourceConfig, RetryConfig, SinkConfig, SinkMatch,
-    TransportConfig, WebhookConfig,
+    BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig, RetryConfig,
+    SinkConfig, SinkMatch,
 };
+use crate::types::FieldPath;
 
 const EVENTS_PER_BATCH: RangeInclusive<usize> = 1..=10_000;
 const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
 const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
 const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
 const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
-const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
-const CONCURRENCY: RangeInclusive<usize> = 1..=256;
+const RATE: RangeInclusive<usize> = 1..=1_000_000;
 
 impl Default for SinkMatch {
     fn default() -> Self {
@@ -72,8 +74,15 @@ impl FromStr for Initial {
     }
 }
 
-fn unknown(what: &str, text: &str, known: &[&'static str]) -> String {
-    format!("there is no {what} {text:?}{}", suggestion(text, known.iter().copied()))
+impl FromStr for OnFilterError {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "deliver" => Ok(Self::Deliver),
+            "drop" => Ok(Self::Drop),
+            _ => Err(unknown("choice", text, &["deliver", "drop"])),
+        }
+    }
 }
 
 /// Reads every sink, by name.
@@ -84,22 +93,31 @@ pub(super) fn sinks(
     names: &[String],
 ) -> Vec<SinkConfig> {
     let checker = table.checker;
-    let mut found = Vec::new();
+    let mut found: Vec<SinkConfig> = Vec::new();
     for (name, path, value) in table.entries() {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if name.is_empty() || name.len() > 63 || !name.chars().all(legal) {
             checker.mistake(&path, "is not a name for a sink; use 1 to 63 of A-Z a-z 0-9 . _ -");
         }
         let mut table = Table::new(checker, path.clone(), value);
-        let transport = transport(&mut table);
+        let (transport, body) = transport(&mut table);
         let filter = table.text("filter");
         table.probe("filter", filter.as_deref(), |probes, filter| (probes.filter)(filter));
+        let on_filter_error = table.parsed("on_filter_error");
+        if on_filter_error.is_some() && filter.is_none() && checker.is_clean(&path.key("filter")) {
+            table.mistake("on_filter_error", "belongs to filter, which is not given");
+        }
         let sink = SinkConfig {
             select: select(&mut table, clusters, names),
             filter,
             changed: table.parsed_list("changed").into_iter().flatten().map(|(_, path)| path).collect(),
+            on_filter_error: on_filter_error.unwrap_or_default(),
             initial: table.parsed("initial").unwrap_or_default(),
-            batch: batch(&mut table),
+            include_old: table.truth("include_old").unwrap_or(true),
+            redact: redact(&mut table),
+            rate_limit: rate_limit(&mut table),
+            batch: batch(&mut table, body.is_single()),
+            body,
             retry: retry(&mut table),
             transport,
             name,
@@ -108,39 +126,41 @@ pub(super) fn sinks(
         if !clusters.is_empty() && checker.is_clean(&path) && !reaches(&sink.select, clusters, resources) {
             checker.mistake(&path.key("match"), "matches nothing: none of its resources is watched in its clusters");
         }
+        let same_file =
+            |other: &&SinkConfig| writes_to(&other.transport).is_some_and(|to| writes_to(&sink.transport) == Some(to));
+        if let Some(other) = found.iter().find(same_file) {
+            checker.mistake(&path.key("path"), format!("is where sinks.{} writes too; give each its own", other.name));
+        }
         found.push(sink);
     }
     found
 }
 
-fn transport(table: &mut Table<'_>) -> TransportConfig {
-    let lacks_url = table.lacks(&["url"]);
-    if table.lacks(&["type"]) {
-        table.checker.mistake(&table.path, "does not say what it is; write type = \"webhook\"");
+/// `rate_limit`.
+fn rate_limit(table: &mut Table<'_>) -> Option<RateLimitConfig> {
+    let mut table = table.table("rate_limit")?;
+    if table.lacks(&["events_per_second"]) {
+        table.checker.mistake(&table.path, "does not say how many; write { events_per_second = 100 }");
     }
-    if let Some(kind) = table.text("type").filter(|kind| kind != "webhook") {
-        table.mistake("type", unknown("type of sink", &kind, &["webhook"]));
+    let number = |n: usize| u32::try_from(n).ok().and_then(NonZeroU32::new);
+    let events_per_second = table.number("events_per_second", RATE).and_then(number);
+    let burst = table.number("burst", RATE).and_then(number);
+    table.finish();
+    let events_per_second = events_per_second?;
+    Some(RateLimitConfig { events_per_second, burst: burst.unwrap_or(events_per_second) })
+}
+
+/// `redact`.
+fn redact(table: &mut Table<'_>) -> Vec<FieldPath> {
+    let checker = table.checker;
+    let mut paths = Vec::new();
+    for (at, path) in table.parsed_list::<FieldPath>("redact").into_iter().flatten() {
+        if is_identity(&path) {
+            checker.mistake(&at, format!("{path:?} is part of what identifies an object, which every event tells"));
+        }
+        paths.push(path);
     }
-    if lacks_url {
-        table.checker.mistake(&table.path, "does not say where to; write url = \"https://…\"");
-    }
-    let address = table.text("url").unwrap_or_default();
-    if !address.is_empty()
-        && let Err(problem) = url(&address)
-    {
-        table.mistake("url", problem);
-    }
-    let signing_secret = table.secret("signing_secret");
-    table.probe_signing_secret(signing_secret.as_ref());
-    let ca_file = table.file("ca_file");
-    table.probe_ca_file(ca_file.as_deref());
-    TransportConfig::Webhook(WebhookConfig {
-        url: address,
-        signing_secret,
-        timeout: table.duration("timeout", TIMEOUT).unwrap_or(Duration::from_secs(10)),
-        concurrency: table.number("concurrency", CONCURRENCY).unwrap_or(4),
-        ca_file,
-    })
+    paths
 }
 
 fn select(table: &mut Table<'_>, clusters: &[ClusterConfig], names: &[String]) -> SinkMatch {
@@ -180,10 +200,17 @@ fn select(table: &mut Table<'_>, clusters: &[ClusterConfig], names: &[String]) -
     select
 }
 
-fn batch(table: &mut Table<'_>) -> BatchConfig {
+fn batch(table: &mut Table<'_>, single: bool) -> BatchConfig {
     let mut batch = BatchConfig::default();
+    if single {
+        (batch.max_events, batch.max_wait) = (1, Duration::ZERO);
+    }
     let Some(mut table) = table.table("batch") else { return batch };
-    batch.max_events = table.number("max_events", EVENTS_PER_BATCH).unwrap_or(batch.max_events);
+    let max_events = table.number("max_events", EVENTS_PER_BATCH);
+    if single && max_events.is_some_and(|max| max > 1) {
+        table.mistake("max_events", "a template or preset sends one event at a time; remove the key");
+    }
+    batch.max_events = max_events.unwrap_or(batch.max_events);
     batch.max_bytes = table.size("max_bytes", BYTES_PER_BATCH).unwrap_or(batch.max_bytes);
     batch.max_wait = table.duration("max_wait", BATCH_WAIT).unwrap_or(batch.max_wait);
     table.finish();

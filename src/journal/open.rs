@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::cursor::{self, Said};
 use super::segment::{Header, Name, Segment, UnknownFormat, split_record};
-use super::write::Journal;
+use super::write::{Journal, head};
 use super::{DamagedRange, JournalError, JournalParams, Record, Recovery, Seq};
 use crate::disk::frame::{Item, Reader};
 use crate::disk::{self, Disk, Open};
@@ -204,6 +204,9 @@ impl<R: Record> Journal<R> {
     /// Opens the journal in a directory, which is made where there is none. `visit` sees every record that is still
     /// on disk, in order, and whether it is acknowledged.
     ///
+    /// What was found is durable then, unless the disk refuses: until [`Journal::is_synced`] holds, a record that was
+    /// seen may be gone after the next crash.
+    ///
     /// Costs one pass over the files. One process at a time: the state directory's lock sees to that.
     ///
     /// # Errors
@@ -226,8 +229,8 @@ impl<R: Record> Journal<R> {
         for (from, to) in &scan.said.damaged {
             recovery.damaged.push(DamagedRange { file: cursor::NAME.to_owned(), from: *from, to: *to });
         }
+        let (files, accepted) = (scan.files.len(), scan.said.accepted);
         let mut count = Count::new(&mut scan.said);
-        let files = scan.files.len();
         for (at, file) in scan.files.iter().enumerate() {
             journal.load(file, at + 1 == files, &mut count, &mut recovery, visit)?;
         }
@@ -236,7 +239,7 @@ impl<R: Record> Journal<R> {
         journal.next_generation = scan.next_generation;
         journal.pending = journal.segments.iter().map(|segment| segment.pending as u64).sum();
         (recovery.pending, recovery.lost) = (journal.pending, journal.lost);
-        journal.settle()?;
+        journal.settle(accepted)?;
         Ok((journal, recovery))
     }
 
@@ -290,31 +293,41 @@ impl<R: Record> Journal<R> {
         Ok(())
     }
 
-    /// Makes durable what was found, since nobody knows whether it is, and the last segment fit for more.
-    fn settle(&mut self) -> Result<(), JournalError> {
-        let room = self.segment_bytes;
+    /// Makes durable what was found, and the last segment fit for more. Where the disk refuses, the first sync or append
+    /// tries again: what is there can be read all the same.
+    fn settle(&mut self, accepted: Seq) -> Result<(), JournalError> {
         if let Some(last) = self.segments.last_mut() {
             let failed = |verb| failed(&last.path, verb);
-            let mut file = self.disk.open(&last.path, Open::Append).map_err(failed("opened"))?;
-            let whole = last.synced == last.bytes || file.truncate(last.synced).is_ok();
-            file.sync().map_err(failed("synced"))?;
-            if whole {
-                last.bytes = last.synced;
-            }
-            let fit = whole && !last.name.merged && last.bytes < room && last.bytes >= super::write::head();
-            if fit && last.can_hold(self.next, 0) {
-                last.file = Some(file);
-                self.sealed = false;
+            let unknown = last.position(accepted);
+            last.end = self.next;
+            if !last.name.merged && unknown < last.entries.len() {
+                // What nobody is known to have synced a failed sync may have left in memory alone: it is written again.
+                let from = last.place(unknown).0;
+                let file = self.disk.open(&last.path, Open::Read).map_err(failed("opened"))?;
+                self.unsynced = vec![0; usize::try_from(last.synced - from).unwrap_or(0)];
+                disk::read_exact_at(&*file, from, &mut self.unsynced).map_err(failed("read"))?;
+                last.synced = from;
             } else {
+                let mut file = self.disk.open(&last.path, Open::Append).map_err(failed("opened"))?;
+                let whole = last.synced == last.bytes || file.truncate(last.synced).is_ok();
+                if whole {
+                    last.bytes = last.synced;
+                }
+                let fit = whole && !last.name.merged && last.bytes < self.segment_bytes && last.bytes >= head();
+                if fit && last.can_hold(self.next, 0) {
+                    last.file = Some(file);
+                    self.sealed = false;
+                }
+            }
+            if self.sealed && self.unsynced.is_empty() {
                 last.forget();
             }
-            last.end = self.next;
         }
         if self.sealed {
-            // Where there is no room for it, what is there can be read all the same; the first append tries again.
             let _ = self.begin_segment();
         }
-        self.sync_records().map_err(failed(&self.dir, "synced"))?;
+        self.accepted = accepted;
+        let _ = self.sync_records();
         self.write_cursor(true);
         Ok(())
     }

@@ -28,7 +28,7 @@ struct Room {
 
 impl<R: Record> Journal<R> {
     /// The next records from a number on that are not acknowledged: at most so many, and no more bytes than that once
-    /// there is one. Those that are not synced are among them.
+    /// there is one. None only where none is left. Those that are not synced are among them.
     ///
     /// # Errors
     /// The disk's; nothing has changed then.
@@ -84,15 +84,16 @@ impl<R: Record> Journal<R> {
                 return Ok(Some(pending));
             }
             let size = usize::try_from(to - from).unwrap_or(usize::MAX);
-            let any = !batch.records.is_empty() || !batch.damaged.is_empty();
-            if room.records == 0 || (any && size > room.bytes) {
+            if room.records == 0 || (!batch.records.is_empty() && size > room.bytes) {
                 return Ok(None);
             }
-            (room.records, room.bytes) = (room.records - 1, room.bytes.saturating_sub(size));
             let frame = usize::try_from(from - start).ok().and_then(|at| chunk.get(at..)).unwrap_or_default();
             let seq = segment.seq(pending);
             match decode(segment, seq, frame) {
-                Some(record) => batch.records.push((seq, record)),
+                Some(record) => {
+                    (room.records, room.bytes) = (room.records - 1, room.bytes.saturating_sub(size));
+                    batch.records.push((seq, record));
+                }
                 None => batch.damaged.push(seq),
             }
             at = pending + 1;

@@ -10,7 +10,7 @@ use super::cursor::Cursor;
 use super::segment::{self, Header, Name, Segment};
 use super::{AppendError, JournalParams, Record, Seq};
 use crate::disk::frame::{self, Item, Reader};
-use crate::disk::{Disk, DiskFile, Open};
+use crate::disk::{self, Disk, DiskFile, Open};
 
 /// More than this is not held back for a sync that somebody else asks for.
 const UNSYNCED: usize = 16 << 20;
@@ -129,7 +129,7 @@ impl<R> Journal<R> {
         self.lost
     }
 
-    /// Whether all that was appended is durable.
+    /// Whether all that was appended is durable, and what was found when it was opened.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.unsynced.is_empty() && !self.dir_dirty
@@ -156,17 +156,12 @@ impl<R> Journal<R> {
     }
 
     pub(super) fn sync_records(&mut self) -> io::Result<()> {
-        if !self.unsynced.is_empty() {
-            if self.sealed || !self.sync_last() {
-                // What the system failed to write it may have thrown away: nothing but writing it again helps.
-                self.begin_segment()?;
-                if !self.sync_last() {
-                    return Err(io::Error::other("the disk fails to sync what was written, twice"));
-                }
-            }
-            self.unsynced.clear();
-            self.unsynced.shrink_to(UNSYNCED / 16);
+        if !self.unsynced.is_empty() && (self.sealed || !self.sync_last()) {
+            // What the system failed to write it may have thrown away: nothing but writing it again helps.
+            self.begin_segment()?;
         }
+        self.unsynced.clear();
+        self.unsynced.shrink_to(UNSYNCED / 16);
         if self.dir_dirty {
             self.disk.sync_dir(&self.dir)?;
             (self.dir_dirty, self.removals_dirty) = (false, false);
@@ -186,9 +181,9 @@ impl<R> Journal<R> {
         synced
     }
 
-    /// Begins a segment with what is not synced; the one before keeps what is.
+    /// Begins a segment; with what is not synced, durably then, and the one before keeps what is.
     ///
-    /// After an error all is as it was, but for a file that the next attempt writes over.
+    /// After an error all is as it was, but for a file that the next attempt puts its own in place of.
     pub(super) fn begin_segment(&mut self) -> io::Result<()> {
         let (keep, first) = match self.segments.last() {
             Some(last) => {
@@ -198,44 +193,60 @@ impl<R> Journal<R> {
             None => (0, self.next),
         };
         let mut segment = Segment::new(&self.dir, Name { first, generation: self.next_generation, merged: false });
-        let mut bytes = Vec::new();
-        frame::write_with(segment.salt, &mut bytes, |out| Header::default().encode(out)).map_err(io::Error::other)?;
-        let head = bytes.len();
-        if let Some(last) = self.segments.last() {
-            let mut reader = Reader::of_slice(&self.unsynced, last.salt);
-            while let Some(Item::Frame { payload, .. }) = reader.next()? {
-                let (seq, _) = segment::split_record(payload).ok_or(io::ErrorKind::InvalidData)?;
-                let at = last.position(seq);
-                segment.push(seq, bytes.len() as u64, last.is_acked(at))?;
-                frame::write(segment.salt, payload, &mut bytes).map_err(io::Error::other)?;
-            }
-        }
-        let mut file = self.disk.open(&segment.path, Open::Append)?;
-        file.truncate(0)?;
-        if let Err(error) = file.append(&bytes) {
-            // A file that stays is written over; one that is gone leaves the space to others.
-            let _ = self.disk.remove(&segment.path);
-            return Err(error);
-        }
+        let bytes = self.moved(&mut segment)?;
+        segment.file = Some(if self.unsynced.is_empty() {
+            self.create(&segment.path, &bytes)?
+        } else {
+            // By its name it says that what the one before has of this is void: it must be whole when it gets it.
+            disk::replace(&*self.disk, &segment.path, &bytes)?;
+            self.disk.open(&segment.path, Open::Append)?
+        });
         if let Some(last) = self.segments.last_mut() {
             last.split_off(keep);
             last.end = first;
             if let Some(mut file) = last.file.take() {
-                // Best effort: what stays behind the synced part is void by the new segment's name.
+                // Best effort: what stays behind the synced part is void.
                 let _ = file.truncate(last.synced);
                 last.bytes = file.len().unwrap_or(last.bytes).max(last.synced);
             }
             last.forget();
         }
-        self.unsynced = bytes.split_off(head);
-        segment.bytes = (head + self.unsynced.len()) as u64;
-        segment.synced = if self.unsynced.is_empty() { segment.bytes } else { 0 };
+        self.unsynced.clear();
+        (segment.bytes, segment.synced) = (bytes.len() as u64, bytes.len() as u64);
         segment.end = self.next;
-        segment.file = Some(file);
         self.segments.push(segment);
         self.next_generation += 1;
         (self.sealed, self.dir_dirty) = (false, true);
         Ok(())
+    }
+
+    /// The bytes of a new segment that has what is not synced.
+    fn moved(&self, segment: &mut Segment) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        frame::write_with(segment.salt, &mut bytes, |out| Header::default().encode(out)).map_err(io::Error::other)?;
+        let Some(last) = self.segments.last() else { return Ok(bytes) };
+        let mut reader = Reader::of_slice(&self.unsynced, last.salt);
+        while let Some(item) = reader.next()? {
+            let Item::Frame { payload, .. } = item else { continue };
+            let Some((seq, _)) = segment::split_record(payload) else { continue };
+            let at = last.position(seq);
+            if at < last.entries.len() && last.seq(at) == seq {
+                segment.push(seq, bytes.len() as u64, last.is_acked(at))?;
+                frame::write(segment.salt, payload, &mut bytes).map_err(io::Error::other)?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
+        let mut file = self.disk.open(path, Open::Append)?;
+        file.truncate(0)?;
+        if let Err(error) = file.append(bytes) {
+            // A file that stays is written over; one that is gone leaves the space to others.
+            let _ = self.disk.remove(path);
+            return Err(error);
+        }
+        Ok(file)
     }
 }
 

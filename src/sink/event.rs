@@ -3,14 +3,24 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::redact;
-use crate::types::{ApiResource, ClusterLabels, ClusterName, DecodeError, Notification, Object, Origin};
+use super::Redaction;
+use crate::types::{
+    ApiResource, ClusterLabels, ClusterName, DecodeError, Notification, Object, Origin, ResourceVersion,
+};
+
+mod data;
+mod merge;
+mod record;
+
+pub use data::{EventData, EventResource};
+pub use record::InvalidRecord;
 
 /// The types of event a sink can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +59,24 @@ impl EventType {
     }
 }
 
-/// One CloudEvent, serialised.
+/// How a sink's events are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventOptions {
+    /// Whether an update carries the state before it too. Default: yes.
+    pub include_old: bool,
+    /// What of objects stays in the process.
+    pub redaction: Redaction,
+    /// Whether there is room for a journal's number. Default: no.
+    pub sequence: bool,
+}
+
+impl Default for EventOptions {
+    fn default() -> Self {
+        Self { include_old: true, redaction: Redaction::default(), sequence: false }
+    }
+}
+
+/// One CloudEvent, serialised. Cloning counts a reference.
 ///
 /// # Identity
 /// The id of an object's event is a hash of cluster, GVR, UID, resourceVersion and event type, so that it is the same
@@ -59,11 +86,29 @@ impl EventType {
 /// # Subject
 /// Always five parts, `<group>/<version>/<resource>/<namespace>/<name>`; what does not apply is empty (the core
 /// group, the namespace of a cluster-scoped object, the name of `synced`).
+///
+/// # Sequence
+/// Where a sink has a journal, the event's number in it is the attribute `sequence`: twenty digits, so that it orders
+/// as a text too. Numbers grow, and have gaps.
 #[derive(Clone)]
-pub struct Event {
+pub struct Event(Arc<Parts>);
+
+/// Digits of a sequence number: all of a `u64`'s.
+const SEQUENCE_DIGITS: usize = 20;
+
+#[derive(Clone)]
+struct Parts {
     id: Box<str>,
+    event_type: EventType,
+    cluster: Box<str>,
     subject: Box<str>,
+    /// Empty where there is no object.
+    uid: Box<str>,
+    version: ResourceVersion,
     lane_hash: u64,
+    sequence: Option<u64>,
+    /// Where the digits of the sequence are in `body`; zero where there are none.
+    sequence_at: u32,
     body: Box<str>,
 }
 
@@ -92,7 +137,12 @@ struct Attributes<'a> {
     time: String,
     #[serde(rename = "datacontenttype")]
     data_content_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<&'static str>,
 }
+
+/// What stands in the place of a sequence number until there is one.
+const NO_SEQUENCE: &str = "00000000000000000000";
 
 /// The members of `data` that are small; the objects follow, as they are.
 #[derive(Serialize)]
@@ -128,11 +178,15 @@ impl<'a> From<&'a ApiResource> for Resource<'a> {
 impl Event {
     /// Makes the event of a notification that the hub saw at `seen`.
     ///
-    /// Copies each object's JSON once; only Secrets are parsed (and redacted).
+    /// Copies each object's JSON once; only what is redacted is parsed.
     ///
     /// # Errors
     /// [`EventError`] when the object's stored bytes are damaged.
-    pub fn new<K>(notification: &Notification<K>, seen: jiff::Timestamp) -> Result<Self, EventError> {
+    pub fn new<K>(
+        notification: &Notification<K>,
+        seen: jiff::Timestamp,
+        options: &EventOptions,
+    ) -> Result<Self, EventError> {
         let origin = notification.origin();
         let event_type = EventType::of(notification);
         let object = notification.object();
@@ -142,50 +196,112 @@ impl Event {
             spec_version: "1.0",
             id: &id,
             source: format!("/clusters/{}", origin.cluster),
-            event_type: format!("io.informer-hub.resource.{}.v1", event_type.as_str()),
+            event_type: type_attribute(event_type),
             subject: &subject,
             time: seen.to_string(),
             data_content_type: "application/json",
+            sequence: options.sequence.then_some(NO_SEQUENCE),
         };
-        let body = write_body(&attributes, notification)?;
-        Ok(Self { lane_hash: lane_hash(origin, &subject), body: body.into(), id: id.into(), subject: subject.into() })
+        let (body, sequence_at) = write_body(&attributes, notification, options)?;
+        let uid = object.map(|object| object.uid().to_string()).unwrap_or_default();
+        Ok(Self(Arc::new(Parts {
+            event_type,
+            cluster: origin.cluster.as_str().into(),
+            lane_hash: lane_hash(origin.cluster.as_str(), &subject),
+            uid: uid.into(),
+            version: object.map_or_else(|| ResourceVersion::new(""), |object| object.resource_version().clone()),
+            sequence: None,
+            sequence_at,
+            body: body.into(),
+            id: id.into(),
+            subject: subject.into(),
+        })))
     }
 
     /// The CloudEvents id.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.id
+        &self.0.id
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn event_type(&self) -> EventType {
+        self.0.event_type
+    }
+
+    /// The cluster that it happened in.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.0.cluster
     }
 
     /// The CloudEvents subject.
     #[must_use]
     pub fn subject(&self) -> &str {
-        &self.subject
+        &self.0.subject
+    }
+
+    /// The object's UID; empty where there is no object, or none.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.0.uid
+    }
+
+    /// The version of the state that it tells of; empty where there is no object.
+    #[must_use]
+    pub fn version(&self) -> &ResourceVersion {
+        &self.0.version
     }
 
     /// The whole event as JSON.
     #[must_use]
     pub fn json(&self) -> &str {
-        &self.body
+        &self.0.body
+    }
+
+    /// The journal's number, where it has one.
+    #[must_use]
+    pub fn sequence(&self) -> Option<u64> {
+        self.0.sequence
+    }
+
+    /// Gives it a number, in its JSON too where there is room for one. Copies the event if somebody shares it.
+    pub fn set_sequence(&mut self, sequence: u64) {
+        let parts = Arc::make_mut(&mut self.0);
+        parts.sequence = Some(sequence);
+        let at = parts.sequence_at as usize;
+        if at > 0 {
+            let mut body = std::mem::take(&mut parts.body).into_string();
+            body.replace_range(at..at + SEQUENCE_DIGITS, &format!("{sequence:020}"));
+            parts.body = body.into();
+        }
+    }
+
+    /// The same without its JSON: what it is about, and no more.
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        Self(Arc::new(Parts { body: Box::default(), sequence_at: 0, ..Parts::clone(&self.0) }))
     }
 
     /// What the event counts against bounds in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.body.len() + self.id.len() + self.subject.len() + size_of::<Self>()
+        let Parts { id, cluster, subject, uid, body, .. } = &*self.0;
+        body.len() + id.len() + cluster.len() + subject.len() + uid.len() + size_of::<Parts>()
     }
 
     /// Equal for all events of one object, so that they share a lane.
     #[must_use]
     pub fn lane_hash(&self) -> u64 {
-        self.lane_hash
+        self.0.lane_hash
     }
 }
 
 impl fmt::Debug for Event {
     /// Without the body, which may be large and is nobody's business in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event").field("id", &self.id).field("subject", &self.subject).finish_non_exhaustive()
+        f.debug_struct("Event").field("id", &self.id()).field("subject", &self.subject()).finish_non_exhaustive()
     }
 }
 
@@ -196,15 +312,23 @@ fn event_id<K>(origin: &Origin, event_type: EventType, object: Option<&Object<K>
         Some(object) => (object.uid().to_string(), object.resource_version().to_string()),
         None => (origin.scope.to_string(), seen.as_nanosecond().to_string()),
     };
+    let resource = [&*gvr.group, &gvr.version, &gvr.resource];
+    hash_of(origin.cluster.as_str(), resource, &what, &version, event_type)
+}
+
+fn hash_of(cluster: &str, resource: [&str; 3], what: &str, version: &str, event_type: EventType) -> String {
+    let [group, api_version, plural] = resource;
     let mut hash = Sha256::new();
-    let parts =
-        [origin.cluster.as_str(), &gvr.group, &gvr.version, &gvr.resource, &what, &version, event_type.as_str()];
-    for part in parts {
+    for part in [cluster, group, api_version, plural, what, version, event_type.as_str()] {
         // The length in front keeps ("a", "bc") apart from ("ab", "c").
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
     URL_SAFE_NO_PAD.encode(&hash.finalize()[..16])
+}
+
+fn type_attribute(event_type: EventType) -> String {
+    format!("io.informer-hub.resource.{}.v1", event_type.as_str())
 }
 
 fn subject<K>(origin: &Origin, object: Option<&Object<K>>) -> String {
@@ -216,18 +340,22 @@ fn subject<K>(origin: &Origin, object: Option<&Object<K>>) -> String {
     format!("{}/{}/{}/{}/{name}", gvr.group, gvr.version, gvr.resource, namespace.unwrap_or_default())
 }
 
-fn lane_hash(origin: &Origin, subject: &str) -> u64 {
+fn lane_hash(cluster: &str, subject: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    origin.cluster.hash(&mut hasher);
+    cluster.hash(&mut hasher);
     subject.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Writes attributes, data and objects into one JSON object.
-fn write_body<K>(attributes: &Attributes<'_>, notification: &Notification<K>) -> Result<String, EventError> {
+/// Writes attributes, data and objects into one JSON object. Also where in it the digits of the sequence are.
+fn write_body<K>(
+    attributes: &Attributes<'_>,
+    notification: &Notification<K>,
+    options: &EventOptions,
+) -> Result<(String, u32), EventError> {
     let (initial, tombstone, old) = match notification {
         Notification::Added { initial, .. } => (*initial, false, None),
-        Notification::Updated { old, .. } => (false, false, Some(old)),
+        Notification::Updated { old, .. } => (false, false, options.include_old.then_some(old)),
         Notification::Deleted { tombstone, .. } => (false, *tombstone, None),
         Notification::Synced(_) => (false, false, None),
     };
@@ -251,12 +379,18 @@ fn write_body<K>(attributes: &Attributes<'_>, notification: &Notification<K>) ->
     let object = object.as_ref().and_then(json).transpose()?;
     let old = old.as_ref().and_then(json).transpose()?;
     let wire = |json: Option<&[u8]>| -> String {
-        json.map_or(Cow::Borrowed("null"), |json| redact::wire_json(&origin.resource.gvr, json)).into_owned()
+        json.map_or(Cow::Borrowed("null"), |json| options.redaction.wire_json(&origin.resource.gvr, json)).into_owned()
     };
     let (object, old) = (wire(object.as_deref()), wire(old.as_deref()));
     // Both texts end in the brace of a non-empty object, in whose place more members go.
     let (head, data) = (head.trim_end_matches('}'), data.strip_suffix('}').unwrap_or(&data));
-    Ok(format!(r#"{head},"data":{data},"object":{object},"oldObject":{old}}}}}"#))
+    Ok((format!(r#"{head},"data":{data},"object":{object},"oldObject":{old}}}}}"#), sequence_at(head)))
+}
+
+/// The sequence is the last attribute before the data, and so ends in a quotation mark.
+fn sequence_at(head: &str) -> u32 {
+    let at = head.len().checked_sub(SEQUENCE_DIGITS + 1).filter(|at| head[*at..].starts_with(NO_SEQUENCE));
+    at.and_then(|at| u32::try_from(at).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

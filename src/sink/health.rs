@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::dead_letter::{DeadLetter, DeadLetters};
+use super::store::{JournalState, StoreError};
 use crate::types::clock;
 
 /// Counters and states of one sink. The counters are lock-free; none orders anything else.
@@ -43,7 +43,29 @@ pub struct SinkHealth {
     circuit_open: AtomicBool,
     last_delivery: AtomicI64,
     last_error: ArcSwapOption<String>,
-    dead_letters: Mutex<DeadLetters>,
+    /// Of these, not taken because the journal has told of them before a restart.
+    pub repeated: AtomicU64,
+    /// Events that were merged into others because the journal was full.
+    pub merged: AtomicU64,
+    journal: Mutex<Option<JournalStatus>>,
+}
+
+/// A sink's journal at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalStatus {
+    /// The number that the next event will have.
+    pub end: u64,
+    /// Events that are not acknowledged.
+    pub pending: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// The most that they may be.
+    pub limit: u64,
+    /// Dead letters that are kept.
+    pub dead_letters: u64,
+    /// Why it takes nothing in, if it does not: whoever tells the sink waits.
+    pub trouble: Option<String>,
 }
 
 /// A sink's counters and states at one moment, for the status page.
@@ -64,6 +86,9 @@ pub struct SinkStatus {
     pub retries: u64,
     pub failed_attempts: u64,
     pub dead_lettered: u64,
+    pub repeated: u64,
+    pub merged: u64,
+    pub journal: Option<JournalStatus>,
     pub disabled: bool,
     pub circuit_open: bool,
     pub last_delivery: Option<jiff::Timestamp>,
@@ -91,6 +116,12 @@ impl SinkHealth {
     /// Notes whether deliveries are suspended but for one lane that probes.
     pub fn set_circuit_open(&self, open: bool) {
         self.circuit_open.store(open, Relaxed);
+    }
+
+    /// Whether deliveries are suspended but for one lane that probes.
+    #[must_use]
+    pub fn is_circuit_open(&self) -> bool {
+        self.circuit_open.load(Relaxed)
     }
 
     /// Notes an acknowledged batch. It clears the last error.
@@ -121,16 +152,21 @@ impl SinkHealth {
         }
     }
 
-    /// Remembers an event that was given up.
-    pub fn note_dead_letter(&self, letter: DeadLetter) {
-        self.dead_lettered.fetch_add(1, Relaxed);
-        self.dead_letters.lock().push(letter);
+    /// Notes how the journal is, after it took something in.
+    pub fn show_journal(&self, state: &JournalState) {
+        let JournalState { end, pending, bytes, limit, letters: dead_letters } = *state;
+        *self.journal.lock() = Some(JournalStatus { end, pending, bytes, limit, dead_letters, trouble: None });
     }
 
-    /// A copy of the remembered dead letters, oldest first.
+    /// The number that the next event of its journal will have, as far as is known; `None` without one.
     #[must_use]
-    pub fn dead_letters(&self) -> Vec<DeadLetter> {
-        self.dead_letters.lock().iter().cloned().collect()
+    pub fn journal_end(&self) -> Option<u64> {
+        self.journal.lock().as_ref().map(|journal| journal.end)
+    }
+
+    /// Notes why the journal takes nothing in.
+    pub fn set_journal_trouble(&self, error: &StoreError) {
+        self.journal.lock().get_or_insert_default().trouble = Some(error.to_string());
     }
 
     /// All of it at about this moment; the counters are read one after the other.
@@ -151,8 +187,11 @@ impl SinkHealth {
             retries: read(&self.retries),
             failed_attempts: read(&self.failed_attempts),
             dead_lettered: read(&self.dead_lettered),
+            repeated: read(&self.repeated),
+            merged: read(&self.merged),
+            journal: self.journal.lock().clone(),
             disabled: self.is_disabled(),
-            circuit_open: self.circuit_open.load(Relaxed),
+            circuit_open: self.is_circuit_open(),
             last_delivery: self.last_delivery(),
             last_error: self.error(),
         }

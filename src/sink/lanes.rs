@@ -146,10 +146,8 @@ impl Lanes {
     /// A batch that may be attempted now, and its lane, which is busy until [`Self::acked`], [`Self::retry_at`] or
     /// [`Self::give_up`].
     pub fn take_ready(&mut self, now: Instant, gate: Gate) -> Option<(LaneId, Arc<[Event]>)> {
-        let count = self.lanes.len();
-        let ready = |at: &usize| gate.admits(*at) && self.due(*at).is_some_and(|due| due <= now);
-        let at = (0..count).map(|i| (self.next + i) % count).find(ready)?;
-        self.next = (at + 1) % count;
+        let at = self.ready(now, gate)?;
+        self.next = (at + 1) % self.lanes.len();
         let (lane, params) = (&mut self.lanes[at], self.batch);
         let batch = lane.batch.get_or_insert_with(|| {
             let events = cut(&mut lane.queue, &mut lane.queue_bytes, params);
@@ -157,6 +155,13 @@ impl Lanes {
         });
         batch.due = None;
         Some((LaneId(at), Arc::clone(&batch.events)))
+    }
+
+    /// How many events [`Self::take_ready`] would give.
+    #[must_use]
+    pub fn ready_len(&self, now: Instant, gate: Gate) -> Option<usize> {
+        let lane = &self.lanes[self.ready(now, gate)?];
+        Some(lane.batch.as_ref().map_or_else(|| size(&lane.queue, self.batch).0, |batch| batch.events.len()))
     }
 
     /// The batch in flight is delivered. Returns its events.
@@ -255,6 +260,18 @@ impl Lanes {
         self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
     }
 
+    /// Whether less than half of the bounds is taken, so that it is worth to look for more.
+    #[must_use]
+    pub fn is_low(&self) -> bool {
+        self.events * 2 < self.bounds.events && self.bytes * 2 < self.bounds.bytes
+    }
+
+    /// Events and bytes that there is room for.
+    #[must_use]
+    pub fn room(&self) -> (usize, usize) {
+        (self.bounds.events.saturating_sub(self.events), self.bounds.bytes.saturating_sub(self.bytes))
+    }
+
     /// Whether nothing is queued or in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -278,6 +295,13 @@ impl Lanes {
         usize::try_from(event.lane_hash() % lanes).expect("less than the number of lanes, which is a usize")
     }
 
+    /// The lane whose turn it is.
+    fn ready(&self, now: Instant, gate: Gate) -> Option<usize> {
+        let count = self.lanes.len();
+        let ready = |at: &usize| gate.admits(*at) && self.due(*at).is_some_and(|due| due <= now);
+        (0..count).map(|i| (self.next + i) % count).find(ready)
+    }
+
     /// When a lane has a batch to attempt; `None` while it is busy or empty.
     fn due(&self, lane: usize) -> Option<Instant> {
         let lane = &self.lanes[lane];
@@ -299,6 +323,13 @@ impl Lanes {
 
 /// Takes the next batch off a queue: at least one event, and no more than the limits allow.
 fn cut(queue: &mut VecDeque<(Event, Instant)>, queue_bytes: &mut usize, params: BatchParams) -> Arc<[Event]> {
+    let (count, bytes) = size(queue, params);
+    *queue_bytes -= bytes;
+    queue.drain(..count).map(|(event, _)| event).collect()
+}
+
+/// Events and bytes of the next batch.
+fn size(queue: &VecDeque<(Event, Instant)>, params: BatchParams) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for (event, _) in queue.iter().take(params.max_events.max(1)) {
         if count > 0 && bytes + event.size() > params.max_bytes {
@@ -306,8 +337,7 @@ fn cut(queue: &mut VecDeque<(Event, Instant)>, queue_bytes: &mut usize, params: 
         }
         (count, bytes) = (count + 1, bytes + event.size());
     }
-    *queue_bytes -= bytes;
-    queue.drain(..count).map(|(event, _)| event).collect()
+    (count, bytes)
 }
 
 #[cfg(test)]

@@ -22,25 +22,40 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-mod dead_letter;
 mod event;
+pub mod file;
 mod filter;
 mod health;
 mod lanes;
+mod letters;
+mod machine;
+pub mod nats;
+mod orphans;
+mod rate;
 mod redact;
 mod retry;
 mod select;
+mod shape;
+mod store;
+mod told;
 pub mod webhook;
 
-pub use dead_letter::{DeadLetter, DeadLetters};
 #[cfg(test)]
 pub(crate) use event::tests as test_objects;
-pub use event::{Event, EventError, EventType};
+pub use event::{Event, EventData, EventError, EventOptions, EventResource, EventType, InvalidRecord};
 pub use filter::{Filter, InvalidFilter};
-pub use health::{SinkHealth, SinkStatus};
+pub use health::{JournalStatus, SinkHealth, SinkStatus};
 pub use lanes::{BatchParams, Bounds, Gate, LaneId, Lanes};
+pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
+pub use machine::{Action, Broken, Durability, Fsync, Machine, MachineParams};
+pub use orphans::Orphans;
+pub use rate::{RateLimit, RateLimiter};
+pub use redact::{REDACTED, Redaction};
 pub use retry::{Circuit, Decision, RetryParams};
-pub use select::{Initial, Selection, Verdict};
+pub use select::{Initial, OnFilterError, Selection, Verdict};
+pub use shape::{InvalidTemplate, Preset, Shape, Template};
+pub use store::{Commit, Done, Found, JournalState, Store, StoreError, StoreLimits, Work};
+pub use told::Told;
 
 /// What came of one attempt to deliver one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::event::EventType;
 use super::filter::Filter;
+use super::redact::Redaction;
 use crate::types::{FieldPath, Notification, Object};
 
 /// What a sink does with objects that were there before.
@@ -12,6 +13,16 @@ pub enum Initial {
     Skip,
     /// They are delivered as `added`, with `initial` set.
     Replay,
+}
+
+/// What becomes of an event whose filter could not be evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnFilterError {
+    /// It is taken: an event too many can be thrown away, and one too few cannot be had back.
+    #[default]
+    Deliver,
+    /// It is not taken.
+    Drop,
 }
 
 /// What a sink takes of the notifications of the informers it listens to.
@@ -26,6 +37,10 @@ pub struct Selection {
     pub changed: Vec<FieldPath>,
     /// Unset: everything passes.
     pub filter: Option<Filter>,
+    /// What becomes of an event for which the filter fails. Default: it is delivered.
+    pub on_filter_error: OnFilterError,
+    /// What the filter, like everything after it, does not get to see.
+    pub redaction: Redaction,
 }
 
 /// What a [`Selection`] says about one notification.
@@ -35,9 +50,10 @@ pub enum Verdict {
     Take,
     /// It is not.
     Leave,
-    /// The filter could not be evaluated, for the reason given: taken, because an event too many can be thrown away
-    /// and one too few cannot be had back.
+    /// The filter could not be evaluated, for the reason given; the event is for this sink all the same.
     TakeUnfiltered(String),
+    /// The filter could not be evaluated, for the reason given, and the event is not for this sink.
+    LeaveUnfiltered(String),
 }
 
 impl Default for Selection {
@@ -47,6 +63,8 @@ impl Default for Selection {
             initial: Initial::Skip,
             changed: Vec::new(),
             filter: None,
+            on_filter_error: OnFilterError::Deliver,
+            redaction: Redaction::default(),
         }
     }
 }
@@ -64,10 +82,13 @@ impl Selection {
             Notification::Updated { old, new, .. } if !self.has_changed(old, new) => return Verdict::Leave,
             _ => {}
         }
-        match self.filter.as_ref().map(|filter| filter.passes(notification)) {
+        match self.filter.as_ref().map(|filter| filter.passes(notification, &self.redaction)) {
             None | Some(Ok(true)) => Verdict::Take,
             Some(Ok(false)) => Verdict::Leave,
-            Some(Err(why)) => Verdict::TakeUnfiltered(why),
+            Some(Err(why)) => match self.on_filter_error {
+                OnFilterError::Deliver => Verdict::TakeUnfiltered(why),
+                OnFilterError::Drop => Verdict::LeaveUnfiltered(why),
+            },
         }
     }
 
@@ -116,11 +137,21 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_fails_lets_the_event_through_and_says_so() {
+    fn a_filter_does_not_see_what_is_redacted() {
+        let filter = Some(Filter::compile("object.status.phase == '<redacted>'").unwrap());
+        let redaction = Redaction::new(vec!["status.phase".parse().unwrap()]);
+        let selection = Selection { filter, redaction, ..Selection::default() };
+        assert_eq!(selection.judge(&added(pod("a", "1", "Failed"), false)), Verdict::Take);
+    }
+
+    #[test]
+    fn a_filter_that_fails_lets_the_event_through_unless_told_otherwise_and_says_so() {
         let filter = |text| Selection { filter: Some(Filter::compile(text).unwrap()), ..Selection::default() };
         let add = added(pod("a", "1", "Failed"), false);
         assert_eq!(filter("object.status.phase == 'Failed'").judge(&add), Verdict::Take);
         assert_eq!(filter("object.status.phase == 'Running'").judge(&add), Verdict::Leave);
         assert!(matches!(filter("object.nothing == 1").judge(&add), Verdict::TakeUnfiltered(_)));
+        let dropping = Selection { on_filter_error: OnFilterError::Drop, ..filter("object.nothing == 1") };
+        assert!(matches!(dropping.judge(&add), Verdict::LeaveUnfiltered(_)));
     }
 }

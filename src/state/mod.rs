@@ -1,3 +1,17 @@
-//! What a hub keeps on disk over its restarts.
+//! The state directory: what the hub keeps over restarts.
+//!
+//! ```text
+//! LOCK      held by the process that uses it, its id in it
+//! FORMAT    "informer-hub state 1"
+//! caches/   what was last known of each resource
+//! sinks/    the journal and the dead letters of each durable reader
+//! ```
+//!
+//! `docs/state.md` has the formats.
 
 pub mod caches;
+mod dir;
+mod report;
+
+pub use dir::{Access, StateDir, StateError};
+pub use report::{ReaderReport, StateReport, inspect};

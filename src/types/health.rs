@@ -174,6 +174,11 @@ impl InformerHealth {
     /// Shows what was kept of an earlier life of the process: objects as of `alive` (in milliseconds since the epoch), up
     /// to a version, where that is known.
     pub fn restore(&self, version: Option<ResourceVersion>, synced: bool, alive: i64, objects: u64) {
+        self.set_checkpoint(CheckpointState {
+            at: jiff::Timestamp::from_millisecond(alive).ok(),
+            version: version.as_ref().map(ToString::to_string),
+            ..CheckpointState::default()
+        });
         self.version.store(version.map(Arc::new));
         self.stale_since.store(alive.max(1), Relaxed);
         self.last_event.store(alive, Relaxed);
@@ -287,6 +292,12 @@ impl InformerHealth {
     /// Notes how far its objects are on disk.
     pub fn set_checkpoint(&self, state: CheckpointState) {
         self.checkpoint.store(Some(Arc::new(state)));
+    }
+
+    /// Whether anything of it is on disk.
+    #[must_use]
+    pub fn is_on_disk(&self) -> bool {
+        self.checkpoint.load().as_ref().is_some_and(|state| state.at.is_some())
     }
 
     /// How far its objects are on disk; `None` where none are kept there.

@@ -9,11 +9,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use informer_hub::config::{
-    BatchConfig, EventType, Initial, RetryConfig, SinkConfig, SinkMatch, TransportConfig, WebhookConfig,
-};
+use informer_hub::config::{BatchConfig, Initial, RetryConfig, SinkConfig, TransportConfig, WebhookConfig};
 use informer_hub::sim::oracle::{Replica, Told};
-use informer_hub::types::ClusterSelector;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -38,22 +35,8 @@ impl Receiver {
 
     /// A sink that sends everything here, also what was there before.
     pub(crate) fn sink(&self, name: &str) -> SinkConfig {
-        let webhook = WebhookConfig {
-            url: format!("http://{}/events", self.address),
-            signing_secret: None,
-            timeout: Duration::from_secs(10),
-            concurrency: 4,
-            ca_file: None,
-        };
+        let webhook = WebhookConfig { url: format!("http://{}/events", self.address), ..WebhookConfig::default() };
         SinkConfig {
-            name: name.to_owned(),
-            select: SinkMatch {
-                resources: Vec::new(),
-                clusters: ClusterSelector::All,
-                events: vec![EventType::Added, EventType::Updated, EventType::Deleted],
-            },
-            filter: None,
-            changed: Vec::new(),
             initial: Initial::Replay,
             batch: BatchConfig { max_events: 100, max_bytes: 1024 * 1024, max_wait: Duration::from_millis(50) },
             retry: RetryConfig {
@@ -61,7 +44,7 @@ impl Receiver {
                 max: Duration::from_secs(5),
                 give_up_after: Duration::from_secs(60),
             },
-            transport: TransportConfig::Webhook(webhook),
+            ..SinkConfig::new(name, TransportConfig::Webhook(webhook))
         }
     }
 

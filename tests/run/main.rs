@@ -3,6 +3,7 @@
 
 mod clusters;
 mod delivery;
+mod durable;
 mod mistakes;
 mod process;
 mod receiver;

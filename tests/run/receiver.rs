@@ -28,6 +28,8 @@ pub(crate) enum Mode {
     Well,
     /// Answers 500 and takes nothing.
     Error,
+    /// Answers 422 and takes nothing.
+    Unprocessable,
     /// Points elsewhere and takes nothing.
     Redirect,
     /// Takes it, then closes in the middle of the status line: the hub cannot know.
@@ -143,6 +145,7 @@ impl Mode {
         match self {
             Self::Well => "well",
             Self::Error => "error",
+            Self::Unprocessable => "unprocessable",
             Self::Redirect => "redirect",
             Self::Close => "close",
             Self::Slow(_) => "slow",
@@ -178,6 +181,7 @@ async fn converse(mut stream: TcpStream, mode: watch::Receiver<Mode>, received: 
             "204 No Content"
         }
         Mode::Error => "500 Internal Server Error",
+        Mode::Unprocessable => "422 Unprocessable Content",
         Mode::Redirect => "307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/elsewhere",
         Mode::Close => {
             take(&received, &headers, &body);

@@ -31,7 +31,10 @@ impl Barrier {
             let inbox = reader.known_inbox_at(partition.origin()).filter(|inbox| inbox.has_joined(id))?;
             Some((reader.name.clone(), inbox, Mark::new(id, partition.number())))
         };
-        let waiting = readers.iter().filter_map(inbox).collect();
+        // Readers are told nothing before the partition has been on disk once (see the listener), and of what was there
+        // then when they begin.
+        let begun = partition.health().is_on_disk();
+        let waiting = readers.iter().filter(|_| begun).filter_map(inbox).collect();
         let mut barrier = Self { id, passed: BTreeSet::new(), waiting, absent: BTreeSet::new() };
         if let Some(restored) = partition.restored() {
             if restored.is_unchanged(partition) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use super::SharedKeeping;
 use crate::actors::subscription::{Subscription, SubscriptionId};
@@ -120,9 +121,20 @@ struct Shared {
     closing: AtomicBool,
     readers: Mutex<BTreeMap<SubscriptionId, Arc<Subscription>>>,
     listeners: Mutex<Vec<Arc<dyn CheckpointListener>>>,
+    wanted: Notify,
 }
 
 impl Checkpoints {
+    /// Asks for a pass soon: somebody waits for it.
+    pub(in crate::actors) fn hurry(&self) {
+        self.0.wanted.notify_one();
+    }
+
+    /// Returns when a pass has been asked for.
+    pub(super) async fn hurried(&self) {
+        self.0.wanted.notified().await;
+    }
+
     /// Tells a listener of every pass from now on.
     pub fn listen(&self, listener: Arc<dyn CheckpointListener>) {
         self.0.listeners.lock().push(listener);

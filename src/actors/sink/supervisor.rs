@@ -7,16 +7,20 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::estate::Heir;
-use super::{Drain, DrainReport, SinkActor, SinkParams, State};
+use super::letters::LetterRequest;
+use super::{Drain, DrainReport, SinkActor, SinkParams, State, StorePlace};
 use crate::actors::env::Env;
 use crate::actors::subscriber::{Deliver, Delivered, Subscriber};
 use crate::actors::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };
+use crate::journal::JournalError;
+use crate::sink::{Durability, Event, Found, Store};
 use crate::types::{Dynamic, Notification, Notifications, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
@@ -33,23 +37,67 @@ type Address = Option<Addr<SinkActor>>;
 #[derive(Clone)]
 pub struct Sink {
     address: watch::Receiver<Address>,
+    store: Arc<Mutex<Store>>,
     /// Ends the supervisor, and the actor with it.
     _supervisor: Arc<Children>,
+}
+
+/// A sink's store that is open, and what its machine goes on from.
+#[derive(Debug)]
+pub struct OpenStore {
+    store: Store,
+    durability: Option<Durability>,
+}
+
+impl OpenStore {
+    /// For a sink without a journal.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { store: Store::in_memory(), durability: None }
+    }
+
+    /// Opens a sink's store, and says in the log what was found; blocks for as long as it takes to read it. `knows` says
+    /// whether the caches on disk have an event's object; the last events of others come back.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the disk refuses; whoever runs the hub can fix it.
+    pub fn open(
+        name: &str,
+        place: &StorePlace,
+        knows: &dyn Fn(&Event) -> bool,
+    ) -> Result<(Self, Vec<Event>), JournalError> {
+        let (store, Found { durability, orphans, recovery }) =
+            Store::open(&place.disk, &place.directory, place.limits, place.fsync, knows)?;
+        for (what, recovery) in ["journal", "dead letters"].into_iter().zip(&recovery) {
+            if !recovery.damaged.is_empty() || recovery.lost > 0 {
+                tracing::error!(sink = name, what, ?recovery, "damage was found, and confined to what is named here");
+            } else if recovery.pending > 0 {
+                tracing::info!(sink = name, what, pending = recovery.pending, "goes on where it was");
+            }
+        }
+        Ok((Self { store, durability: Some(durability) }, orphans))
+    }
 }
 
 impl Sink {
     /// Starts a sink's actor under a supervisor of its own.
     #[must_use]
-    pub fn start(params: SinkParams, env: &Env) -> Self {
+    pub fn start(params: SinkParams, open: OpenStore, env: &Env) -> Self {
+        let OpenStore { store, durability } = open;
+        if durability.is_some() {
+            params.health.show_journal(&store.state());
+        }
         let (address, current) = watch::channel(None);
         let guard = ExitGuard::new(0, 0, None, &env.census);
-        let heir = Heir::new(State::new(&params));
+        let heir = Heir::new(State::new(&params, durability));
+        let store = Arc::new(Mutex::new(store));
         let handle = Children::new();
         let token = handle.token();
         let supervisor = Supervisor {
             env: env.clone(),
             params,
             heir,
+            store: Arc::clone(&store),
             address,
             supervision: Supervision::new(&[], INTENSITY),
             children: Children::new(),
@@ -59,7 +107,19 @@ impl Sink {
             stop_with(&token, ctx);
             supervisor
         });
-        Self { address: current, _supervisor: Arc::new(handle) }
+        Self { address: current, store, _supervisor: Arc::new(handle) }
+    }
+
+    /// Asks about its dead letters. `None` when the sink has ended.
+    pub async fn letters(&self, request: LetterRequest) -> Option<<LetterRequest as Message>::Result> {
+        let mut sink = self.clone();
+        sink.living().await?.send(request).await.ok()
+    }
+
+    /// What is acknowledged in its journal and has a lower number may go: the caches on disk are not older. Blocks while
+    /// the store is at work.
+    pub fn release(&self, before: u64) {
+        self.store.lock().release(before);
     }
 
     /// As somebody to tell. Events that its actor died over are handed to its successor.
@@ -111,6 +171,7 @@ struct Supervisor {
     env: Env,
     params: SinkParams,
     heir: Heir<State>,
+    store: Arc<Mutex<Store>>,
     address: watch::Sender<Address>,
     supervision: Supervision,
     children: Children,
@@ -121,12 +182,41 @@ impl Supervisor {
     fn launch(&mut self, ctx: &mut Context<Self>) {
         let Some(state) = self.heir.claim() else { return };
         let guard = ExitGuard::new(0, 0, Some(&ctx.address().recipient()), &self.env.census);
-        let (params, token) = (self.params.clone(), self.children.token());
+        let (params, token, store) = (self.params.clone(), self.children.token(), Arc::clone(&self.store));
         let address = SinkActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
-            SinkActor::new(params, state, guard)
+            SinkActor::new(params, state, store, guard)
         });
         self.address.send_replace(Some(address));
+    }
+
+    /// A sink with a journal goes on from what that has: whatever was under way is found there, or its sender hears that
+    /// it was not taken and sends it again.
+    fn relaunch(&mut self, ctx: &mut Context<Self>) {
+        let Some(place) = self.params.place.clone() else { return self.launch(ctx) };
+        let (store, name) = (Arc::clone(&self.store), Arc::clone(&self.params.name));
+        let reopening = self.env.io.spawn_blocking(move || {
+            let mut store = store.lock();
+            // The caches have all that it told of.
+            let (reopened, _) = OpenStore::open(&name, &place, &|_| true)?;
+            *store = reopened.store;
+            Ok::<_, JournalError>(reopened.durability)
+        });
+        ctx.spawn(reopening.into_actor(self).map(|reopened, act, ctx| match reopened {
+            Ok(Ok(durability)) => {
+                let drains = act.heir.claim().map(|mut state| std::mem::take(&mut state.drains)).unwrap_or_default();
+                let mut state = State::new(&act.params, durability);
+                state.drains = drains;
+                act.heir = Heir::new(state);
+                act.launch(ctx);
+            }
+            failed => {
+                let error = failed.map_or_else(|join| join.to_string(), |inner| inner.err().map_or_else(String::new, |e| e.to_string()));
+                tracing::error!(sink = %act.params.name, error, "the journal cannot be opened again; trying in {REST:?}");
+                act.params.health.set_error(format!("the journal cannot be opened again: {error}"));
+                ctx.run_later(REST, Self::relaunch);
+            }
+        }));
     }
 }
 
@@ -149,6 +239,6 @@ impl Handler<ChildExited> for Supervisor {
         tracing::error!(sink = %self.params.name, "the sink's actor {}; starting it again in {rest:?}", exited.status);
         self.params.health.set_error(format!("the sink's actor {}", exited.status));
         self.address.send_replace(None);
-        ctx.run_later(rest, Self::launch);
+        ctx.run_later(rest, Self::relaunch);
     }
 }

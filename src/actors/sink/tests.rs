@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use actix::Addr;
 use futures::FutureExt;
@@ -14,7 +15,8 @@ use super::*;
 use crate::actors::subscriber::{Deliver, Delivered};
 use crate::actors::{Census, Env, Tuning};
 use crate::sink::test_objects::{added, pod};
-use crate::sink::{EventType, Filter};
+use crate::sink::{EventType, Filter, LetterFilter, LetterSummary, Outcome};
+use crate::types::Notification;
 
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
 
@@ -96,6 +98,7 @@ fn failed(error: &str) -> Outcome {
 struct Bench {
     transport: Arc<ScriptedTransport>,
     health: Arc<SinkHealth>,
+    store: Arc<parking_lot::Mutex<Store>>,
     sink: Addr<SinkActor>,
 }
 
@@ -108,8 +111,11 @@ fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
         retry: RetryParams::default(),
         bounds: Bounds::default(),
         concurrency: NonZeroUsize::new(4).unwrap(),
+        rate_limit: None,
         health: SinkHealth::new(),
         io: runtime::Handle::current(),
+        options: EventOptions::default(),
+        place: None,
     }
 }
 
@@ -122,9 +128,11 @@ impl Bench {
         let mut params = params(&transport);
         change(&mut params);
         let health = Arc::clone(&params.health);
-        let state = Heir::new(State::new(&params)).claim().unwrap();
+        let state = Heir::new(State::new(&params, None)).claim().unwrap();
         let guard = ExitGuard::new(0, 0, None, &Census::default());
-        Self { transport, health, sink: SinkActor::new(params, state, guard).start() }
+        let store = Arc::new(parking_lot::Mutex::new(Store::in_memory()));
+        let sink = SinkActor::new(params, state, Arc::clone(&store), guard).start();
+        Self { transport, health, store, sink }
     }
 
     async fn send(&self, notifications: Vec<Notification>) {
@@ -135,6 +143,10 @@ impl Bench {
     async fn takes(&self, notifications: Vec<Notification>) -> bool {
         let sent = tokio::time::timeout(Duration::from_secs(10), self.send(notifications));
         sent.await.is_ok()
+    }
+
+    fn letters(&self) -> Vec<LetterSummary> {
+        self.store.lock().list_letters(&LetterFilter::default(), 0, usize::MAX).unwrap()
     }
 
     async fn drain(&self, within: Duration) -> DrainReport {
@@ -176,7 +188,7 @@ fn everything_arrives_once_and_in_order_per_object() {
         for chunk in adds(30, 20).chunks(70) {
             bench.send(chunk.to_vec()).await;
         }
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 600, left: 0 });
+        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 600, left: 0, kept: 0 });
         assert_complete(&bench.transport, 30, 20);
         assert_eq!(bench.transport.most_in_flight.load(Relaxed), 4);
         let status = bench.health.status();
@@ -258,7 +270,7 @@ fn messages_that_wait_keep_their_order() {
 #[test]
 fn the_bound_in_bytes_holds_too() {
     paused(async {
-        let size = Event::new(&add("web", 1), clock::wall()).unwrap().size();
+        let size = Event::new(&add("web", 1), clock::wall(), &EventOptions::default()).unwrap().size();
         let transport = ScriptedTransport::new(|_, _| failed("down"));
         let bench = Bench::with(transport, |params| params.bounds.bytes = 10 * size);
         assert!(!bench.takes(adds(100, 1)).await);
@@ -273,9 +285,9 @@ fn what_cannot_be_delivered_in_time_ends_as_a_dead_letter() {
         let bench = Bench::start(ScriptedTransport::new(|_, _| failed("receiver answered 500")));
         let begun = clock::now();
         bench.send(vec![add("web", 1)]).await;
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 0, left: 0 });
+        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 0, left: 0, kept: 0 });
         assert_eq!(clock::now().duration_since(begun).as_secs() / 3600, 24);
-        let letters = bench.health.dead_letters();
+        let letters = bench.letters();
         assert_eq!((letters.len(), bench.health.status().dead_lettered), (1, 1));
         assert_eq!(
             (letters[0].subject.as_str(), letters[0].error.as_str()),
@@ -299,7 +311,7 @@ fn one_bad_event_does_not_take_its_neighbours_along() {
         let bench = Bench::with(transport, |params| params.concurrency = NonZeroUsize::MIN);
         bench.send(adds(40, 1)).await;
         // It is given up soon, for it holds up the lane.
-        assert_eq!(bench.drain(Duration::from_secs(120)).await, DrainReport { delivered: 39, left: 0 });
+        assert_eq!(bench.drain(Duration::from_secs(120)).await, DrainReport { delivered: 39, left: 0, kept: 0 });
         assert_eq!(bench.health.status().dead_lettered, 1);
         assert!(!bench.health.status().circuit_open);
         assert!(bench.transport.attempts() < 40, "{}", bench.transport.attempts());
@@ -374,7 +386,7 @@ fn attempts_that_were_in_flight_when_the_sink_was_disabled_are_not_repeated() {
         });
         let bench = Bench::start(transport);
         bench.send(adds(100, 1)).await;
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 0, left: 0 });
+        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 0, left: 0, kept: 0 });
         assert_eq!((bench.transport.attempts(), bench.health.status().dead_lettered), (4, 100));
     });
 }
@@ -385,8 +397,8 @@ fn a_panicking_transport_loses_its_batch_alone() {
         let transport = ScriptedTransport::new(|n, _| if n == 0 { panic!("boom") } else { Outcome::Accepted });
         let bench = Bench::with(transport, |params| params.concurrency = NonZeroUsize::MIN);
         bench.send(adds(20, 1)).await;
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 10, left: 0 });
-        let letters = bench.health.dead_letters();
+        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 10, left: 0, kept: 0 });
+        let letters = bench.letters();
         assert_eq!(letters.len(), 10);
         assert!(letters[0].error.contains("boom"), "{}", letters[0].error);
     });
@@ -398,7 +410,7 @@ fn a_drain_is_over_at_its_deadline_and_says_what_is_left() {
         let bench = Bench::start(ScriptedTransport::slow(LONG, |_, _| Outcome::Accepted));
         bench.send(adds(7, 1)).await;
         let begun = clock::now();
-        assert_eq!(bench.drain(Duration::from_secs(20)).await, DrainReport { delivered: 0, left: 7 });
+        assert_eq!(bench.drain(Duration::from_secs(20)).await, DrainReport { delivered: 0, left: 7, kept: 0 });
         let took = clock::now().duration_since(begun);
         assert!(took >= Duration::from_secs(20) && took < Duration::from_secs(21), "{took:?}");
     });
@@ -412,7 +424,7 @@ fn a_drain_does_not_wait_for_a_retry_that_is_far_away() {
         let bench = Bench::with(transport, |params| (params.retry.first, params.retry.max) = (far, far));
         bench.send(vec![add("web", 1)]).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(bench.drain(Duration::from_secs(20)).await, DrainReport { delivered: 1, left: 0 });
+        assert_eq!(bench.drain(Duration::from_secs(20)).await, DrainReport { delivered: 1, left: 0, kept: 0 });
     });
 }
 
@@ -480,11 +492,9 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
     let received = Received::default();
     let addr = io.block_on(moody_receiver(Arc::clone(&received)));
     let webhook = WebhookParams {
-        url: WebhookUrl::parse(&format!("http://{addr}/")).unwrap(),
-        signing_keys: None,
         timeout: Duration::from_secs(5),
-        ca_file: None,
         batched: true,
+        ..WebhookParams::new(WebhookUrl::parse(&format!("http://{addr}/")).unwrap())
     };
     let transport = Arc::new(WebhookTransport::new(webhook).unwrap());
     let io_handle = io.handle().clone();
@@ -523,8 +533,11 @@ fn a_sink_whose_actor_dies_loses_nothing() {
             vec![actix_rt::Arbiter::current()],
             Tuning::default(),
         );
-        let sink =
-            Sink::start(SinkParams { bounds: Bounds { events: 100, ..Bounds::default() }, ..params(&transport) }, &env);
+        let sink = Sink::start(
+            SinkParams { bounds: Bounds { events: 100, ..Bounds::default() }, ..params(&transport) },
+            OpenStore::in_memory(),
+            &env,
+        );
         for chunk in adds(20, 50).chunks(90) {
             let delivered = Deliver::deliver(&sink, chunk.to_vec(), &env.io);
             let living = sink.clone().living().await.unwrap();

@@ -48,18 +48,14 @@ fn sink(url: String, secret: &Path) -> SinkConfig {
         url,
         signing_secret: Some(Secret::File(secret.to_owned())),
         timeout: Duration::from_secs(5),
-        concurrency: 4,
-        ca_file: None,
+        ..WebhookConfig::default()
     };
     SinkConfig {
-        name: "receiver".to_owned(),
         select: SinkMatch {
             resources: Vec::new(),
             clusters: ClusterSelector::All,
             events: vec![EventType::Added, EventType::Updated, EventType::Deleted, EventType::Synced],
         },
-        filter: None,
-        changed: Vec::new(),
         initial: Initial::Replay,
         batch: BatchConfig { max_events: 100, max_bytes: 1 << 20, max_wait: Duration::from_millis(50) },
         retry: RetryConfig {
@@ -67,6 +63,6 @@ fn sink(url: String, secret: &Path) -> SinkConfig {
             max: Duration::from_secs(1),
             give_up_after: Duration::from_secs(600),
         },
-        transport: TransportConfig::Webhook(webhook),
+        ..SinkConfig::new("receiver", TransportConfig::Webhook(webhook))
     }
 }

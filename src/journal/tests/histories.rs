@@ -22,10 +22,8 @@ fn run(name: &str, faults: Faults) -> (u32, u32, u64) {
             (0..STEPS).for_each(|_| world.step());
             (world.reopened, world.refused_full, world.merged)
         });
-        match outcome {
-            Ok(seen) => totals = (totals.0 + seen.0, totals.1 + seen.1, totals.2 + seen.2),
-            Err(_) => panic!("{name}: JOURNAL_SEED={seed} fails"),
-        }
+        let Ok(seen) = outcome else { panic!("{name}: JOURNAL_SEED={seed} fails") };
+        totals = (totals.0 + seen.0, totals.1 + seen.1, totals.2 + seen.2);
     }
     totals
 }

@@ -106,7 +106,7 @@ fn at_the_limit_acknowledged_segments_go_then_appends_are_refused_until_merging_
 fn a_batch_that_could_never_fit_is_refused_as_such() {
     let (mut journal, ..) = open(&SimDisk::new(1), 8 << 10);
     let large = Change { object: 1, from: None, to: None, pad: 9000 };
-    assert!(matches!(journal.append(&[large.clone()]), Err(AppendError::TooLarge { .. })));
+    assert!(matches!(journal.append(std::slice::from_ref(&large)), Err(AppendError::TooLarge { .. })));
     assert!(matches!(journal.append(&[Change { pad: 65 << 20, ..large }]), Err(AppendError::TooLarge { .. })));
     assert_eq!(journal.append(&changes(0..2)).unwrap(), 0..2);
     assert_eq!(seqs(&mut journal), [0, 1]);

@@ -61,7 +61,7 @@ pub(crate) fn event(name: &str, version: u64, padding: usize) -> Event {
         &version,
         &json!({"metadata": {"name": name}, "padding": "x".repeat(padding)}),
     );
-    Event::new(&added(object, false), moment(1)).unwrap()
+    Event::new(&added(object, false), moment(1), &EventOptions::default()).unwrap()
 }
 
 fn moment(second: i64) -> jiff::Timestamp {
@@ -69,7 +69,7 @@ fn moment(second: i64) -> jiff::Timestamp {
 }
 
 fn wire(notification: &Notification) -> Value {
-    serde_json::from_str(Event::new(notification, moment(0)).unwrap().json()).unwrap()
+    serde_json::from_str(Event::new(notification, moment(0), &EventOptions::default()).unwrap().json()).unwrap()
 }
 
 #[test]
@@ -124,7 +124,8 @@ fn the_subject_of_a_cluster_scoped_object_keeps_its_five_parts() {
 
 #[test]
 fn the_id_is_the_same_whenever_it_is_made_and_differs_between_events() {
-    let id = |n: &Notification, second| Event::new(n, moment(second)).unwrap().id().to_owned();
+    let id =
+        |n: &Notification, second| Event::new(n, moment(second), &EventOptions::default()).unwrap().id().to_owned();
     let add = added(pod("web-0", "1", "Running"), false);
     assert_eq!(id(&add, 0), id(&add, 99));
     assert_eq!(id(&add, 0), "UmyKtRW9K5UBqrdSMfAQuA", "the way of making ids is a promise to receivers");
@@ -148,7 +149,7 @@ fn events_of_one_object_share_a_lane() {
 
 #[test]
 fn a_secret_leaves_without_its_values() {
-    let event = Event::new(&updated(secret("1"), secret("2")), moment(0)).unwrap();
+    let event = Event::new(&updated(secret("1"), secret("2")), moment(0), &EventOptions::default()).unwrap();
     assert!(!event.json().contains("hunter2"));
     let value: Value = serde_json::from_str(event.json()).unwrap();
     assert_eq!(value["data"]["oldObject"]["data"]["password"], "<redacted>");
@@ -156,6 +157,9 @@ fn a_secret_leaves_without_its_values() {
 
 #[test]
 fn debug_output_shows_no_body() {
-    let text = format!("{:?}", Event::new(&added(pod("web-0", "1", "Running"), false), moment(0)).unwrap());
+    let text = format!(
+        "{:?}",
+        Event::new(&added(pod("web-0", "1", "Running"), false), moment(0), &EventOptions::default()).unwrap()
+    );
     assert!(text.contains("web-0") && !text.contains("Running"), "{text}");
 }

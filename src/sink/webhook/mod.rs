@@ -11,9 +11,11 @@
 //! | 3xx | tried again; redirects are never followed, for a signed body is meant for one address |
 //! | everything else, and none | tried again |
 
+mod headers;
 mod request;
 mod service;
 mod sign;
+mod tls;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,11 +25,32 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-pub use service::check_roots;
+pub use headers::{ExtraHeaders, InvalidHeader, check_header_name};
 pub use sign::{InvalidSecret, SigningKeys};
+pub use tls::{check_client_cert, check_roots};
 
-use super::{Event, Outcome, Transport};
+use super::{Event, Outcome, Shape, Transport};
 use service::Service;
+
+/// How bodies are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Understood everywhere.
+    Gzip,
+    /// Smaller and faster, where the receiver knows it.
+    Zstd,
+}
+
+impl Compression {
+    /// As in `Content-Encoding`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
 
 /// What a webhook is built from.
 #[derive(Debug)]
@@ -44,6 +67,42 @@ pub struct WebhookParams {
     /// (`application/cloudevents+json`). One sink keeps to one shape: it is batches, even for a lone event, when its
     /// batches may hold more than one event.
     pub batched: bool,
+    /// The form of the events. Default CloudEvents.
+    pub shape: Arc<Shape>,
+    /// Unset: bodies are sent as they are.
+    pub compression: Option<Compression>,
+    /// Headers of one's own.
+    pub headers: ExtraHeaders,
+    /// What the hub shows a receiver that asks who it is.
+    pub client_cert: Option<ClientCert>,
+}
+
+impl WebhookParams {
+    /// The defaults: single events, unsigned.
+    #[must_use]
+    pub fn new(url: WebhookUrl) -> Self {
+        Self {
+            url,
+            signing_keys: None,
+            timeout: Duration::from_secs(10),
+            ca_file: None,
+            batched: false,
+            shape: Arc::default(),
+            compression: None,
+            headers: ExtraHeaders::default(),
+            client_cert: None,
+        }
+    }
+}
+
+/// Files of a client certificate. Looked at before each attempt, and read again when they have changed; connections
+/// made with what was there before are not used any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCert {
+    /// PEM file with the certificate, and those between it and the CA.
+    pub cert_file: PathBuf,
+    /// PEM file with its private key.
+    pub key_file: PathBuf,
 }
 
 /// The address of a receiver, which hides all but scheme and host from `Debug` and `Display`.
@@ -71,6 +130,27 @@ pub enum WebhookError {
         /// Which file.
         path: PathBuf,
     },
+    /// The client certificate could not be read.
+    #[error("{key} {} is not readable", .path.display())]
+    ClientCertFile {
+        /// `client_cert_file` or `client_key_file`.
+        key: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The client certificate cannot be used.
+    #[error("{key} {}: {problem}", .path.display())]
+    ClientCert {
+        /// `client_cert_file` or `client_key_file`.
+        key: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        problem: &'static str,
+    },
     /// The HTTP client could not be built (no usable system roots, for one).
     #[error("http client could not be set up")]
     Client(#[source] reqwest::Error),
@@ -91,6 +171,18 @@ impl WebhookUrl {
 
     fn is_https(&self) -> bool {
         self.0.scheme() == "https"
+    }
+}
+
+impl WebhookError {
+    /// The key of the configuration that is at fault.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Url(_) => "url",
+            Self::CaFile { .. } | Self::NoCertificate { .. } | Self::Client(_) => "ca_file",
+            Self::ClientCertFile { key, .. } | Self::ClientCert { key, .. } => key,
+        }
     }
 }
 

@@ -2,15 +2,17 @@
 
 use std::error::Error;
 use std::fmt::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{HeaderMap, LOCATION, RETRY_AFTER};
-use reqwest::{Certificate, Client, Response, Url, redirect};
+use http::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use parking_lot::Mutex;
+use reqwest::{Client, Response, Url, redirect};
 use tracing::Span;
 
-use super::{WebhookError, WebhookParams, request};
+use super::request::HeaderParams;
+use super::tls::FileState;
+use super::{WebhookError, WebhookParams, request, tls};
 use crate::sink::{Event, Outcome};
 use crate::types::clock;
 
@@ -24,35 +26,69 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A client and whom it talks to.
 #[derive(Debug)]
 pub(super) struct Service {
-    client: Client,
+    client: Mutex<Made>,
     params: WebhookParams,
+    content_type: HeaderValue,
+}
+
+/// A client, and what the files were like that it was made from.
+#[derive(Debug)]
+struct Made {
+    client: Client,
+    files: Vec<FileState>,
+    /// Files that no client could be made from; said once.
+    broken: Vec<FileState>,
 }
 
 impl Service {
     pub(super) fn new(params: WebhookParams) -> Result<Self, WebhookError> {
-        // Whoever comes first decides on the process's TLS provider; that it was somebody else is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .pool_idle_timeout(IDLE)
-            .connect_timeout(params.timeout);
-        let roots = params.ca_file.as_deref().map(read_roots).transpose()?.unwrap_or_default();
-        // A plain receiver needs no roots, and a machine without any must not stop it.
-        builder = if params.url.is_https() { builder.tls_certs_merge(roots) } else { builder.tls_certs_only(roots) };
-        let client = builder.build().map_err(WebhookError::Client)?;
-        Ok(Self { client, params })
+        let files = file_states(&params);
+        let made = Made { client: make_client(&params)?, files, broken: Vec::new() };
+        let content_type = params.shape.content_type(params.batched);
+        let content_type = HeaderValue::from_str(content_type).unwrap_or(HeaderValue::from_static("text/plain"));
+        Ok(Self { client: Mutex::new(made), params, content_type })
+    }
+
+    /// The client; a new one where its files have changed. What cannot be used (yet: files are replaced one after the
+    /// other) leaves the old one in its place.
+    fn client(&self) -> Client {
+        let mut made = self.client.lock();
+        let files = file_states(&self.params);
+        if files != made.files {
+            match make_client(&self.params) {
+                Ok(client) => *made = Made { client, files, broken: Vec::new() },
+                Err(error) if files != made.broken => {
+                    let error = chain(&error);
+                    tracing::warn!(url = %self.params.url, error, "changed certificate files are not usable (yet)");
+                    made.broken = files;
+                }
+                Err(_) => {}
+            }
+        }
+        made.client.clone()
     }
 
     /// One attempt, over within the timeout.
     pub(super) async fn exchange(&self, batch: &[Event]) -> Outcome {
         let params = &self.params;
-        let body = request::body(batch, params.batched);
+        let body = match params.shape.batch(batch, params.batched) {
+            Ok(body) => body,
+            Err(error) => return Outcome::Retry { after: None, content: true, error },
+        };
         let id = request::batch_id(batch);
         let timestamp = clock::wall().as_second();
-        let keys = params.signing_keys.as_ref();
-        let headers = request::headers(&id, timestamp, body.as_bytes(), params.batched, keys);
-        let request = self.client.post(params.url.0.clone()).headers(headers).body(body);
+        let header_params = HeaderParams {
+            content_type: &self.content_type,
+            compression: params.compression,
+            extra: params.headers.values(),
+            keys: params.signing_keys.as_ref(),
+        };
+        let headers = request::headers(&id, timestamp, body.as_bytes(), &header_params);
+        let body = match request::encode(body, params.compression) {
+            Ok(body) => body,
+            Err(error) => return retry(format!("the body could not be compressed: {error}")),
+        };
+        let request = self.client().post(params.url.0.clone()).headers(headers).body(body);
         let exchange = async {
             match request.send().await {
                 Ok(response) => judge(response, &params.url.0).await,
@@ -148,7 +184,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// The whole chain of causes, without the address.
 fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
+    chain(&error.without_url())
+}
+
+fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {
@@ -159,23 +198,27 @@ fn describe(error: reqwest::Error) -> String {
     text
 }
 
-/// Tries a PEM file of roots as a client would use it. Reads the file; connects to nothing.
-///
-/// # Errors
-/// [`WebhookError`] says what is wrong with the file.
-pub fn check_roots(path: &Path) -> Result<(), WebhookError> {
+fn make_client(params: &WebhookParams) -> Result<Client, WebhookError> {
+    // Whoever comes first decides on the process's TLS provider; that it was somebody else is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let roots = read_roots(path)?;
-    let made = Client::builder().tls_certs_only(roots).build();
-    made.map(drop).map_err(|_| WebhookError::NoCertificate { path: path.to_owned() })
+    let mut builder = Client::builder()
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .pool_idle_timeout(IDLE)
+        .connect_timeout(params.timeout);
+    let roots = params.ca_file.as_deref().map(tls::read_roots).transpose()?.unwrap_or_default();
+    // A plain receiver needs no roots, and a machine without any must not stop it.
+    builder = if params.url.is_https() { builder.tls_certs_merge(roots) } else { builder.tls_certs_only(roots) };
+    if let Some(cert) = &params.client_cert {
+        builder = builder.identity(tls::read_identity(cert)?);
+    }
+    builder.build().map_err(WebhookError::Client)
 }
 
-fn read_roots(path: &Path) -> Result<Vec<Certificate>, WebhookError> {
-    let pem = std::fs::read(path).map_err(|source| WebhookError::CaFile { path: path.to_owned(), source })?;
-    match Certificate::from_pem_bundle(&pem) {
-        Ok(roots) if !roots.is_empty() => Ok(roots),
-        _ => Err(WebhookError::NoCertificate { path: path.to_owned() }),
-    }
+/// What the files are like that a client is made from.
+fn file_states(params: &WebhookParams) -> Vec<FileState> {
+    let cert = params.client_cert.iter().flat_map(|cert| [&cert.cert_file, &cert.key_file]);
+    params.ca_file.iter().chain(cert).map(|path| FileState::of(path)).collect()
 }
 
 #[cfg(test)]

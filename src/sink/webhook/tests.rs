@@ -55,11 +55,10 @@ async fn rude_receiver(answer: Option<&'static [u8]>) -> SocketAddr {
 
 fn params(addr: SocketAddr) -> WebhookParams {
     WebhookParams {
-        url: WebhookUrl::parse(&format!("http://{addr}/k8s?token=hunter2")).unwrap(),
         signing_keys: Some(SigningKeys::parse(SECRET).unwrap()),
         timeout: TIMEOUT,
-        ca_file: None,
         batched: true,
+        ..WebhookParams::new(WebhookUrl::parse(&format!("http://{addr}/k8s?token=hunter2")).unwrap())
     }
 }
 
@@ -254,4 +253,184 @@ fn what_cannot_work_is_refused_at_the_start() {
     assert!(matches!(with_ca("/nonexistent/ca.pem".into()), WebhookError::CaFile { .. }));
     let empty = tempfile::NamedTempFile::new().unwrap();
     assert!(matches!(with_ca(empty.path().to_owned()), WebhookError::NoCertificate { .. }));
+}
+
+#[tokio::test]
+async fn a_compressed_body_verifies_once_it_is_decompressed() {
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        let (addr, requests) = receiver(StatusCode::OK).await;
+        let compressed = WebhookParams { compression: Some(compression), ..params(addr) };
+        assert_eq!(attempt(compressed, 20).await, Outcome::Accepted);
+        let requests = requests.lock();
+        let (headers, body) = &requests[0];
+        assert_eq!(headers["content-encoding"], compression.as_str());
+        let content = match compression {
+            Compression::Gzip => std::io::read_to_string(flate2::read::GzDecoder::new(&body[..])).unwrap(),
+            Compression::Zstd => String::from_utf8(zstd::bulk::decompress(body, 1 << 20).unwrap()).unwrap(),
+        };
+        assert!(body.len() < content.len() / 2);
+        Webhook::new(SECRET).unwrap().verify(content.as_bytes(), headers).unwrap();
+        let events: Vec<Value> = serde_json::from_str(&content).unwrap();
+        assert_eq!(events.len(), 20);
+    }
+}
+
+#[tokio::test]
+async fn headers_of_ones_own_go_with_each_request() {
+    let (addr, requests) = receiver(StatusCode::OK).await;
+    let headers = ExtraHeaders::new([("Authorization", "Bearer hunter2"), ("x-team", "platform")]).unwrap();
+    let with_headers = WebhookParams { headers, ..params(addr) };
+    assert!(!format!("{with_headers:?}").contains("hunter2"));
+    assert_eq!(attempt(with_headers, 1).await, Outcome::Accepted);
+    let requests = requests.lock();
+    let (headers, body) = &requests[0];
+    assert_eq!(
+        (&headers["authorization"], &headers["x-team"]),
+        (&"Bearer hunter2".parse().unwrap(), &"platform".parse().unwrap())
+    );
+    Webhook::new(SECRET).unwrap().verify(body, headers).unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_a_template_cannot_make_is_the_contents_fault_and_is_not_sent() {
+    let (addr, requests) = receiver(StatusCode::OK).await;
+    let single = |template: &str| {
+        let shape = Arc::new(Shape::Template(crate::sink::Template::compile(template, "application/json").unwrap()));
+        WebhookParams { shape, batched: false, ..params(addr) }
+    };
+    let (_, content, error) = retry_parts(attempt(single("{{ object.nothing }}"), 1).await);
+    assert!(content && error.contains("undefined"), "{error}");
+    assert!(requests.lock().is_empty());
+    assert_eq!(attempt(single(r#"{"text": {{ name }}}"#), 1).await, Outcome::Accepted);
+    let requests = requests.lock();
+    assert_eq!(requests[0].0["content-type"], "application/json");
+    assert_eq!(&requests[0].1[..], br#"{"text": "web"}"#);
+}
+
+/// A CA, and certificates of it.
+struct Ca {
+    pem: String,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+}
+
+impl Ca {
+    fn new() -> Self {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut ca = rcgen::CertificateParams::default();
+        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let pem = ca.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: rcgen::Issuer::new(ca, key) }
+    }
+
+    /// Certificate and key, in PEM.
+    fn issue(&self, name: &str) -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (leaf.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// A receiver that wants a certificate of the CA from whoever connects; keeps the certificates that it was shown.
+async fn mutual_receiver(ca: &Ca) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let (cert, key) = ca.issue("127.0.0.1");
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let config = config.with_client_cert_verifier(verifier.build().unwrap()).with_single_cert(chain, key).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&shown);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let (acceptor, kept) = (acceptor.clone(), Arc::clone(&kept));
+            tokio::spawn(async move {
+                let mut tls = acceptor.accept(socket).await?;
+                let cert = tls.get_ref().1.peer_certificates().and_then(|certs| certs.first()).unwrap().to_vec();
+                while tls.read(&mut [0; 16384]).await? > 0 {
+                    kept.lock().push(cert.clone());
+                    tls.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await?;
+                }
+                std::io::Result::Ok(())
+            });
+        }
+    });
+    (addr, shown)
+}
+
+#[tokio::test]
+async fn a_receiver_that_asks_is_shown_the_certificate_and_a_new_one_when_it_was_replaced() {
+    let ca = Ca::new();
+    let (addr, shown) = mutual_receiver(&ca).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let write = |(cert, key): (String, String)| {
+        std::fs::write(file("cert.pem"), cert).unwrap();
+        std::fs::write(file("key.pem"), key).unwrap();
+    };
+    std::fs::write(file("ca.pem"), &ca.pem).unwrap();
+    write(ca.issue("hub"));
+    let url = WebhookUrl::parse(&format!("https://{addr}/")).unwrap();
+    let client_cert = ClientCert { cert_file: file("cert.pem"), key_file: file("key.pem") };
+    let with_cert = || WebhookParams {
+        url: url.clone(),
+        ca_file: Some(file("ca.pem")),
+        client_cert: Some(client_cert.clone()),
+        ..params(addr)
+    };
+    let batch: Arc<[Event]> = Arc::new([event("web", 1, 0)]);
+    // A machine without any roots of its own cannot do this.
+    let Ok(transport) = WebhookTransport::new(with_cert()) else { return };
+    assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
+    assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
+    // Half of what is new: the old certificate serves on.
+    let (cert, key) = ca.issue("the new hub");
+    std::fs::write(file("cert.pem"), &cert).unwrap();
+    assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
+    write((cert, key));
+    assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
+    {
+        let shown = shown.lock();
+        assert_eq!(shown.len(), 4);
+        assert!(shown[0] == shown[1] && shown[1] == shown[2] && shown[2] != shown[3]);
+    }
+    // A certificate that the receiver does not trust, and none at all.
+    write(Ca::new().issue("somebody"));
+    retry_parts(transport.attempt(Arc::clone(&batch)).await);
+    retry_parts(attempt(WebhookParams { client_cert: None, ..with_cert() }, 1).await);
+}
+
+#[test]
+fn a_client_certificate_that_cannot_be_used_is_refused_by_the_file_that_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = Ca::new();
+    let (cert, key) = ca.issue("hub");
+    let (_, other) = ca.issue("other");
+    let check = |cert: Option<&str>, key: &str| {
+        let (cert_file, key_file) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+        let _ = std::fs::remove_file(&cert_file);
+        if let Some(cert) = cert {
+            std::fs::write(&cert_file, cert).unwrap();
+        }
+        std::fs::write(&key_file, key).unwrap();
+        check_client_cert(&ClientCert { cert_file, key_file }).map_err(|error| (error.key(), error.to_string()))
+    };
+    assert_eq!(check(Some(&cert), &key), Ok(()));
+    for (cert_pem, key_pem, key_at_fault, words) in [
+        (None, key.as_str(), "client_cert_file", "not readable"),
+        (Some(key.as_str()), key.as_str(), "client_cert_file", "no PEM certificate"),
+        (Some(cert.as_str()), cert.as_str(), "client_key_file", "no PEM private key"),
+        (Some(cert.as_str()), other.as_str(), "client_key_file", "not the key of the certificate"),
+    ] {
+        let (at, error) = check(cert_pem, key_pem).unwrap_err();
+        assert!(at == key_at_fault && error.contains(words), "{at}: {error}");
+        assert!(!error.contains("PRIVATE KEY-----"));
+    }
 }

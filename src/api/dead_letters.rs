@@ -1,0 +1,118 @@
+//! `/v1/sinks/{sink}/dead-letters`: what was given up, looked at, delivered again, thrown away.
+//!
+//! | request | does |
+//! |---|---|
+//! | `GET …/dead-letters?cluster=…&subject=…&error=…&before=…&id=…&from=0&limit=100` | lists them, oldest first |
+//! | `GET …/dead-letters/{number}` | shows one with its event |
+//! | `POST …/dead-letters/replay`, a filter as JSON | has those that fit delivered again |
+//! | `POST …/dead-letters/purge`, a filter as JSON | throws those that fit away |
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, post};
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::DEADLINE;
+use crate::actors::sink::{LetterAnswer, LetterRequest};
+use crate::sink::{DeadLetter, LetterFilter, StoreError};
+
+/// What came of a request; `None`: there is no sink of that name.
+pub type Asked = Option<Result<LetterAnswer, StoreError>>;
+
+/// Asks a sink about its dead letters.
+pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, Asked> + Send + Sync>;
+
+/// Letters in one answer, unless another number is asked for; and the most.
+const LIMITS: (usize, usize) = (100, 1000);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listing {
+    id: Option<String>,
+    cluster: Option<String>,
+    subject: Option<String>,
+    error: Option<String>,
+    before: Option<jiff::Timestamp>,
+    #[serde(default)]
+    from: u64,
+    limit: Option<usize>,
+}
+
+pub(super) fn routes(ask: AskLetters) -> Router {
+    Router::new()
+        .route("/v1/sinks/{sink}/dead-letters", get(list))
+        .route("/v1/sinks/{sink}/dead-letters/{number}", get(show))
+        .route("/v1/sinks/{sink}/dead-letters/replay", post(replay))
+        .route("/v1/sinks/{sink}/dead-letters/purge", post(purge))
+        .with_state(ask)
+}
+
+async fn list(State(ask): State<AskLetters>, Path(sink): Path<String>, Query(listing): Query<Listing>) -> Response {
+    let Listing { id, cluster, subject, error, before, from, limit } = listing;
+    let most = limit.unwrap_or(LIMITS.0).clamp(1, LIMITS.1);
+    let filter = LetterFilter { ids: id.into_iter().collect(), cluster, subject, error, before };
+    asked(&ask, sink, LetterRequest::List { filter, from, most }, |answer| match answer {
+        LetterAnswer::List(letters) => {
+            let next = letters.last().filter(|_| letters.len() == most).map(|last| last.number + 1);
+            Some(json!({ "letters": letters, "next": next }))
+        }
+        _ => None,
+    })
+    .await
+}
+
+async fn show(State(ask): State<AskLetters>, Path((sink, number)): Path<(String, u64)>) -> Response {
+    asked(&ask, sink, LetterRequest::Show { number }, |answer| match answer {
+        LetterAnswer::One(Some(letter)) => whole(number, &letter),
+        _ => None,
+    })
+    .await
+}
+
+fn whole(number: u64, letter: &DeadLetter) -> Option<Value> {
+    let mut shown = serde_json::to_value(letter.summary(number)).ok()?;
+    let body = serde_json::from_str(letter.event.json()).unwrap_or(Value::Null);
+    shown.as_object_mut()?.insert("body".to_owned(), body);
+    Some(shown)
+}
+
+async fn replay(State(ask): State<AskLetters>, Path(sink): Path<String>, Json(filter): Json<LetterFilter>) -> Response {
+    asked(&ask, sink, LetterRequest::Replay { filter }, count).await
+}
+
+async fn purge(State(ask): State<AskLetters>, Path(sink): Path<String>, Json(filter): Json<LetterFilter>) -> Response {
+    asked(&ask, sink, LetterRequest::Purge { filter }, count).await
+}
+
+fn count(answer: LetterAnswer) -> Option<Value> {
+    match answer {
+        LetterAnswer::Count(count) => Some(json!({ "count": count })),
+        _ => None,
+    }
+}
+
+async fn asked(
+    ask: &AskLetters,
+    sink: String,
+    request: LetterRequest,
+    show: impl Fn(LetterAnswer) -> Option<Value>,
+) -> Response {
+    let wrong = |status: StatusCode, problem: String| (status, Json(json!({ "error": problem }))).into_response();
+    match tokio::time::timeout(DEADLINE, ask(sink.clone(), request)).await {
+        Err(_) => {
+            wrong(StatusCode::GATEWAY_TIMEOUT, format!("the sink has not answered within {DEADLINE:?}; it goes on"))
+        }
+        Ok(None) => wrong(StatusCode::NOT_FOUND, format!("there is no sink {sink:?}")),
+        Ok(Some(Err(error))) => wrong(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
+        Ok(Some(Ok(answer))) => match show(answer) {
+            Some(shown) => Json(shown).into_response(),
+            None => wrong(StatusCode::NOT_FOUND, "there is no dead letter of that number (any more)".to_owned()),
+        },
+    }
+}

@@ -1,0 +1,79 @@
+//! What a hub shows of itself, from anywhere.
+
+use std::fmt;
+use std::sync::Arc;
+
+use actix::{Addr, MailboxError};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::actors::messages::GetStatus;
+use crate::actors::sink::{LetterAnswer, LetterRequest, Sink};
+use crate::actors::{HubStatus, RegistryActor};
+use crate::sink::{SinkHealth, SinkStatus, StoreError};
+
+/// A sink, or a durable subscription, of a running hub.
+#[derive(Clone)]
+pub(super) struct RunningSink {
+    pub(super) name: String,
+    pub(super) sink: Sink,
+    pub(super) health: Arc<SinkHealth>,
+}
+
+/// All of them.
+pub(super) type RunningSinks = Arc<Mutex<Vec<RunningSink>>>;
+
+/// What a sink has done.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SinkReport {
+    /// Its name.
+    pub name: String,
+    /// Its counters.
+    #[serde(flatten)]
+    pub status: SinkStatus,
+}
+
+/// Everything that a hub shows of itself.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HubReport {
+    /// Clusters and informers.
+    #[serde(flatten)]
+    pub hub: HubStatus,
+    /// Sinks, by name.
+    pub sinks: Vec<SinkReport>,
+}
+
+/// See [`Hub::reporter`].
+#[derive(Clone)]
+pub struct Reporter {
+    pub(super) registry: Addr<RegistryActor>,
+    pub(super) sinks: RunningSinks,
+}
+
+impl Reporter {
+    /// What everything is doing.
+    ///
+    /// # Errors
+    /// The hub is shutting down.
+    pub async fn report(&self) -> Result<HubReport, MailboxError> {
+        let hub = self.registry.send(GetStatus).await?;
+        let report = |sink: &RunningSink| SinkReport { name: sink.name.clone(), status: sink.health.status() };
+        Ok(HubReport { hub, sinks: self.sinks.lock().iter().map(report).collect() })
+    }
+}
+
+impl Reporter {
+    /// Asks a sink about its dead letters. `None`: there is no sink of that name, or the hub has ended.
+    pub async fn letters(&self, sink: &str, request: LetterRequest) -> Option<Result<LetterAnswer, StoreError>> {
+        let sink = self.sinks.lock().iter().find(|running| running.name == sink)?.sink.clone();
+        sink.letters(request).await
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").field("sinks", &self.sinks.lock().len()).finish_non_exhaustive()
+    }
+}

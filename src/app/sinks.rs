@@ -1,0 +1,197 @@
+//! From a sink's configuration to what its actor is built from.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::start::StartError;
+use crate::actors::sink::SinkParams;
+use crate::config::{
+    self, BodyConfig, HeaderConfig, HeaderText, NatsConfig, Secret, SinkConfig, TemplateText, TransportConfig,
+    WebhookConfig,
+};
+use crate::sink::file::{FileParams, LinesTransport};
+use crate::sink::nats::{NatsAuth, NatsParams, NatsTransport};
+use crate::sink::webhook::{
+    ClientCert, Compression, ExtraHeaders, SigningKeys, WebhookParams, WebhookTransport, WebhookUrl,
+};
+use crate::sink::{
+    BatchParams, Bounds, EventOptions, EventType, Filter, Fsync, Initial, OnFilterError, Preset, RateLimit, Redaction,
+    RetryParams, Selection, Shape, SinkHealth, StoreLimits, Template, Transport,
+};
+
+/// Says which key of a sink is wrong, and how.
+struct Wrong<'s>(&'s str);
+
+impl Wrong<'_> {
+    fn at<E: std::fmt::Display>(&self, key: &'static str) -> impl Fn(E) -> StartError {
+        let sink = self.0.to_owned();
+        move |error| StartError::Sink { sink: sink.clone(), key, problem: error.to_string() }
+    }
+}
+
+/// What a sink's actor is built from. Compiles filter and template, reads secrets and certificates.
+pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartError> {
+    let wrong = Wrong(&sink.name);
+    let shape = Arc::new(shape(&sink.body, &wrong)?);
+    let transport: Arc<dyn Transport> = match &sink.transport {
+        TransportConfig::Webhook(hook) => Arc::new(webhook(hook, shape, sink.batch.max_events > 1, &wrong)?),
+        TransportConfig::Nats(nats) => Arc::new(self::nats(nats, shape, &sink.name, &wrong)?),
+        TransportConfig::File(file) => {
+            let params =
+                FileParams { path: file.path.clone(), max_size: file.max_size, keep: file.keep, fsync: file.fsync };
+            Arc::new(LinesTransport::file(params, shape))
+        }
+        TransportConfig::Stdout(_) => Arc::new(LinesTransport::stdout(shape)),
+    };
+    Ok(SinkParams {
+        name: sink.name.as_str().into(),
+        transport,
+        selection: Arc::new(selection(sink, &wrong)?),
+        batch: BatchParams {
+            max_events: sink.batch.max_events,
+            max_bytes: sink.batch.max_bytes,
+            max_wait: sink.batch.max_wait,
+        },
+        retry: RetryParams { first: sink.retry.first, max: sink.retry.max, give_up_after: sink.retry.give_up_after },
+        bounds: Bounds::default(),
+        concurrency: NonZeroUsize::new(sink.transport.concurrency()).unwrap_or(NonZeroUsize::MIN),
+        rate_limit: rate_limit(sink),
+        options: EventOptions {
+            include_old: sink.include_old,
+            redaction: Redaction::new(sink.redact.clone()),
+            ..EventOptions::default()
+        },
+        health: SinkHealth::new(),
+        io: io.clone(),
+        place: None,
+    })
+}
+
+/// How large a sink's files may grow.
+pub(super) fn limits(_sink: &SinkConfig) -> StoreLimits {
+    StoreLimits::default()
+}
+
+pub(super) fn fsync(fsync: config::Fsync) -> Fsync {
+    match fsync {
+        config::Fsync::Within(delay) => Fsync::Within(delay),
+        config::Fsync::Never => Fsync::Never,
+    }
+}
+
+/// How many events a sink may send.
+fn rate_limit(sink: &SinkConfig) -> Option<RateLimit> {
+    let limit = sink.rate_limit?;
+    Some(RateLimit { events_per_second: limit.events_per_second, burst: limit.burst })
+}
+
+fn selection(sink: &SinkConfig, wrong: &Wrong<'_>) -> Result<Selection, StartError> {
+    let filter = sink.filter.as_deref().map(Filter::compile).transpose().map_err(wrong.at("filter"))?;
+    Ok(Selection {
+        events: sink.select.events.iter().copied().map(event_type).collect(),
+        initial: match sink.initial {
+            config::Initial::Skip => Initial::Skip,
+            config::Initial::Replay => Initial::Replay,
+        },
+        changed: sink.changed.clone(),
+        filter,
+        on_filter_error: match sink.on_filter_error {
+            config::OnFilterError::Deliver => OnFilterError::Deliver,
+            config::OnFilterError::Drop => OnFilterError::Drop,
+        },
+        redaction: Redaction::new(sink.redact.clone()),
+    })
+}
+
+fn event_type(event: config::EventType) -> EventType {
+    match event {
+        config::EventType::Added => EventType::Added,
+        config::EventType::Updated => EventType::Updated,
+        config::EventType::Deleted => EventType::Deleted,
+        config::EventType::Synced => EventType::Synced,
+    }
+}
+
+fn shape(body: &BodyConfig, wrong: &Wrong<'_>) -> Result<Shape, StartError> {
+    Ok(match body {
+        BodyConfig::CloudEvents => Shape::CloudEvents,
+        BodyConfig::Json => Shape::Json,
+        BodyConfig::Template { text, content_type } => {
+            let (key, text) = match text {
+                TemplateText::Inline(text) => ("template", text.clone()),
+                TemplateText::File(path) => {
+                    ("template_file", std::fs::read_to_string(path).map_err(wrong.at("template_file"))?)
+                }
+            };
+            Shape::Template(Template::compile(&text, content_type).map_err(wrong.at(key))?)
+        }
+        BodyConfig::Preset(preset) => Shape::Preset(match preset {
+            config::Preset::Slack => Preset::Slack,
+            config::Preset::Teams => Preset::Teams,
+            config::Preset::Discord => Preset::Discord,
+        }),
+    })
+}
+
+fn webhook(
+    hook: &WebhookConfig,
+    shape: Arc<Shape>,
+    batched: bool,
+    wrong: &Wrong<'_>,
+) -> Result<WebhookTransport, StartError> {
+    let keys = hook.signing_secret.as_ref().map(|secret| {
+        let text = secret.read().map_err(wrong.at("signing_secret"))?;
+        SigningKeys::parse(&text).map_err(wrong.at("signing_secret"))
+    });
+    let value = |text: &HeaderText| match text {
+        HeaderText::Plain(text) => Ok(text.clone()),
+        HeaderText::Secret(secret) => secret.read().map_err(wrong.at("headers")),
+    };
+    let pair = |header: &HeaderConfig| Ok::<_, StartError>((header.name.clone(), value(&header.value)?));
+    let headers = hook.headers.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
+    let headers = ExtraHeaders::new(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let params = WebhookParams {
+        signing_keys: keys.transpose()?,
+        timeout: hook.timeout,
+        ca_file: hook.ca_file.clone(),
+        batched: batched && !shape.is_single(),
+        shape,
+        compression: hook.compression.map(|compression| match compression {
+            config::Compression::Gzip => Compression::Gzip,
+            config::Compression::Zstd => Compression::Zstd,
+        }),
+        headers: headers.map_err(wrong.at("headers"))?,
+        client_cert: hook
+            .client_cert
+            .as_ref()
+            .map(|cert| ClientCert { cert_file: cert.cert_file.clone(), key_file: cert.key_file.clone() }),
+        ..WebhookParams::new(WebhookUrl::parse(&hook.url).map_err(wrong.at("url"))?)
+    };
+    WebhookTransport::new(params).map_err(|error| wrong.at(error.key())(error))
+}
+
+fn nats(nats: &NatsConfig, shape: Arc<Shape>, name: &str, wrong: &Wrong<'_>) -> Result<NatsTransport, StartError> {
+    let read = |key, secret: &Secret| secret.read().map_err(wrong.at(key));
+    let auth = match &nats.auth {
+        None => None,
+        Some(config::NatsAuth::CredsFile(path)) => Some(NatsAuth::CredsFile(path.clone())),
+        Some(config::NatsAuth::Token(token)) => Some(NatsAuth::Token(read("token", token)?)),
+        Some(config::NatsAuth::Password { user, password }) => {
+            Some(NatsAuth::Password { user: user.clone(), password: read("password", password)? })
+        }
+        Some(config::NatsAuth::Nkey(seed)) => Some(NatsAuth::Nkey(read("nkey", seed)?)),
+    };
+    Ok(NatsTransport::new(NatsParams {
+        name: format!("informer-hub {name}"),
+        urls: nats.urls.clone(),
+        subject: nats.subject.parse().map_err(wrong.at("subject"))?,
+        stream: nats.stream.clone(),
+        auth,
+        ca_file: nats.ca_file.clone(),
+        client_cert: nats.client_cert.as_ref().map(|cert| (cert.cert_file.clone(), cert.key_file.clone())),
+        timeout: nats.timeout,
+        shape,
+    }))
+}

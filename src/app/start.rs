@@ -1,0 +1,300 @@
+//! How a hub starts: state first, then caches, sinks, clusters, informers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use actix::MailboxError;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::durable::DurableSubscription;
+use super::hub::Hub;
+use super::report::{RunningSink, RunningSinks};
+use super::state::{Found, OpenState, StateError};
+use super::{convert, sinks};
+use crate::actors::messages::{AddCluster, Keep, SetMemoryLimit, Start};
+use crate::actors::sink::{OpenStore, Sink, SinkParams, StorePlace};
+use crate::actors::{CheckpointListener, HubSystem, RegistryError, Subscribe, SystemError, Tuning};
+use crate::config::{Config, Initial, ResourceConfig};
+use crate::disk::{Disk, RealDisk};
+use crate::journal::JournalError;
+use crate::sink;
+use crate::types::ClusterSelector;
+
+/// Why a hub does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A sink's configuration cannot be used; whoever wrote it can fix it.
+    #[error("sinks.{sink}.{key}: {problem}")]
+    Sink {
+        /// The sink.
+        sink: String,
+        /// The key that is wrong.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A sink's journal cannot be opened; whoever runs the machine can fix it.
+    #[error("sinks.{sink}: its journal cannot be opened")]
+    Journal {
+        /// The sink.
+        sink: String,
+        /// Why.
+        #[source]
+        source: JournalError,
+    },
+    /// A durable subscription that cannot be; whoever asks for it can fix it.
+    #[error("durable subscription {name:?}: {problem}")]
+    Subscription {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The state directory cannot be used; whoever runs the hub can mend it.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The operating system refused a thread.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// Two clusters of one name.
+    #[error(transparent)]
+    Cluster(#[from] RegistryError),
+    /// An actor ended while the hub started.
+    #[error("an actor of the hub ended while it started")]
+    Died(#[from] MailboxError),
+}
+
+/// A hub that is yet to be started. See [`Hub::builder`].
+pub struct HubBuilder {
+    config: Config,
+    tuning: Tuning,
+    disk: Arc<dyn Disk>,
+    durable: Vec<DurableSubscription>,
+}
+
+impl HubBuilder {
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, tuning: Tuning::default(), disk: Arc::new(RealDisk), durable: Vec::new() }
+    }
+
+    /// Bounds and delays of the caller's choice.
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning;
+        self
+    }
+
+    /// Another disk under the state directory.
+    #[must_use]
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.disk = disk;
+        self
+    }
+
+    /// Has an actor told from a journal, and go on where it was when the hub is started again.
+    #[must_use]
+    pub fn subscribe_durably(mut self, subscription: DurableSubscription) -> Self {
+        self.durable.push(subscription);
+        self
+    }
+
+    /// Starts it: sinks first, then clusters, then informers. Returns when everything runs; whether anything has
+    /// synced is for [`Hub::wait_for_cache_sync`].
+    ///
+    /// # Errors
+    /// [`StartError`] when the configuration, a subscription or the state directory cannot be used, or the operating
+    /// system refuses threads. A cluster that cannot be reached is no error.
+    pub async fn start(self) -> Result<Hub, StartError> {
+        let Self { config, tuning, disk, durable } = self;
+        check(&config, &durable)?;
+        let stall = tuning.reflector.stall;
+        // Before anything else: another process may be using it.
+        let state = OpenState::of(&config, disk).await?;
+        let system = HubSystem::start(tuning)?;
+        let io = system.env().io.clone();
+        // All sinks are checked before the first one starts.
+        let readers = readers(&config, durable, state.as_ref(), &io)?;
+        let hub = Hub::new(system, state.as_ref().map(OpenState::lock));
+        hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
+        let demands: Vec<_> =
+            config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
+        let stores = match state {
+            None => readers.iter().map(|_| OpenStore::in_memory()).collect(),
+            Some(state) => {
+                let found = state.load(&config, demands.clone(), &io).await?;
+                let (stores, found) = open_stores(&readers, found, &io).await?;
+                let keeping = state.restore(found, &config, hub.system().env());
+                let releasing = Releasing { sinks: Arc::clone(hub.sinks()), io: io.clone(), marks: Mutex::default() };
+                hub.system().env().checkpoints.listen(Arc::new(releasing));
+                hub.registry().send(Keep(Arc::new(keeping))).await?;
+                stores
+            }
+        };
+        for demand in demands {
+            hub.registry().send(demand).await?;
+        }
+        for (reader, store) in readers.into_iter().zip(stores) {
+            start_reader(&hub, &config.resources, reader, store).await?;
+        }
+        for cluster in &config.clusters {
+            let connector = Arc::new(convert::connector(cluster, stall, &io));
+            let add = AddCluster { name: cluster.name.clone(), labels: cluster.labels.clone(), connector };
+            hub.registry().send(add).await??;
+        }
+        hub.registry().send(Start).await?;
+        Ok(hub)
+    }
+}
+
+impl fmt::Debug for HubBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubBuilder").field("durable", &self.durable).finish_non_exhaustive()
+    }
+}
+
+/// A sink or a durable subscription, ready to be started.
+struct Reader {
+    name: String,
+    params: SinkParams,
+    /// Names of configured resources; empty: all.
+    resources: Vec<String>,
+    clusters: ClusterSelector,
+    skip_initial: bool,
+}
+
+/// What is wrong with durable subscriptions, if anything is.
+fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
+    for (at, one) in durable.iter().enumerate() {
+        let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if one.name.is_empty() || one.name.len() > 63 || !one.name.chars().all(legal) || one.name.starts_with('.') {
+            return Err(wrong("a name is 1 to 63 of A-Z a-z 0-9 . _ - and does not begin with a dot".to_owned()));
+        }
+        if config.hub.state_dir.is_none() {
+            return Err(wrong("there is no state directory to keep it in; set hub.state_dir".to_owned()));
+        }
+        let taken = durable[..at].iter().any(|other| other.name == one.name);
+        if taken || config.sinks.iter().any(|sink| sink.name == one.name) {
+            return Err(wrong("another subscription or sink has this name".to_owned()));
+        }
+        let known = |name: &&String| !config.resources.iter().any(|resource| resource.name == **name);
+        if let Some(unknown) = one.resources.iter().find(known) {
+            return Err(wrong(format!("there is no [resources.{unknown}]")));
+        }
+    }
+    Ok(())
+}
+
+fn readers(
+    config: &Config,
+    durable: Vec<DurableSubscription>,
+    state: Option<&OpenState>,
+    io: &Handle,
+) -> Result<Vec<Reader>, StartError> {
+    let place = |name: &str, limits| {
+        state.map(|state| {
+            let (disk, directory) = state.sink(name);
+            StorePlace { disk, directory, limits, fsync: sinks::fsync(config.hub.fsync) }
+        })
+    };
+    let mut all = Vec::new();
+    for sink in &config.sinks {
+        let mut params = sinks::sink(sink, io)?;
+        params.place = place(&sink.name, sinks::limits(sink));
+        all.push(Reader {
+            name: sink.name.clone(),
+            params,
+            resources: sink.select.resources.clone(),
+            clusters: sink.select.clusters.clone(),
+            skip_initial: sink.initial == Initial::Skip,
+        });
+    }
+    for one in durable {
+        // Checked: there is a state directory.
+        let Some(place) = place(&one.name, sink::StoreLimits::default()) else { continue };
+        all.push(Reader {
+            name: one.name.clone(),
+            resources: one.resources.clone(),
+            clusters: one.clusters.clone(),
+            skip_initial: one.selection.initial == sink::Initial::Skip,
+            params: one.params(place, io),
+        });
+    }
+    Ok(all)
+}
+
+/// Opens the readers' stores. What they were told of and the caches on disk do not have, these take over.
+async fn open_stores(readers: &[Reader], mut found: Found, io: &Handle) -> Result<(Vec<OpenStore>, Found), StartError> {
+    let places: Vec<_> = readers.iter().map(|reader| (reader.name.clone(), reader.params.place.clone())).collect();
+    let opening = io.spawn_blocking(move || {
+        let mut stores = Vec::new();
+        for (sink, place) in places {
+            let Some(place) = place else {
+                stores.push(OpenStore::in_memory());
+                continue;
+            };
+            let opened = OpenStore::open(&sink, &place, &|event| found.knows(event));
+            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink, source })?;
+            found.adopt(&orphans);
+            stores.push(store);
+        }
+        Ok((stores, found))
+    });
+    opening.await.map_err(|_| StartError::Died(MailboxError::Closed))?
+}
+
+async fn start_reader(
+    hub: &Hub,
+    resources: &[ResourceConfig],
+    reader: Reader,
+    store: OpenStore,
+) -> Result<(), StartError> {
+    let Reader { name, params, resources: wanted, clusters, skip_initial } = reader;
+    let (health, is_durable) = (Arc::clone(&params.health), params.place.is_some());
+    let running = Sink::start(params, store, hub.system().env());
+    for resource in resources.iter().filter(|resource| wanted.is_empty() || wanted.contains(&resource.name)) {
+        let mut subscribe =
+            Subscribe::to_configured(&resource.name, clusters.clone(), running.subscriber()).named(&name);
+        if skip_initial {
+            subscribe = subscribe.skip_initial();
+        }
+        if is_durable {
+            subscribe = subscribe.durable();
+        }
+        if let Some(period) = resource.resync {
+            subscribe = subscribe.with_resync(period);
+        }
+        hub.registry().send(subscribe).await?;
+    }
+    hub.sinks().lock().push(RunningSink { name, sink: running, health });
+    Ok(())
+}
+
+/// Lets journals forget what the caches on disk have caught up with.
+struct Releasing {
+    sinks: RunningSinks,
+    io: Handle,
+    /// Where each journal ended when the pass began.
+    marks: Mutex<Vec<(Sink, u64)>>,
+}
+
+impl CheckpointListener for Releasing {
+    fn begins(&self) {
+        let sinks = self.sinks.lock();
+        *self.marks.lock() =
+            sinks.iter().filter_map(|one| Some((one.sink.clone(), one.health.journal_end()?))).collect();
+    }
+
+    fn completed(&self) {
+        for (sink, end) in std::mem::take(&mut *self.marks.lock()) {
+            self.io.spawn_blocking(move || sink.release(end));
+        }
+    }
+}
+
+impl fmt::Debug for Releasing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Releasing").finish_non_exhaustive()
+    }
+}

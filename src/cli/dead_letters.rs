@@ -1,0 +1,214 @@
+//! `informer-hub dead-letters`: what sinks of a running hub have given up.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use comfy_table::{Table, presets};
+use serde_json::{Value, json};
+
+use super::runtime;
+
+/// Arguments of `dead-letters`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  informer-hub dead-letters list audit\n  informer-hub dead-letters show audit 17\n  \
+    informer-hub dead-letters replay audit --error 422\n  informer-hub dead-letters purge audit --all"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// Where the hub listens (hub.listen)
+    #[arg(long, global = true, env = "INFORMER_HUB_SERVER", default_value = "http://127.0.0.1:7080")]
+    server: String,
+    /// How the answer looks; json where standard output is no terminal
+    #[arg(short, long, global = true, value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List them, oldest first
+    List {
+        /// The sink
+        sink: String,
+        #[command(flatten)]
+        filter: Filter,
+    },
+    /// Show one with its event
+    Show {
+        /// The sink
+        sink: String,
+        /// Its number, as `list` shows it
+        number: u64,
+    },
+    /// Have them delivered again, with the ids that they had
+    Replay(Which),
+    /// Throw them away
+    Purge(Which),
+}
+
+#[derive(Debug, ClapArgs)]
+struct Which {
+    /// The sink
+    sink: String,
+    /// All of them
+    #[arg(long, conflicts_with_all = ["id", "cluster", "subject", "error", "before"])]
+    all: bool,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+#[derive(Debug, Default, ClapArgs)]
+struct Filter {
+    /// Those with one of these event ids
+    #[arg(long)]
+    id: Vec<String>,
+    /// Those of a cluster
+    #[arg(long)]
+    cluster: Option<String>,
+    /// Those whose subject (group/version/resource/namespace/name) has this in it
+    #[arg(long)]
+    subject: Option<String>,
+    /// Those whose error has this in it
+    #[arg(long)]
+    error: Option<String>,
+    /// Those given up before then (RFC 3339)
+    #[arg(long)]
+    before: Option<jiff::Timestamp>,
+}
+
+impl Filter {
+    fn is_empty(&self) -> bool {
+        let Self { id, cluster, subject, error, before } = self;
+        id.is_empty() && cluster.is_none() && subject.is_none() && error.is_none() && before.is_none()
+    }
+
+    fn json(&self) -> Value {
+        let Self { id, cluster, subject, error, before } = self;
+        json!({ "ids": id, "cluster": cluster, "subject": subject, "error": error, "before": before })
+    }
+
+    fn query(&self) -> anyhow::Result<Vec<(&'static str, String)>> {
+        ensure!(self.id.len() <= 1, "list takes one --id");
+        let Self { id, cluster, subject, error, before } = self;
+        let before = before.map(|before| before.to_string());
+        let parts = [("id", id.first().cloned()), ("cluster", cluster.clone()), ("subject", subject.clone())];
+        let parts = parts.into_iter().chain([("error", error.clone()), ("before", before)]);
+        Ok(parts.filter_map(|(name, value)| Some((name, value?))).collect())
+    }
+}
+
+/// How long the hub may take to answer.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let output = args.output.unwrap_or(if std::io::stdout().is_terminal() { Output::Table } else { Output::Json });
+    runtime()?.block_on(args.run(output))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    async fn run(&self, output: Output) -> anyhow::Result<()> {
+        match &self.what {
+            What::List { sink, filter } => self.list(sink, filter, output).await,
+            What::Show { sink, number } => {
+                let shown = self.ask(sink, Some(&number.to_string()), &[], None).await?;
+                println!("{}", serde_json::to_string_pretty(&shown)?);
+                Ok(())
+            }
+            What::Replay(which) => self.act("replay", "will be delivered again", which, output).await,
+            What::Purge(which) => self.act("purge", "thrown away", which, output).await,
+        }
+    }
+
+    async fn list(&self, sink: &str, filter: &Filter, output: Output) -> anyhow::Result<()> {
+        let mut letters = Vec::new();
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let mut query = filter.query()?;
+            query.extend([("from", first.to_string()), ("limit", "1000".to_owned())]);
+            let page = self.ask(sink, None, &query, None).await?;
+            letters.extend(page["letters"].as_array().cloned().unwrap_or_default());
+            from = page["next"].as_u64();
+        }
+        match output {
+            Output::Json => println!("{}", serde_json::to_string_pretty(&letters)?),
+            Output::Table if letters.is_empty() => println!("no dead letters"),
+            Output::Table => println!("{}", table(&letters)),
+        }
+        Ok(())
+    }
+
+    async fn act(&self, action: &str, done: &str, which: &Which, output: Output) -> anyhow::Result<()> {
+        ensure!(which.all || !which.filter.is_empty(), "say which: a filter, or --all");
+        let answer = self.ask(&which.sink, Some(action), &[], Some(which.filter.json())).await?;
+        match output {
+            Output::Json => println!("{answer}"),
+            Output::Table => println!("{} {done}", answer["count"]),
+        }
+        Ok(())
+    }
+
+    async fn ask(
+        &self,
+        sink: &str,
+        last: Option<&str>,
+        query: &[(&str, String)],
+        body: Option<Value>,
+    ) -> anyhow::Result<Value> {
+        let server = &self.server;
+        let mut url = reqwest::Url::parse(server).with_context(|| format!("--server {server} is not an address"))?;
+        let parts = ["v1", "sinks", sink, "dead-letters"].into_iter().chain(last);
+        match url.path_segments_mut() {
+            Ok(mut path) => drop(path.pop_if_empty().extend(parts)),
+            Err(()) => bail!("--server {server} is not an address; it should look like http://127.0.0.1:7080"),
+        }
+        url.query_pairs_mut().extend_pairs(query);
+        // Whoever comes first decides on the process's TLS provider.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().timeout(DEADLINE).tls_certs_only([]).build()?;
+        let request = match body {
+            None => client.get(url),
+            Some(body) => client.post(url).header("content-type", "application/json").body(body.to_string()),
+        };
+        let answer = request.send().await.with_context(|| format!("the hub at {server} does not answer"))?;
+        let (status, text) = (answer.status(), answer.text().await?);
+        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        ensure!(
+            status.is_success(),
+            "{}",
+            answer["error"].as_str().unwrap_or(&format!("the hub answered {status}: {text}"))
+        );
+        Ok(answer)
+    }
+}
+
+fn table(letters: &[Value]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_header(["NUMBER", "GIVEN UP", "CLUSTER", "EVENT", "SUBJECT", "TRIES", "ERROR"]);
+    for letter in letters {
+        let text = |key: &str| letter[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| letter[key].to_string();
+        table.add_row([
+            number("number"),
+            text("at"),
+            text("cluster"),
+            text("event"),
+            text("subject"),
+            number("attempts"),
+            text("error"),
+        ]);
+    }
+    table
+}

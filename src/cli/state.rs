@@ -1,0 +1,141 @@
+//! `informer-hub state`: what is in a state directory.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+use crate::disk::RealDisk;
+use crate::journal::inspect::JournalReport;
+use crate::state::caches::CacheReport;
+use crate::state::{self, Access, ReaderReport, StateDir, StateReport};
+
+/// Arguments of `state`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what the caches have, and what each sink and durable subscriber still has to be told
+    Inspect(Where),
+    /// Check every checksum and every body; fails where something is damaged or lost
+    Verify(Where),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  informer-hub state inspect --dir /var/lib/informer-hub -o json\n\n\
+    It changes nothing. While a hub uses the directory, what is seen may be half of something.")]
+struct Where {
+    /// The state directory (hub.state_dir)
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let (Command::Inspect(place) | Command::Verify(place)) = &args.command;
+    let (dir, access) = StateDir::look(Arc::new(RealDisk), &place.dir)?;
+    let verify = matches!(args.command, Command::Verify(_));
+    let report = state::inspect(&dir, access, verify)?;
+    match place.output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        Output::Table => print(&report),
+    }
+    if let Access::InUse(pid) = access {
+        let holder = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+        eprintln!("a hub uses this directory{holder}: what is seen may be half of something");
+    }
+    Ok(if !verify || report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(report: &StateReport) {
+    println!("{}\n\n{}", caches(&report.caches), readers(&report.readers));
+    for cache in &report.caches {
+        cache.damage.iter().for_each(|damage| println!("{}: {damage}", cache.directory));
+    }
+    for reader in &report.readers {
+        for place in reader.journal.damaged.iter().chain(&reader.dead_letters.damaged) {
+            println!("{}: {} is damaged from byte {} to {}", reader.name, place.file, place.from, place.to);
+        }
+        if let Some(error) = &reader.error {
+            println!("{}: {error}", reader.name);
+        }
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    let fit = std::io::stdout().is_terminal();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table.set_content_arrangement(if fit { ContentArrangement::Dynamic } else { ContentArrangement::Disabled });
+    table
+}
+
+fn number(number: u64) -> Cell {
+    Cell::new(number).set_alignment(CellAlignment::Right)
+}
+
+fn caches(reports: &[CacheReport]) -> Table {
+    let mut table = table(&["CACHE", "CLUSTER", "SCOPE", "OBJECTS", "VERSION", "SYNCED", "ALIVE", "BYTES", "DAMAGED"]);
+    for cache in reports {
+        for it in &cache.partitions {
+            table.add_row(vec![
+                Cell::new(&cache.directory),
+                Cell::new(&it.cluster),
+                Cell::new(&it.scope),
+                number(it.objects as u64),
+                Cell::new(it.resource_version.as_deref().unwrap_or("")),
+                Cell::new(it.synced),
+                Cell::new(it.alive.map_or_else(String::new, |alive| alive.to_string())),
+            ]);
+        }
+        let mut all: Vec<_> = [cache.directory.as_str(), "all"].iter().map(Cell::new).collect();
+        all.extend([Cell::new(""), number(cache.partitions.iter().map(|it| it.objects as u64).sum())]);
+        all.extend(["", "", ""].iter().map(Cell::new));
+        all.extend([number(cache.snapshot_bytes + cache.deltas_bytes), number(cache.damage.len() as u64)]);
+        table.add_row(all);
+    }
+    table
+}
+
+fn readers(reports: &[ReaderReport]) -> Table {
+    let mut table = table(&["READER", "LOG", "FILE", "RECORDS", "PENDING", "BYTES", "LOST", "DAMAGED"]);
+    for reader in reports {
+        for (log, found) in [("journal", &reader.journal), ("dead letters", &reader.dead_letters)] {
+            for file in &found.files {
+                let numbers = [file.records, file.pending, file.bytes];
+                table.add_row(row(&reader.name, log, &file.file, numbers, None, file.damaged_bytes));
+            }
+            let numbers = [found.records, found.pending, found.bytes];
+            table.add_row(row(&reader.name, log, "all", numbers, Some(found.lost), damaged(found)));
+        }
+    }
+    table
+}
+
+fn damaged(report: &JournalReport) -> u64 {
+    report.damaged.iter().map(|place| place.to - place.from).sum()
+}
+
+fn row(reader: &str, log: &str, file: &str, numbers: [u64; 3], lost: Option<u64>, damaged: u64) -> Vec<Cell> {
+    let mut cells = vec![Cell::new(reader), Cell::new(log), Cell::new(file)];
+    cells.extend(numbers.map(number));
+    cells.push(lost.map_or_else(|| Cell::new(""), number));
+    cells.push(number(damaged));
+    cells
+}

@@ -1,0 +1,46 @@
+//! A stream of lines, which cannot take anything back.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use super::Lines;
+
+/// The stream, and whether half a line was left in it.
+pub(super) struct Stream<W> {
+    name: &'static str,
+    out: W,
+    torn: bool,
+}
+
+impl<W> Stream<W> {
+    pub(super) fn new(name: &'static str, out: W) -> Self {
+        Self { name, out, torn: false }
+    }
+}
+
+impl<W> fmt::Debug for Stream<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("name", &self.name).field("torn", &self.torn).finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send + 'static> Lines for Stream<W> {
+    fn place(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let written = (|| {
+            if self.torn {
+                self.out.write_all(b"\n")?;
+            }
+            self.out.write_all(lines)?;
+            self.out.flush()
+        })();
+        self.torn = written.is_err();
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => io::Error::new(error.kind(), "nobody reads it any more (broken pipe)"),
+            _ => error,
+        })
+    }
+}

@@ -1,0 +1,322 @@
+//! The side of a machine that has a journal: what is to be written, when, and what is read back.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::MachineParams;
+use crate::sink::store::{Commit, Done, JournalState, StoreError, Work};
+use crate::sink::{DeadLetter, Event, Lanes, SinkHealth, Told};
+use crate::types::clock::Instant;
+
+/// When what was written is made to survive a crash of the machine. A crash of the process alone loses nothing that was
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fsync {
+    /// Together with what else comes within this time; zero: at once, with what has come meanwhile.
+    Within(Duration),
+    /// When the operating system sees fit: half a minute, as a rule.
+    Never,
+}
+
+impl Default for Fsync {
+    fn default() -> Self {
+        Self::Within(Duration::from_millis(10))
+    }
+}
+
+impl Fsync {
+    fn delay(self) -> Duration {
+        match self {
+            Self::Within(delay) => delay,
+            Self::Never => Duration::ZERO,
+        }
+    }
+}
+
+/// A machine's journal, as it was found.
+#[derive(Debug, Default)]
+pub struct Durability {
+    /// When to sync.
+    pub fsync: Fsync,
+    /// What the journal has told lately.
+    pub told: Told,
+    /// The first number that is not acknowledged.
+    pub first: u64,
+    /// How the journal is.
+    pub state: JournalState,
+}
+
+/// Events that wait to be written, at most.
+const MAX_UNWRITTEN: usize = 4096;
+/// Their bytes, at most; exceeded by one event at most.
+const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
+/// So many bytes are written without waiting for more.
+const ENOUGH: usize = 1024 * 1024;
+/// How long acknowledgements wait to be written where no event comes. Lost, they cost deliveries made twice.
+const ACK_DELAY: Duration = Duration::from_millis(100);
+/// The first pause after the store could not write, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Durable<T> {
+    fsync: Fsync,
+    told: Told,
+    unwritten: Vec<Event>,
+    unwritten_bytes: usize,
+    /// Since when there is something unwritten.
+    since: Option<Instant>,
+    /// Who is answered once so many events are stored.
+    waiting: VecDeque<(u64, T)>,
+    /// Events taken in since the start.
+    taken: u64,
+    /// Of these, stored.
+    stored: u64,
+    acked: Vec<u64>,
+    acked_since: Option<Instant>,
+    /// Whether the store is at work.
+    working: bool,
+    /// The first number that has not been in the lanes.
+    next_read: u64,
+    end: u64,
+    pending: u64,
+    bytes: u64,
+    /// Until when nothing is written, since it failed so many times.
+    pause: Option<(Instant, u32)>,
+    /// Whether events should be merged before anything more is written.
+    crowded: bool,
+    flushing: bool,
+}
+
+impl<T> Durable<T> {
+    pub(super) fn new(found: Durability) -> Self {
+        Self {
+            fsync: found.fsync,
+            told: found.told,
+            unwritten: Vec::new(),
+            unwritten_bytes: 0,
+            since: None,
+            waiting: VecDeque::new(),
+            taken: 0,
+            stored: 0,
+            acked: Vec::new(),
+            acked_since: None,
+            working: false,
+            next_read: found.first,
+            end: found.state.end,
+            pending: found.state.pending,
+            bytes: found.state.bytes,
+            pause: None,
+            crowded: false,
+            flushing: false,
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.unwritten.len() < MAX_UNWRITTEN && self.unwritten_bytes < MAX_UNWRITTEN_BYTES
+    }
+
+    /// Has an event written, unless the journal has told of it, or of something newer.
+    pub(super) fn put(&mut self, event: Event, resync: bool, health: &SinkHealth, now: Instant) {
+        if !self.told.is_news(&event, resync) {
+            health.repeated.fetch_add(1, Relaxed);
+            return;
+        }
+        self.since.get_or_insert(now);
+        self.unwritten_bytes += event.size();
+        self.taken += 1;
+        self.unwritten.push(event);
+    }
+
+    /// Answers once everything is stored that was put until now.
+    pub(super) fn answer_when_stored(&mut self, reply: T) {
+        self.waiting.push_back((self.taken, reply));
+    }
+
+    /// Who can be answered now.
+    pub(super) fn answers(&mut self) -> Vec<T> {
+        let ready = self.waiting.partition_point(|(taken, _)| *taken <= self.stored);
+        self.waiting.drain(..ready).map(|(_, reply)| reply).collect()
+    }
+
+    pub(super) fn acknowledge(&mut self, numbers: impl Iterator<Item = u64>) {
+        self.acked.extend(numbers);
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.flushing = true;
+    }
+
+    pub(super) fn appended(&mut self, end: u64) {
+        self.end = self.end.max(end);
+    }
+
+    pub(super) fn pending(&self) -> u64 {
+        (self.pending + self.unstored()).saturating_sub(self.acked.len() as u64)
+    }
+
+    /// Taken in, and not stored.
+    pub(super) fn unstored(&self) -> u64 {
+        self.taken - self.stored
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes + self.unwritten_bytes as u64
+    }
+
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.working || self.taken > self.stored || !self.acked.is_empty()
+    }
+
+    /// The next thing for the store to do, unless it is at work.
+    pub(super) fn next_work(&mut self, lanes: &Lanes, letters: &mut Vec<DeadLetter>, now: Instant) -> Option<Work> {
+        if !self.acked.is_empty() || !letters.is_empty() {
+            self.acked_since.get_or_insert(now);
+        }
+        if self.working {
+            return None;
+        }
+        if self.wants_events(lanes) {
+            self.working = true;
+            let (events, bytes) = lanes.room();
+            return Some(Work::Read { from: self.next_read, events, bytes });
+        }
+        if self.pause.is_some_and(|(until, _)| now < until) || self.commit_due(letters).is_none_or(|due| now < due) {
+            return None;
+        }
+        if std::mem::take(&mut self.crowded) {
+            self.working = true;
+            return Some(Work::Merge { from: self.next_read });
+        }
+        self.working = true;
+        (self.unwritten_bytes, self.since, self.acked_since) = (0, None, None);
+        Some(Work::Commit(Commit {
+            events: std::mem::take(&mut self.unwritten),
+            acked: std::mem::take(&mut self.acked),
+            letters: std::mem::take(letters),
+            sync: self.fsync != Fsync::Never,
+        }))
+    }
+
+    /// Whether the lanes should be filled from the journal.
+    fn wants_events(&self, lanes: &Lanes) -> bool {
+        self.next_read < self.end && lanes.is_low()
+    }
+
+    fn commit_due(&self, letters: &[DeadLetter]) -> Option<Instant> {
+        let events = self.since.map(|since| {
+            let at_once = self.flushing || self.unwritten_bytes >= ENOUGH || !self.has_room();
+            if at_once { since } else { since + self.fsync.delay() }
+        });
+        let has_acks = !self.acked.is_empty() || !letters.is_empty();
+        let acks = self.acked_since.filter(|_| has_acks);
+        let acks = acks.map(|since| if self.flushing { since } else { since + ACK_DELAY });
+        events.into_iter().chain(acks).min()
+    }
+
+    pub(super) fn wake_at(&self, lanes: &Lanes, letters: &[DeadLetter]) -> Option<Instant> {
+        if self.working || self.wants_events(lanes) {
+            return None;
+        }
+        let due = self.commit_due(letters)?;
+        Some(self.pause.map_or(due, |(until, _)| due.max(until)))
+    }
+
+    pub(super) fn worked(
+        &mut self,
+        done: Done,
+        lanes: &mut Lanes,
+        letters: &mut Vec<DeadLetter>,
+        params: &MachineParams,
+        now: Instant,
+    ) {
+        self.working = false;
+        match done {
+            Done::Committed { events, given_up, left, state } => {
+                self.stored += events.len() as u64 + given_up;
+                params.health.dead_lettered.fetch_add(given_up, Relaxed);
+                let caught_up = self.next_read >= self.end;
+                self.appended(state.end);
+                (self.pending, self.bytes) = (state.pending, state.bytes);
+                params.health.show_journal(&state);
+                if caught_up {
+                    self.feed(events, lanes, now);
+                }
+                match left {
+                    Some((commit, error)) => self.put_back(commit, &error, letters, params, now),
+                    None if self.pause.take().is_some() => {
+                        tracing::info!(sink = %params.name, "the journal takes everything in again");
+                    }
+                    None => {}
+                }
+            }
+            Done::Read { events, next, lost } => {
+                if lost > 0 {
+                    params.health.unreadable.fetch_add(lost, Relaxed);
+                    tracing::error!(sink = %params.name, lost, "events in the journal are damaged and lost");
+                }
+                let room = lanes.room();
+                let all = events.len() <= room.0;
+                self.feed(events, lanes, now);
+                if all {
+                    self.next_read = self.next_read.max(next);
+                }
+            }
+            Done::Merged { freed, state } => {
+                (self.pending, self.bytes) = (state.pending, state.bytes);
+                params.health.show_journal(&state);
+                params.health.merged.fetch_add(freed, Relaxed);
+                tracing::warn!(sink = %params.name, freed, "the journal was full: events of the same objects were merged");
+            }
+            Done::NotRead { error } => {
+                params.health.set_error(format!("the journal cannot be read: {error}"));
+                self.postpone(now);
+            }
+        }
+    }
+
+    /// The store could not take it: it stays here, and is tried again.
+    fn put_back(
+        &mut self,
+        mut commit: Commit,
+        error: &StoreError,
+        letters: &mut Vec<DeadLetter>,
+        params: &MachineParams,
+        now: Instant,
+    ) {
+        commit.events.append(&mut self.unwritten);
+        commit.acked.append(&mut self.acked);
+        commit.letters.append(letters);
+        self.unwritten_bytes = commit.events.iter().map(Event::size).sum();
+        // The store may keep some of them itself, and only wants to be asked again.
+        self.since = (self.taken > self.stored).then_some(now);
+        (self.unwritten, self.acked, *letters) = (commit.events, commit.acked, commit.letters);
+        let first = self.pause.is_none();
+        self.postpone(now);
+        params.health.set_journal_trouble(error);
+        if let StoreError::Full { mergeable, .. } = error {
+            self.crowded = *mergeable;
+        }
+        if first {
+            tracing::error!(sink = %params.name, %error, "the journal takes nothing in; whoever tells this sink waits");
+        }
+    }
+
+    fn postpone(&mut self, now: Instant) {
+        let failures = self.pause.map_or(0, |(_, failures)| failures);
+        let pause = PAUSES.0.saturating_mul(1 << failures.min(10)).min(PAUSES.1);
+        self.pause = Some((now + pause, failures + 1));
+    }
+
+    /// Puts events into the lanes while there is room; the others are read later. They follow on what was there before.
+    fn feed(&mut self, events: Vec<Event>, lanes: &mut Lanes, now: Instant) {
+        for event in events {
+            let number = event.sequence().unwrap_or_default();
+            if lanes.push(event, now).is_err() {
+                return;
+            }
+            self.next_read = number + 1;
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! A machine with a journal, driven without threads over a virtual clock.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rand::SeedableRng;
+
+use super::*;
+use crate::disk::Disk;
+use crate::sim::disk::SimDisk;
+use crate::sink::test_objects::{added, pod, updated};
+use crate::sink::{EventType, LetterFilter, Outcome, Store, StoreLimits};
+use crate::types::clock;
+
+type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
+
+/// A sink of which everything is at hand: killed, started again, and asked.
+struct Rig {
+    disk: SimDisk,
+    limits: StoreLimits,
+    fsync: Fsync,
+    store: Store,
+    machine: Machine<u32>,
+    health: Arc<SinkHealth>,
+    now: Instant,
+    receiver: Script,
+    answered: Vec<u32>,
+    /// What was acknowledged: id and JSON.
+    accepted: Vec<Event>,
+    sent: u32,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::with(StoreLimits::default(), Fsync::default())
+    }
+
+    fn with(limits: StoreLimits, fsync: Fsync) -> Self {
+        let disk = SimDisk::new(7);
+        let (store, machine, health) = open(&disk, limits, fsync);
+        let receiver: Script = Box::new(|_| Outcome::Accepted);
+        let (answered, accepted, now) = (Vec::new(), Vec::new(), clock::now());
+        Self { disk, limits, fsync, store, machine, health, now, receiver, answered, accepted, sent: 0 }
+    }
+
+    fn receiver(&mut self, receiver: impl FnMut(&[Event]) -> Outcome + 'static) {
+        self.receiver = Box::new(receiver);
+    }
+
+    fn send(&mut self, notifications: Vec<Notification>) -> u32 {
+        self.sent += 1;
+        self.machine.take_in(notifications, jiff::Timestamp::UNIX_EPOCH, self.sent, self.now);
+        self.sent
+    }
+
+    /// Everything that is to be done by then.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            while let Some(action) = self.machine.next(self.now) {
+                match action {
+                    Action::Answer(number) => self.answered.push(number),
+                    Action::Attempt { lane, batch } => {
+                        let outcome = (self.receiver)(&batch);
+                        if outcome == Outcome::Accepted {
+                            self.accepted.extend(batch.iter().cloned());
+                        }
+                        self.machine.attempted(lane, Ok(outcome), self.now);
+                    }
+                    Action::Work(work) => {
+                        let done = self.store.run(work);
+                        self.machine.worked(done, self.now);
+                    }
+                }
+            }
+            self.machine.show();
+            match self.machine.wake_at(self.now) {
+                Some(wake) if wake <= end => self.now = wake.max(self.now),
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    /// The process is killed, or the power fails, and it is started again.
+    fn restart(&mut self, power: bool) {
+        if power {
+            self.disk.crash()
+        } else {
+            self.disk.kill()
+        }
+        (self.store, self.machine, self.health) = open(&self.disk, self.limits, self.fsync);
+    }
+
+    /// Versions that were accepted, by object.
+    fn versions(&self) -> HashMap<String, Vec<u64>> {
+        let mut all = HashMap::<_, Vec<_>>::new();
+        for event in &self.accepted {
+            all.entry(event.subject().to_owned()).or_default().push(event.version().as_number().unwrap());
+        }
+        all
+    }
+}
+
+fn open(disk: &SimDisk, limits: StoreLimits, fsync: Fsync) -> (Store, Machine<u32>, Arc<SinkHealth>) {
+    let port: Arc<dyn Disk> = Arc::new(disk.clone());
+    port.create_dir_all(Path::new("state")).unwrap();
+    port.sync_dir(Path::new("")).unwrap();
+    let (store, found) = Store::open(&port, Path::new("state/sinks/test"), limits, fsync, &|_| true).unwrap();
+    let health = SinkHealth::new();
+    let params = MachineParams {
+        name: "test".into(),
+        selection: Arc::default(),
+        options: EventOptions::default(),
+        batch: BatchParams { max_events: 10, ..BatchParams::default() },
+        retry: RetryParams::default(),
+        bounds: Bounds { events: 200, ..Bounds::default() },
+        concurrency: NonZeroUsize::new(4).unwrap(),
+        rate_limit: None,
+        health: Arc::clone(&health),
+    };
+    (store, Machine::new(params, Some(found.durability), StdRng::seed_from_u64(7)), health)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn down(_: &[Event]) -> Outcome {
+    Outcome::Retry { after: None, content: false, error: "down".to_owned() }
+}
+
+fn update(name: &str, version: u64) -> Notification {
+    let (from, to) = ((version - 1).to_string(), version.to_string());
+    updated(pod(name, &from, "x"), pod(name, &to, "x"))
+}
+
+/// Versions 1 to `versions` of each of `objects`, objects interleaved.
+fn history(objects: usize, versions: u64) -> Vec<Notification> {
+    let one = |version, name: &str| match version {
+        1 => added(pod(name, "1", "x"), false),
+        _ => update(name, version),
+    };
+    (1..=versions).flat_map(|version| (0..objects).map(move |at| one(version, &format!("web-{at}")))).collect()
+}
+
+#[test]
+fn a_message_is_answered_when_it_is_on_disk_and_not_before() {
+    let mut rig = Rig::new();
+    rig.receiver(down);
+    let number = rig.send(history(3, 1));
+    rig.run(Duration::from_millis(9));
+    assert!(rig.answered.is_empty());
+    assert_eq!(rig.machine.at_risk(), 3);
+    rig.run(Duration::from_millis(2));
+    assert_eq!(rig.answered, [number]);
+    assert_eq!((rig.machine.at_risk(), rig.machine.left()), (0, 3));
+    rig.restart(true);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 3);
+}
+
+#[test]
+fn what_was_not_acknowledged_is_delivered_after_a_restart_in_order_and_under_the_same_ids() {
+    for power in [false, true] {
+        let mut rig = Rig::new();
+        let mut seen = Vec::new();
+        let log = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let attempts = std::rc::Rc::clone(&log);
+        rig.receiver(move |batch| {
+            attempts.borrow_mut().extend(batch.iter().map(|event| (event.id().to_owned(), event.json().to_owned())));
+            down(batch)
+        });
+        rig.send(history(5, 4));
+        rig.run(10 * SECOND);
+        seen.append(&mut log.borrow_mut());
+        rig.restart(power);
+        rig.receiver(|_| Outcome::Accepted);
+        rig.run(10 * SECOND);
+        assert_eq!(rig.accepted.len(), 20);
+        assert!(rig.versions().values().all(|versions| versions == &[1, 2, 3, 4]));
+        let tried = |event: &Event| seen.iter().any(|(id, json)| id == event.id() && json == event.json());
+        assert!(rig.accepted.iter().any(tried));
+        let numbers: Vec<_> = rig.accepted.iter().map(|event| event.sequence().unwrap()).collect();
+        assert_eq!(numbers.iter().max(), Some(&19));
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_not_delivered_again_nor_what_was_told_before() {
+    let mut rig = Rig::new();
+    rig.send(history(5, 4));
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 20);
+    rig.restart(false);
+    // The caches are as of an older checkpoint: the same is seen once more, and then something new.
+    rig.send(history(5, 4));
+    rig.send(vec![update("web-0", 5)]);
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 21);
+    assert_eq!(rig.health.status().repeated, 20);
+    assert_eq!(rig.versions()["/v1/pods/shop/web-0"], [1, 2, 3, 4, 5]);
+    // Once the caches are not older than the journal, it need not remember.
+    rig.store.release(rig.store.state().end);
+    rig.send(vec![update("web-0", 6)]);
+    rig.run(SECOND);
+    rig.restart(false);
+    rig.send(vec![update("web-0", 6)]);
+    rig.run(SECOND);
+    assert_eq!(rig.health.status().repeated, 1, "what came after the release is remembered");
+}
+
+#[test]
+fn a_backlog_larger_than_memory_allows_waits_on_disk_and_comes_in_order() {
+    let mut rig = Rig::new();
+    rig.receiver(down);
+    for chunk in history(50, 40).chunks(100) {
+        rig.send(chunk.to_vec());
+        rig.run(Duration::from_millis(20));
+    }
+    assert_eq!(rig.answered.len(), 20, "nobody waits for a dead receiver");
+    assert_eq!((rig.health.status().pending_events, rig.machine.left()), (2000, 2000));
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(Duration::from_secs(3600));
+    assert_eq!(rig.accepted.len(), 2000);
+    assert!(rig.versions().values().all(|versions| versions.iter().copied().eq(1..=40)));
+    assert_eq!(rig.machine.left(), 0);
+}
+
+#[test]
+fn a_full_journal_merges_then_refuses_visibly_and_goes_on_when_there_is_room() {
+    let limits = StoreLimits { journal: 512 * 1024, ..StoreLimits::default() };
+    let mut rig = Rig::with(limits, Fsync::default());
+    rig.receiver(down);
+    // Of few objects any number of states find room.
+    for version in 1..=500 {
+        let one =
+            |at: usize| if version == 1 { history(20, 1)[at].clone() } else { update(&format!("web-{at}"), version) };
+        rig.send((0..20).map(one).collect());
+        rig.run(Duration::from_millis(200));
+    }
+    rig.run(20 * SECOND);
+    assert_eq!(rig.answered.len(), 500);
+    assert!(rig.health.status().merged > 1000, "{:?}", rig.health.status());
+    let refused: Vec<_> = (0..5000).map(|at| added(pod(&format!("other-{at}"), "1", "x"), false)).collect();
+    for chunk in refused.chunks(500) {
+        rig.send(chunk.to_vec());
+        rig.run(SECOND);
+    }
+    let trouble = rig.health.status().journal.and_then(|journal| journal.trouble);
+    assert!(trouble.is_some_and(|trouble| trouble.contains("full")));
+    assert!(rig.answered.len() < 510 && rig.health.status().journal.unwrap().bytes <= 2 * limits.journal);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(Duration::from_secs(7200));
+    assert_eq!((rig.machine.left(), rig.answered.len()), (0, 510));
+    assert_eq!(rig.health.status().journal.unwrap().trouble, None);
+    let versions = rig.versions();
+    assert_eq!(versions.len(), 5020);
+    for at in 0..20 {
+        let versions = &versions[&format!("/v1/pods/shop/web-{at}")];
+        assert_eq!(versions.last(), Some(&500));
+        assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_senders_waiting_and_mends_by_itself() {
+    let mut rig = Rig::new();
+    rig.disk.set_capacity(Some(0));
+    rig.send(history(5, 2));
+    rig.run(30 * SECOND);
+    assert!(rig.answered.is_empty() && rig.accepted.is_empty());
+    let trouble = rig.health.status().journal.and_then(|journal| journal.trouble);
+    assert!(trouble.is_some_and(|trouble| trouble.contains(&io::Error::from(io::ErrorKind::StorageFull).to_string())));
+    rig.disk.set_capacity(None);
+    rig.run(30 * SECOND);
+    assert_eq!((rig.answered.len(), rig.accepted.len()), (1, 10));
+    assert!(rig.versions().values().all(|versions| versions == &[1, 2]));
+}
+
+#[test]
+fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
+    let mut rig = Rig::new();
+    let poison = |event: &Event| event.subject().ends_with("/web-3");
+    rig.receiver(move |batch| match batch.iter().any(poison) {
+        true => Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() },
+        false => Outcome::Accepted,
+    });
+    rig.send(history(10, 2));
+    rig.run(DAY);
+    assert_eq!(rig.accepted.len(), 18);
+    let all = LetterFilter::default();
+    let letters = rig.store.list_letters(&all, 0, 10).unwrap();
+    assert_eq!((letters.len(), rig.health.status().dead_lettered), (2, 2));
+    rig.restart(true);
+    assert_eq!(rig.store.list_letters(&all, 0, 10).unwrap(), letters);
+    rig.receiver(|_| Outcome::Accepted);
+    let (count, end) = rig.store.replay_letters(&all).unwrap();
+    assert_eq!(count, 2);
+    rig.machine.appended(end);
+    rig.run(SECOND);
+    assert_eq!(rig.versions()["/v1/pods/shop/web-3"], [1, 2]);
+    let ids: Vec<_> = rig.accepted[18..].iter().map(Event::id).collect();
+    assert!(letters.iter().all(|letter| ids.contains(&letter.id.as_str())));
+    assert!(rig.store.list_letters(&all, 0, 10).unwrap().is_empty());
+}
+
+#[test]
+fn a_sink_that_is_disabled_keeps_what_is_pending_for_the_next_start() {
+    let mut rig = Rig::new();
+    rig.receiver(|_| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() });
+    rig.send(history(10, 1));
+    rig.run(SECOND);
+    rig.send(history(10, 2));
+    rig.run(DAY);
+    assert_eq!(rig.answered, [1, 2]);
+    let status = rig.health.status();
+    assert_eq!((status.disabled, status.discarded, status.dead_lettered), (true, 20, 0));
+    rig.restart(false);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 10);
+}
+
+#[test]
+fn each_setting_of_fsync_says_when_a_message_is_answered() {
+    for (fsync, millis) in
+        [(Fsync::Within(Duration::from_millis(50)), 50), (Fsync::Within(Duration::ZERO), 0), (Fsync::Never, 0)]
+    {
+        let mut rig = Rig::with(StoreLimits::default(), fsync);
+        rig.send(history(1, 1));
+        rig.run(Duration::from_millis(millis));
+        assert_eq!(rig.answered.len(), 1, "{fsync:?}");
+    }
+}
+
+#[test]
+fn a_deletion_during_downtime_is_told_once() {
+    let mut rig = Rig::new();
+    rig.send(history(2, 3));
+    rig.run(SECOND);
+    rig.restart(false);
+    let gone = Notification::Deleted { object: pod("web-0", "2", "x"), tombstone: true };
+    rig.send(vec![gone.clone()]);
+    rig.run(SECOND);
+    rig.restart(false);
+    rig.send(vec![gone]);
+    rig.run(SECOND);
+    let deletions = rig.accepted.iter().filter(|event| event.event_type() == EventType::Deleted).count();
+    assert_eq!(deletions, 1);
+}

@@ -1,0 +1,94 @@
+//! Objects that a journal has told of and that the caches on disk do not have: they came after the last checkpoint.
+//!
+//! If they are gone when the hub starts again, nobody would notice, for a cache misses only what it had. So the caches
+//! begin with these too, in the state that was told; what the cluster says of them is then compared as for any object.
+
+use hashbrown::HashMap;
+
+use super::{Event, EventType};
+
+/// Bytes of events that are held while a journal is read. Of objects beyond that no body is known, if they are gone.
+const MOST: usize = 64 * 1024 * 1024;
+
+/// See the module. Filled in the journal's order.
+#[derive(Debug, Default)]
+pub struct Orphans {
+    events: HashMap<(Box<str>, Box<str>), Event>,
+    bytes: usize,
+}
+
+impl Orphans {
+    /// Notes an event, and whether a cache on disk has its object.
+    pub fn note(&mut self, event: &Event, is_known: bool) {
+        if event.event_type() == EventType::Synced {
+            return;
+        }
+        let key = (event.cluster().into(), event.subject().into());
+        let is_gone = event.event_type() == EventType::Deleted;
+        if is_known || is_gone {
+            // A deletion may be of an earlier object of that name.
+            let same = |known: &&Event| is_known || known.uid() == event.uid();
+            if let Some(size) = self.events.get(&key).filter(same).map(Event::size) {
+                self.bytes -= size;
+                self.events.remove(&key);
+            }
+            return;
+        }
+        let event = if self.bytes + event.size() > MOST { event.without_body() } else { event.clone() };
+        self.bytes += event.size();
+        let before = self.events.insert(key, event);
+        self.bytes -= before.map_or(0, |before| before.size());
+    }
+
+    /// The last event of each.
+    #[must_use]
+    pub fn into_events(self) -> Vec<Event> {
+        self.events.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EventOptions;
+    use super::super::test_objects::{added, pod, updated};
+    use super::*;
+    use crate::types::Notification;
+
+    fn event(notification: &Notification) -> Event {
+        Event::new(notification, jiff::Timestamp::UNIX_EPOCH, &EventOptions::default()).unwrap()
+    }
+
+    fn left(events: &[(Notification, bool)]) -> Vec<String> {
+        let mut orphans = Orphans::default();
+        events.iter().for_each(|(notification, is_known)| orphans.note(&event(notification), *is_known));
+        assert_eq!(orphans.bytes, orphans.events.values().map(Event::size).sum::<usize>());
+        let mut left: Vec<_> =
+            orphans.into_events().iter().map(|event| format!("{}@{}", event.subject(), event.version())).collect();
+        left.sort();
+        left
+    }
+
+    #[test]
+    fn what_came_after_the_checkpoint_and_was_not_seen_to_go_is_left_in_its_last_state() {
+        let gone = |name| Notification::Deleted { object: pod(name, "9", "x"), tombstone: false };
+        let told = [
+            (added(pod("new", "1", "x"), false), false),
+            (updated(pod("new", "1", "x"), pod("new", "2", "x")), false),
+            (added(pod("known", "1", "x"), false), true),
+            (added(pod("short", "1", "x"), false), false),
+            (gone("short"), false),
+        ];
+        assert_eq!(left(&told), ["/v1/pods/shop/new@2"]);
+    }
+
+    #[test]
+    fn beyond_its_bound_it_remembers_who_without_what() {
+        let mut orphans = Orphans::default();
+        for at in 0..20 {
+            orphans.note(&super::super::test_objects::event(&format!("a{at}"), 1, 4 << 20), false);
+        }
+        assert!(orphans.bytes <= MOST);
+        let events = orphans.into_events();
+        assert_eq!((events.len(), events.iter().filter(|event| event.json().is_empty()).count()), (20, 5));
+    }
+}

@@ -1,0 +1,570 @@
+//! Where a sink keeps what must outlive it: its journal and its dead letters. Blocks; for a thread that may.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
+use super::machine::{Durability, Fsync};
+use super::{Event, InvalidRecord, Orphans, Told};
+use crate::disk::Disk;
+use crate::journal::{AppendError, Journal, JournalError, JournalParams, Record, Recovery};
+use crate::types::clock;
+
+/// What a machine asks of its store.
+#[derive(Debug)]
+pub enum Work {
+    /// Write this.
+    Commit(Commit),
+    /// Read what is not acknowledged, from a number on.
+    Read {
+        /// The first number.
+        from: u64,
+        /// Events at most.
+        events: usize,
+        /// Bytes at most.
+        bytes: usize,
+    },
+    /// Make room by merging events of the same object, from a number on.
+    Merge {
+        /// The first number that may be merged; those before it are in the lanes.
+        from: u64,
+    },
+}
+
+/// What is written in one go.
+#[derive(Debug, Default)]
+pub struct Commit {
+    /// Events for the journal.
+    pub events: Vec<Event>,
+    /// Numbers that need the journal no more.
+    pub acked: Vec<u64>,
+    /// Events that were given up.
+    pub letters: Vec<DeadLetter>,
+    /// Whether to wait until it is safe from a crash of the machine.
+    pub sync: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Done {
+    /// It is stored, but for what is left.
+    Committed {
+        /// Events that are stored, with their numbers.
+        events: Vec<Event>,
+        /// Others, that are too large for the journal: they are dead letters.
+        given_up: u64,
+        /// What is to be tried again, and why.
+        left: Option<(Commit, StoreError)>,
+        /// How the journal is now.
+        state: JournalState,
+    },
+    /// Events, in order.
+    Read {
+        /// The events, with their numbers.
+        events: Vec<Event>,
+        /// Where to go on.
+        next: u64,
+        /// Events that were there and cannot be read.
+        lost: u64,
+    },
+    /// The journal could not be read.
+    NotRead {
+        /// Why.
+        error: StoreError,
+    },
+    /// Events were merged.
+    Merged {
+        /// How many fewer there are.
+        freed: u64,
+        /// How the journal is now.
+        state: JournalState,
+    },
+}
+
+/// How a journal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JournalState {
+    /// The number that the next event will have.
+    pub end: u64,
+    /// Events that are not acknowledged.
+    pub pending: u64,
+    /// Bytes of the journal's files.
+    pub bytes: u64,
+    /// The most that they may be.
+    pub limit: u64,
+    /// Dead letters.
+    pub letters: u64,
+}
+
+/// The store takes or gives nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The journal has reached its limit.
+    #[error("the journal is full: {bytes} of {limit} bytes; deliver, purge or raise the sink's journal limit")]
+    Full {
+        /// Bytes of its files.
+        bytes: u64,
+        /// Its limit.
+        limit: u64,
+        /// Whether merging may help.
+        mergeable: bool,
+    },
+    /// An event that the journal cannot hold, by whatever is taken out.
+    #[error("{bytes} bytes are too large for the journal, which takes {most} at once; raise the sink's journal limit")]
+    TooLarge {
+        /// Its bytes.
+        bytes: u64,
+        /// The most that can be.
+        most: u64,
+    },
+    /// The disk refuses.
+    #[error("disk: {0}")]
+    Disk(#[source] std::io::Error),
+}
+
+/// See the module.
+pub struct Store {
+    journal: Option<Journal<Event>>,
+    letters: Letters,
+    /// Appended, and not synced yet.
+    unsynced: Vec<Event>,
+    /// Bytes when merging last made no room to speak of.
+    futile_at: Option<u64>,
+}
+
+enum Letters {
+    Memory(MemoryLetters),
+    Journal(Journal<DeadLetter>),
+}
+
+/// What was found where a store was opened.
+#[derive(Debug)]
+pub struct Found {
+    /// What the machine goes on from.
+    pub durability: Durability,
+    /// The last events of objects that the journal has told of and nobody knew.
+    pub orphans: Vec<Event>,
+    /// What recovery has to say, of the journal and of the dead letters.
+    pub recovery: [Recovery; 2],
+}
+
+/// Bounds of a store on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreLimits {
+    /// Bytes of the journal. Default 1 GiB.
+    pub journal: u64,
+    /// Bytes of dead letters; at the limit the oldest are forgotten. Default 256 MiB.
+    pub letters: u64,
+}
+
+impl Default for StoreLimits {
+    fn default() -> Self {
+        Self { journal: 1 << 30, letters: 256 << 20 }
+    }
+}
+
+/// Letters that are taken out to make room for others, at a time.
+const LETTERS_AT_ONCE: usize = 100;
+/// Letters read at a time, and their bytes.
+const LETTERS_READ: (usize, usize) = (1000, 16 << 20);
+
+impl Record for Event {
+    type Error = InvalidRecord;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        Event::encode(self, out);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, InvalidRecord> {
+        Event::decode(bytes, None)
+    }
+
+    fn object(&self) -> u64 {
+        self.lane_hash()
+    }
+
+    fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]> {
+        Event::merge(older, newer)
+    }
+}
+
+impl Record for DeadLetter {
+    type Error = InvalidRecord;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        DeadLetter::encode(self, out);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, InvalidRecord> {
+        DeadLetter::decode(bytes)
+    }
+
+    fn object(&self) -> u64 {
+        self.event.lane_hash()
+    }
+
+    fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]> {
+        [older, newer].into_iter().collect()
+    }
+}
+
+impl Store {
+    /// A store without a journal: dead letters are in memory.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self {
+            journal: None,
+            letters: Letters::Memory(MemoryLetters::default()),
+            unsynced: Vec::new(),
+            futile_at: None,
+        }
+    }
+
+    /// Opens, or makes, the store in a directory. Reads through everything that is there; `knows` says whether the caches
+    /// on disk have an event's object.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the disk refuses; damage is no error.
+    pub fn open(
+        disk: &Arc<dyn Disk>,
+        directory: &Path,
+        limits: StoreLimits,
+        fsync: Fsync,
+        knows: &dyn Fn(&Event) -> bool,
+    ) -> Result<(Self, Found), JournalError> {
+        make(disk, directory)?;
+        let (mut told, mut orphans) = (Told::default(), Orphans::default());
+        let mut note = |_, event: &Event, _| {
+            told.note(event);
+            orphans.note(event, knows(event));
+        };
+        let params = sized(limits.journal);
+        let (journal, of_events) = Journal::open(Arc::clone(disk), &directory.join("journal"), params, &mut note)?;
+        let params = sized(limits.letters);
+        let (letters, of_letters) =
+            Journal::open(Arc::clone(disk), &directory.join("dead"), params, &mut |_, _: &DeadLetter, _| {})?;
+        let store =
+            Self { journal: Some(journal), letters: Letters::Journal(letters), unsynced: Vec::new(), futile_at: None };
+        let durability = Durability { fsync, told, first: store.first(), state: store.state() };
+        Ok((store, Found { durability, orphans: orphans.into_events(), recovery: [of_events, of_letters] }))
+    }
+
+    /// The first number that is not acknowledged.
+    fn first(&self) -> u64 {
+        self.journal.as_ref().map_or(0, Journal::first_pending)
+    }
+
+    /// How the journal is.
+    #[must_use]
+    pub fn state(&self) -> JournalState {
+        let letters = match &self.letters {
+            Letters::Memory(letters) => letters.len() as u64,
+            Letters::Journal(letters) => letters.pending(),
+        };
+        let Some(journal) = &self.journal else { return JournalState { letters, ..JournalState::default() } };
+        JournalState {
+            end: journal.next_seq(),
+            pending: journal.pending(),
+            bytes: journal.bytes(),
+            limit: journal.limit(),
+            letters,
+        }
+    }
+
+    /// What is acknowledged and has a lower number may go: the caches on disk are not older.
+    pub fn release(&mut self, before: u64) {
+        self.journal.iter_mut().for_each(|journal| journal.release(before));
+    }
+
+    /// Does what a machine asks for.
+    pub fn run(&mut self, work: Work) -> Done {
+        match work {
+            Work::Commit(commit) => self.commit(commit),
+            Work::Read { from, events, bytes } => self.read(from, events, bytes),
+            Work::Merge { from } => self.merge(from),
+        }
+    }
+
+    /// Letters first, then what they stand for is acknowledged, so that nothing is in neither place; then events, for
+    /// which there may be more room now.
+    fn commit(&mut self, mut commit: Commit) -> Done {
+        let (mut events, mut given_up) = (Vec::new(), 0);
+        let left = loop {
+            match self.keep_letters(&mut commit).and_then(|()| self.append(&mut commit, &mut events)) {
+                Ok(()) => break None,
+                // It would stand in everybody's way for ever.
+                Err(error @ StoreError::TooLarge { .. }) if !commit.events.is_empty() => {
+                    let event = commit.events.remove(0);
+                    tracing::error!(subject = event.subject(), %error, "event given up");
+                    given_up += 1;
+                    let at = clock::wall();
+                    commit.letters.push(DeadLetter { event, attempts: 0, error: error.to_string(), at });
+                }
+                Err(error) => break Some((commit, error)),
+            }
+        };
+        Done::Committed { events, given_up, left, state: self.state() }
+    }
+
+    fn keep_letters(&mut self, commit: &mut Commit) -> Result<(), StoreError> {
+        if !commit.letters.is_empty() {
+            self.push_letters(&commit.letters)?;
+            commit.letters.clear();
+        }
+        Ok(())
+    }
+
+    /// Keeps letters, where there is no machine with a journal to do it.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`]; for want of room the oldest are forgotten.
+    pub fn push_letters(&mut self, new: &[DeadLetter]) -> Result<(), StoreError> {
+        match &mut self.letters {
+            Letters::Memory(letters) => new.iter().for_each(|letter| letters.push(letter.clone())),
+            Letters::Journal(letters) => {
+                while let Err(error) = letters.append(new) {
+                    match error {
+                        AppendError::Full { .. } if letters.pending() > 0 => forget_oldest(letters)?,
+                        // More than all the room that there is.
+                        AppendError::Full { .. } | AppendError::TooLarge { .. } if new.len() > 1 => {
+                            let (first, second) = new.split_at(new.len() / 2);
+                            self.push_letters(first)?;
+                            return self.push_letters(second);
+                        }
+                        error @ (AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
+                            tracing::error!(%error, "a dead letter cannot be kept");
+                            return Ok(());
+                        }
+                        AppendError::Disk(error) => return Err(StoreError::Disk(error)),
+                    }
+                }
+                letters.sync().map_err(StoreError::Disk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what is stored to `stored`. Events that were appended and could not be synced stay here, and are synced with
+    /// the next.
+    fn append(&mut self, commit: &mut Commit, stored: &mut Vec<Event>) -> Result<(), StoreError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.ack(std::mem::take(&mut commit.acked));
+        let appended = append_what_fits(journal, &mut commit.events, &mut self.unsynced);
+        // Acknowledgements go even where there is no room for events.
+        if commit.sync || appended.is_err() {
+            journal.sync().map_err(StoreError::Disk)?;
+        }
+        stored.append(&mut self.unsynced);
+        appended.map_err(|error| match error {
+            AppendError::Disk(error) => StoreError::Disk(error),
+            AppendError::TooLarge { bytes, most } => StoreError::TooLarge { bytes, most },
+            AppendError::Full { bytes, limit, .. } => {
+                let mergeable = self.futile_at.is_none_or(|futile| bytes > futile + limit / 8 || bytes < futile);
+                StoreError::Full { bytes, limit, mergeable }
+            }
+        })
+    }
+
+    fn read(&mut self, from: u64, events: usize, bytes: usize) -> Done {
+        let Some(journal) = &mut self.journal else { return Done::Read { events: Vec::new(), next: from, lost: 0 } };
+        match journal.read(from, events.max(1), bytes.max(1)) {
+            Err(error) => Done::NotRead { error: StoreError::Disk(error) },
+            Ok(read) => {
+                let numbered = |(number, mut event): (u64, Event)| {
+                    event.set_sequence(number);
+                    event
+                };
+                let next = read.records.last().map_or(journal.next_seq(), |(number, _)| number + 1);
+                let lost = read.damaged.len() as u64;
+                Done::Read { events: read.records.into_iter().map(numbered).collect(), next, lost }
+            }
+        }
+    }
+
+    fn merge(&mut self, from: u64) -> Done {
+        let Some(journal) = &mut self.journal else { return Done::Merged { freed: 0, state: JournalState::default() } };
+        let (before, bytes) = (journal.pending(), journal.bytes());
+        match journal.merge_pending(from..journal.next_seq()) {
+            Err(error) => Done::NotRead { error: StoreError::Disk(error) },
+            Ok(_) => {
+                let freed = bytes.saturating_sub(journal.bytes());
+                self.futile_at = (freed < journal.limit() / 8).then_some(journal.bytes());
+                Done::Merged { freed: before.saturating_sub(journal.pending()), state: self.state() }
+            }
+        }
+    }
+
+    /// Dead letters that fit, from a number on, at most so many; each is handed to `each`.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`].
+    pub fn letters(
+        &mut self,
+        filter: &LetterFilter,
+        from: u64,
+        most: usize,
+        mut each: impl FnMut(u64, DeadLetter),
+    ) -> Result<(), StoreError> {
+        let mut found = 0;
+        match &mut self.letters {
+            Letters::Memory(letters) => {
+                let fitting = letters.iter().filter(|(number, letter)| *number >= from && filter.fits(letter));
+                fitting.take(most).for_each(|(number, letter)| each(*number, letter.clone()));
+            }
+            Letters::Journal(letters) => {
+                let mut from = from;
+                while found < most {
+                    let read = letters.read(from, LETTERS_READ.0, LETTERS_READ.1).map_err(StoreError::Disk)?;
+                    let Some((last, _)) = read.records.last() else { break };
+                    from = last + 1;
+                    for (number, letter) in read.records.into_iter().filter(|(_, letter)| filter.fits(letter)) {
+                        if found < most {
+                            found += 1;
+                            each(number, letter);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a list shows of those that fit, the oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`].
+    pub fn list_letters(
+        &mut self,
+        filter: &LetterFilter,
+        from: u64,
+        most: usize,
+    ) -> Result<Vec<LetterSummary>, StoreError> {
+        let mut list = Vec::new();
+        self.letters(filter, from, most, |number, letter| list.push(letter.summary(number)))?;
+        Ok(list)
+    }
+
+    /// Throws those that fit away; how many there were.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`].
+    pub fn purge_letters(&mut self, filter: &LetterFilter) -> Result<u64, StoreError> {
+        let mut numbers = Vec::new();
+        self.letters(filter, 0, usize::MAX, |number, _| numbers.push(number))?;
+        self.remove_letters(&numbers)?;
+        Ok(numbers.len() as u64)
+    }
+
+    /// Throws letters away.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`].
+    pub fn remove_letters(&mut self, numbers: &[u64]) -> Result<(), StoreError> {
+        match &mut self.letters {
+            Letters::Memory(letters) => letters.remove(numbers),
+            Letters::Journal(letters) => {
+                letters.ack(numbers.iter().copied());
+                letters.release(letters.next_seq());
+                letters.sync().map_err(StoreError::Disk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The letter of this number.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`].
+    pub fn letter(&mut self, number: u64) -> Result<Option<DeadLetter>, StoreError> {
+        let mut found = None;
+        self.letters(&LetterFilter::default(), number, 1, |at, letter| found = (at == number).then_some(letter))?;
+        Ok(found)
+    }
+
+    /// Puts those that fit into the journal again, oldest first, with the ids that they had, and throws them away as
+    /// letters. How many, and the journal's end.
+    ///
+    /// # Errors
+    /// [`StoreError`], when the journal takes no more: the rest are still letters, and a few may be in both places.
+    pub fn replay_letters(&mut self, filter: &LetterFilter) -> Result<(u64, u64), StoreError> {
+        let mut replayed = 0;
+        // What is given up meanwhile is not replayed in the same go.
+        let mut from = 0;
+        loop {
+            let (mut numbers, mut events) = (Vec::new(), Vec::new());
+            self.letters(filter, from, LETTERS_AT_ONCE, |number, letter| {
+                numbers.push(number);
+                events.push(letter.event);
+            })?;
+            let Some(last) = numbers.last() else { return Ok((replayed, self.state().end)) };
+            from = last + 1;
+            self.append(&mut Commit { events, sync: true, ..Commit::default() }, &mut Vec::new())?;
+            self.remove_letters(&numbers)?;
+            replayed += numbers.len() as u64;
+        }
+    }
+
+    /// Whether there is a journal.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.journal.is_some()
+    }
+}
+
+/// Makes a sink's directories, durably: the name of each is in the one above it.
+fn make(disk: &Arc<dyn Disk>, directory: &Path) -> Result<(), JournalError> {
+    let failed = |file: &Path, verb, source| JournalError::Disk { file: file.to_owned(), verb, source };
+    for part in ["journal", "dead"].map(|part| directory.join(part)) {
+        disk.create_dir_all(&part).map_err(|error| failed(&part, "made", error))?;
+    }
+    // The sink's, all sinks', the state's.
+    let mut above = directory.ancestors().take(3);
+    above.try_for_each(|above| disk.sync_dir(above).map_err(|error| failed(above, "synced", error)))
+}
+
+/// Appends events, in parts where they are too many for one go, and moves those that are appended.
+fn append_what_fits(
+    journal: &mut Journal<Event>,
+    events: &mut Vec<Event>,
+    appended: &mut Vec<Event>,
+) -> Result<(), AppendError> {
+    let mut most = events.len();
+    while !events.is_empty() {
+        let count = most.min(events.len());
+        let part = &mut events[..count];
+        for (number, event) in (journal.next_seq()..).zip(part.iter_mut()) {
+            event.set_sequence(number);
+        }
+        match journal.append(part) {
+            Ok(_) => appended.extend(events.drain(..count)),
+            Err(AppendError::TooLarge { .. } | AppendError::Full { .. }) if count > 1 => most = count.div_ceil(2),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Segments of 8 MiB, and of an eighth of what is less than 64 MiB.
+fn sized(limit_bytes: u64) -> JournalParams {
+    JournalParams { limit_bytes, segment_bytes: (limit_bytes / 8).min(8 << 20) }
+}
+
+fn forget_oldest(letters: &mut Journal<DeadLetter>) -> Result<(), StoreError> {
+    let from = letters.first_pending();
+    let read = letters.read(from, LETTERS_AT_ONCE, usize::MAX).map_err(StoreError::Disk)?;
+    let numbers: Vec<u64> = read.records.iter().map(|(number, _)| *number).chain(read.damaged).collect();
+    let count = numbers.len();
+    tracing::warn!(count, "dead letters have reached their limit, the oldest are forgotten");
+    letters.ack(numbers);
+    letters.release(letters.next_seq());
+    letters.sync().map_err(StoreError::Disk)
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("state", &self.state()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! Headers of one's own, such as a key that a receiver asks for.
+
+use std::fmt;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+/// Headers that the transport itself sets, or that HTTP does.
+const TAKEN: [&str; 16] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+];
+
+/// Headers that go with each request. Shows names and no values in `Debug`.
+#[derive(Clone, Default)]
+pub struct ExtraHeaders(HeaderMap);
+
+/// A header that cannot be sent; its author can fix it. Does not repeat the value, which may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidHeader {
+    /// The name.
+    #[error("{0:?} is not a name for a header; use letters, digits and -")]
+    Name(String),
+    /// The name is one that the hub sets itself.
+    #[error("{0} is set by the hub itself; remove it")]
+    Taken(String),
+    /// The value.
+    #[error("the value of {0} cannot be in a header: it has a line break or another control character")]
+    Value(String),
+}
+
+/// Checks the name of a header.
+///
+/// # Errors
+/// [`InvalidHeader`]: it is no name, or one that is taken.
+pub fn check_header_name(name: &str) -> Result<(), InvalidHeader> {
+    parse_name(name).map(drop)
+}
+
+fn parse_name(name: &str) -> Result<HeaderName, InvalidHeader> {
+    let parsed = HeaderName::try_from(name).map_err(|_| InvalidHeader::Name(name.to_owned()))?;
+    if TAKEN.contains(&parsed.as_str()) { Err(InvalidHeader::Taken(name.to_owned())) } else { Ok(parsed) }
+}
+
+impl ExtraHeaders {
+    /// Checks names and values.
+    ///
+    /// # Errors
+    /// [`InvalidHeader`] for the first that cannot be sent.
+    pub fn new<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Result<Self, InvalidHeader> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let parsed = parse_name(name)?;
+            let mut value = HeaderValue::from_str(value).map_err(|_| InvalidHeader::Value(name.to_owned()))?;
+            value.set_sensitive(true);
+            map.insert(parsed, value);
+        }
+        Ok(Self(map))
+    }
+
+    pub(super) fn values(&self) -> &HeaderMap {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ExtraHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys().map(HeaderName::as_str)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn illegal_headers_are_refused_without_their_values() {
+        let new = |name, value| ExtraHeaders::new([(name, value)]).unwrap_err();
+        assert_eq!(new("x api", "hunter2"), InvalidHeader::Name("x api".to_owned()));
+        assert_eq!(new("", "hunter2"), InvalidHeader::Name(String::new()));
+        assert_eq!(new("Content-Length", "1"), InvalidHeader::Taken("Content-Length".to_owned()));
+        assert_eq!(new("webhook-signature", "1"), InvalidHeader::Taken("webhook-signature".to_owned()));
+        let error = new("x-api-key", "hunter2\r\nx-other: 1");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn values_show_nowhere() {
+        let headers = ExtraHeaders::new([("X-Api-Key", "hunter2")]).unwrap();
+        assert_eq!(format!("{headers:?}"), "{\"x-api-key\"}");
+        assert_eq!(headers.values()["x-api-key"], "hunter2");
+        assert!(!format!("{:?}", headers.values()).contains("hunter2"));
+    }
+}

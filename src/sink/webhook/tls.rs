@@ -1,0 +1,79 @@
+//! The files that TLS needs: roots to trust, and a certificate to be known by.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use reqwest::{Certificate, Client, Identity};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::{ClientCert, WebhookError};
+
+/// What a file is like, as far as it can be seen from outside; `None` where it is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileState(Option<(u64, Option<SystemTime>)>);
+
+impl FileState {
+    /// Follows links: where Kubernetes mounts a secret, it is a link that is replaced.
+    pub(super) fn of(path: &Path) -> Self {
+        Self(std::fs::metadata(path).ok().map(|file| (file.len(), file.modified().ok())))
+    }
+}
+
+/// Tries a PEM file of roots as a client would use it. Reads the file; connects to nothing.
+///
+/// # Errors
+/// [`WebhookError`] says what is wrong with the file.
+pub fn check_roots(path: &Path) -> Result<(), WebhookError> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let roots = read_roots(path)?;
+    let made = Client::builder().tls_certs_only(roots).build();
+    made.map(drop).map_err(|_| WebhookError::NoCertificate { path: path.to_owned() })
+}
+
+pub(super) fn read_roots(path: &Path) -> Result<Vec<Certificate>, WebhookError> {
+    let pem = std::fs::read(path).map_err(|source| WebhookError::CaFile { path: path.to_owned(), source })?;
+    match Certificate::from_pem_bundle(&pem) {
+        Ok(roots) if !roots.is_empty() => Ok(roots),
+        _ => Err(WebhookError::NoCertificate { path: path.to_owned() }),
+    }
+}
+
+/// Tries a client certificate as a client would use it. Reads the files; connects to nothing.
+///
+/// # Errors
+/// [`WebhookError`] says which file is wrong, and how.
+pub fn check_client_cert(cert: &ClientCert) -> Result<(), WebhookError> {
+    read_identity(cert).map(drop)
+}
+
+/// Reads a client certificate; its parts are looked at one by one, so that an error says which is wrong.
+pub(super) fn read_identity(cert: &ClientCert) -> Result<Identity, WebhookError> {
+    let read = |key, path: &Path| {
+        std::fs::read(path).map_err(|source| WebhookError::ClientCertFile { key, path: path.to_owned(), source })
+    };
+    let wrong = |key, path: &Path, problem| WebhookError::ClientCert { key, path: path.to_owned(), problem };
+    let (cert_key, key_key) = ("client_cert_file", "client_key_file");
+    let mut pem = read(cert_key, &cert.cert_file)?;
+    let private = read(key_key, &cert.key_file)?;
+    let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+    if chain.is_empty() {
+        return Err(wrong(cert_key, &cert.cert_file, "holds no PEM certificate"));
+    }
+    let Ok(key) = PrivateKeyDer::from_pem_slice(&private) else {
+        return Err(wrong(key_key, &cert.key_file, "holds no PEM private key"));
+    };
+    let provider = rustls::crypto::ring::default_provider();
+    match rustls::sign::CertifiedKey::from_der(chain, key, &provider) {
+        Ok(_) => {}
+        Err(rustls::Error::InconsistentKeys(_)) => {
+            return Err(wrong(key_key, &cert.key_file, "is not the key of the certificate in client_cert_file"));
+        }
+        Err(_) => return Err(wrong(key_key, &cert.key_file, "certificate and key are of no use for TLS")),
+    }
+    // Only what was looked at, whatever else the files hold.
+    pem.push(b'\n');
+    pem.extend_from_slice(&private);
+    let unusable = |_| wrong(cert_key, &cert.cert_file, "certificate and key are of no use for TLS");
+    Identity::from_pem(&pem).map_err(unusable)
+}

@@ -1,0 +1,154 @@
+//! Whose a state directory is, and what is refused.
+
+use std::os::unix::fs::PermissionsExt;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::disk::{Open, RealDisk};
+use crate::sim::SimDisk;
+
+const ROOT: &str = "/data/hub";
+
+fn open(disk: &SimDisk) -> Result<StateDir, StateError> {
+    StateDir::open(Arc::new(disk.clone()), Path::new(ROOT))
+}
+
+fn put(disk: &SimDisk, name: &str, bytes: &[u8]) {
+    disk.create_dir_all(Path::new(ROOT)).unwrap();
+    disk::replace(disk, &Path::new(ROOT).join(name), bytes).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_made_and_found_again_after_a_crash() {
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed);
+        disk.create_dir_all(Path::new("/data")).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        let state = open(&disk).unwrap();
+        assert!(state.is_held());
+        disk::make_dir(&disk, &state.journal("a"), 2).unwrap();
+        drop(state);
+        disk.crash();
+        assert_eq!(open(&disk).unwrap().readers().unwrap(), ["a"], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_start_that_is_cut_off_anywhere_is_no_obstacle_to_the_next() {
+    for calls in 0..20 {
+        let disk = SimDisk::new(calls);
+        disk.stop_after(calls);
+        let _ = open(&disk);
+        disk.crash();
+        open(&disk).unwrap_or_else(|error| panic!("after {calls} calls: {error}"));
+    }
+}
+
+#[test]
+fn a_second_process_is_told_who_has_it() {
+    let disk = SimDisk::new(1);
+    let held = open(&disk).unwrap();
+    let error = open(&disk).expect_err("it is taken");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the state directory /data/hub is in use by process {}; one process at a time: stop it, or give this one a \
+             directory of its own",
+            std::process::id()
+        )
+    );
+    let (seen, access) = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).unwrap();
+    assert_eq!(access, Access::InUse(Some(std::process::id())));
+    assert!(matches!(seen.remove_reader("a"), Err(StateError::Locked { .. })));
+    drop(held);
+    let (_, access) = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).unwrap();
+    assert_eq!(access, Access::Idle);
+    open(&disk).unwrap();
+}
+
+#[test]
+fn what_is_newer_unknown_or_somebody_elses_is_refused_and_left_alone() {
+    let refused = |name: &str, bytes: &[u8]| {
+        let disk = SimDisk::new(1);
+        put(&disk, name, bytes);
+        let error = open(&disk).expect_err("it is refused").to_string();
+        assert_eq!(disk.files().len(), 1, "{:?}", disk.files());
+        error
+    };
+    assert_eq!(
+        refused("FORMAT", b"informer-hub state 2\n"),
+        "the state directory /data/hub has format 2, this version knows up to 1: run the version that wrote it or a \
+         newer one, or move the directory away to begin anew (undelivered events are in it)"
+    );
+    assert!(
+        refused("FORMAT", b"informer-hub state one\n").starts_with("/data/hub/FORMAT says \"informer-hub state one\"")
+    );
+    assert!(refused("FORMAT", &[0xff; 300]).contains("300 bytes"));
+    assert!(refused("FORMAT", b"").starts_with("/data/hub/FORMAT says \"\""));
+    assert_eq!(
+        refused("photo.jpg", b"x"),
+        "/data/hub is no state directory: it has \"photo.jpg\" and no FORMAT; give an empty directory, or one that \
+         does not exist"
+    );
+}
+
+#[test]
+fn looking_makes_nothing() {
+    let disk = SimDisk::new(1);
+    let error = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).expect_err("there is none");
+    assert_eq!(error.to_string(), "there is no state directory /data/hub");
+    assert_eq!(disk.files(), []);
+}
+
+#[test]
+fn readers_that_nobody_wants_are_shown_and_removed() {
+    let disk = SimDisk::new(1);
+    let state = open(&disk).unwrap();
+    for name in ["a", "b/../c", "d"] {
+        disk::make_dir(&disk, &state.journal(name), 2).unwrap();
+        disk.open(&state.journal(name).join("x"), Open::CreateNew).unwrap();
+    }
+    assert_eq!(state.readers().unwrap(), ["a", "b/../c", "d"]);
+    assert_eq!(state.unwanted(["a", "e"]).unwrap(), ["b/../c", "d"]);
+    state.remove_reader("b/../c").unwrap();
+    assert_eq!(state.readers().unwrap(), ["a", "d"]);
+    assert!(matches!(state.remove_reader("x"), Err(StateError::NoSuchReader { .. })));
+}
+
+#[test]
+fn places_are_within_the_directory_whatever_the_names_are() {
+    let disk = SimDisk::new(1);
+    let state = open(&disk).unwrap();
+    assert_eq!(state.cache("", "v1", "pods", None), Path::new("/data/hub/caches/core/v1/pods"));
+    let path = state.cache("apps", "v1", "deployments", Some("metadata"));
+    assert_eq!(path, Path::new("/data/hub/caches/apps/v1/deployments+metadata"));
+    assert_eq!(state.dead_letters("../x"), Path::new("/data/hub/sinks/%2e.%2fx/dead"));
+    assert_eq!(state.journal(""), Path::new("/data/hub/sinks/journal"));
+}
+
+#[test]
+fn on_the_real_disk_it_is_the_owners_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("state");
+    let state = StateDir::open(Arc::new(RealDisk), &dir).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!([mode(&dir), mode(&state.caches()), mode(&dir.join("FORMAT"))], [0o700, 0o700, 0o600]);
+    assert!(matches!(StateDir::open(Arc::new(RealDisk), &dir), Err(StateError::Locked { pid: Some(_), .. })));
+}
+
+proptest! {
+    #[test]
+    fn a_name_is_the_same_after_it_was_a_files(name in "\\PC{0,20}") {
+        let file = escaped(&name);
+        prop_assert!(!file.contains('/') && file != "." && file != "..");
+        prop_assert_eq!(unescaped(&file), Some(name));
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_nobodys(name in "\\PC{0,12}") {
+        if let Some(found) = unescaped(&name) {
+            prop_assert_eq!(escaped(&found), name);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What outlives the process: undelivered events, dead letters, and what the caches knew.
+
+use std::path::Path;
+use std::process::Command;
+
+use informer_hub::sim::{Churn, SimCluster, World};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Launch, Process, cluster, sim, until};
+use crate::receiver::{Mode, Receiver, SECRET};
+
+const RESOURCES: &str = "[resources.pods]\n[resources.nodes]\n";
+
+fn launch(sim: &SimCluster, receiver: &Receiver, state: &Path) -> Process {
+    let state = format!("state_dir = {:?}\ncheckpoint = \"100ms\"\n", state.display().to_string());
+    let toml = state + &cluster("c0", &sim.url()) + RESOURCES + &receiver.sink("hook");
+    Launch::new(&toml).env("HOOK_SECRET", SECRET).start()
+}
+
+fn churn(sim: &SimCluster, churn: &mut Churn, steps: usize) {
+    for _ in 0..steps {
+        sim.with_world(|world| churn.step(world));
+    }
+}
+
+fn state_dir() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+async fn sink_status(hub: &Process) -> Value {
+    hub.status().await["sinks"][0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_hub_had_not_delivered_arrives_after_its_restart_and_what_it_missed_too() {
+    let (sim, state) = (sim(5, 60), state_dir());
+    let receiver = Receiver::start(Mode::Well);
+    let mut changes = Churn::new(5);
+    let hub = launch(&sim, &receiver, state.path());
+    hub.ready().await;
+    receiver.converged("c0", &sim, &World::pods()).await;
+    receiver.set(Mode::Error);
+    churn(&sim, &mut changes, 150);
+    until("events wait in the journal", async || {
+        (sink_status(&hub).await["journal"]["pending"].as_u64() > Some(50)).then_some(())
+    })
+    .await;
+    // Killed, as by SIGKILL: nothing is said, nothing is written any more.
+    drop(hub);
+    churn(&sim, &mut changes, 100);
+    receiver.set(Mode::Well);
+    let hub = launch(&sim, &receiver, state.path());
+    for gvr in [World::pods(), World::nodes()] {
+        receiver.converged("c0", &sim, &gvr).await;
+    }
+    until("nothing is pending", async || (sink_status(&hub).await["pendingEvents"] == 0).then_some(())).await;
+    let sink = sink_status(&hub).await;
+    assert_eq!(sink["deadLettered"], 0, "{sink}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_kills_at_any_moment_lose_nothing() {
+    let (sim, state) = (sim(6, 40), state_dir());
+    let receiver = Receiver::start(Mode::Well);
+    let mut changes = Churn::new(6);
+    for round in 0..10_u64 {
+        let hub = launch(&sim, &receiver, state.path());
+        receiver.set(if round % 3 == 0 { Mode::Close } else { Mode::Well });
+        for _ in 0..=round % 4 {
+            churn(&sim, &mut changes, 20);
+            // A moment that no two rounds share.
+            tokio::time::sleep(std::time::Duration::from_millis(40 + 37 * round)).await;
+        }
+        drop(hub);
+        churn(&sim, &mut changes, 10);
+    }
+    receiver.set(Mode::Well);
+    let _hub = launch(&sim, &receiver, state.path());
+    for gvr in [World::pods(), World::nodes()] {
+        receiver.converged("c0", &sim, &gvr).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_with_a_dead_receiver_is_quick_and_loses_nothing() {
+    let (sim, state) = (sim(7, 50), state_dir());
+    let receiver = Receiver::start(Mode::Error);
+    let mut hub = launch(&sim, &receiver, state.path());
+    hub.ready().await;
+    receiver.met(Mode::Error, 8).await;
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 0);
+    let kept = hub.line("in the journal, for the next start").await;
+    assert!(kept["events"].as_u64() > Some(0), "{kept}");
+    receiver.set(Mode::Well);
+    let _hub = launch(&sim, &receiver, state.path());
+    receiver.converged("c0", &sim, &World::pods()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_hub_on_the_same_state_directory_is_refused() {
+    let (sim, state) = (sim(8, 5), state_dir());
+    let receiver = Receiver::start(Mode::Well);
+    let hub = launch(&sim, &receiver, state.path());
+    hub.ready().await;
+    let mut second = launch(&sim, &receiver, state.path());
+    assert_eq!(second.ended().await, 1);
+    assert!(second.log().contains("is used by another process"), "{}", second.log());
+}
+
+fn all_objects(sim: &SimCluster) -> u64 {
+    [World::pods(), World::nodes()].map(|gvr| sim.truth(&gvr).len() as u64).iter().sum()
+}
+
+/// The command line as an operator uses it.
+async fn dead_letters(hub: &Process, arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_informer-hub"))
+        .arg("dead-letters")
+        .args(arguments)
+        .args(["-o", "json", "--server", &hub.url().await])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_are_listed_shown_replayed_and_purged_over_a_restart() {
+    let (sim, state) = (sim(9, 12), state_dir());
+    let receiver = Receiver::start(Mode::Unprocessable);
+    let hub = launch(&sim, &receiver, state.path());
+    hub.ready().await;
+    let count = |status: &Value| status["journal"]["deadLetters"].as_u64().unwrap_or_default();
+    until("everything is given up", async || {
+        let status = sink_status(&hub).await;
+        (status["pendingEvents"] == 0 && count(&status) == all_objects(&sim)).then_some(())
+    })
+    .await;
+    let all = dead_letters(&hub, &["list", "hook"]).await;
+    let letters = all.as_array().unwrap();
+    assert!(letters[0]["error"].as_str().unwrap().contains("422"), "{}", letters[0]);
+    drop(hub);
+    receiver.set(Mode::Well);
+    let hub = launch(&sim, &receiver, state.path());
+    hub.ready().await;
+    assert_eq!(dead_letters(&hub, &["list", "hook"]).await, all);
+    let number = letters[0]["number"].to_string();
+    let shown = dead_letters(&hub, &["show", "hook", &number]).await;
+    assert_eq!((&shown["id"], &shown["body"]["id"]), (&letters[0]["id"], &letters[0]["id"]));
+    let nodes = dead_letters(&hub, &["purge", "hook", "--subject", "/v1/nodes/"]).await["count"].as_u64().unwrap();
+    let pods = dead_letters(&hub, &["replay", "hook", "--all"]).await["count"].as_u64().unwrap();
+    assert!(nodes > 0 && pods == 12, "{nodes} nodes, {pods} pods");
+    assert_eq!(nodes + pods, letters.len() as u64);
+    receiver.converged("c0", &sim, &World::pods()).await;
+    assert!(receiver.seen("c0", &World::nodes()).is_empty());
+    assert_eq!(dead_letters(&hub, &["list", "hook"]).await, serde_json::json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_journal_costs_what_is_damaged_and_is_named() {
+    let (sim, state) = (sim(10, 50), state_dir());
+    let receiver = Receiver::start(Mode::Error);
+    let mut hub = launch(&sim, &receiver, state.path());
+    hub.ready().await;
+    receiver.met(Mode::Error, 8).await;
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 0);
+    let journal = state.path().join("sinks/hook/journal");
+    let segment = std::fs::read_dir(&journal)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&segment, bytes).unwrap();
+    receiver.set(Mode::Well);
+    let hub = launch(&sim, &receiver, state.path());
+    let told = hub.line("damage was found").await;
+    assert_eq!((&told["sink"], &told["level"]), (&"hook".into(), &"ERROR".into()), "{told}");
+    until("the rest is delivered", async || (sink_status(&hub).await["pendingEvents"] == 0).then_some(())).await;
+    let (pods, nodes) = (receiver.seen("c0", &World::pods()).len(), receiver.seen("c0", &World::nodes()).len());
+    assert_eq!((pods + nodes) as u64, all_objects(&sim) - 1, "one event is damaged");
+}
