@@ -56,14 +56,14 @@ impl CheckpointActor {
         let (rest, checkpoints) = (self.rest(), self.env.checkpoints.clone());
         let hurries = self.failures == 0;
         let resting = async move {
-            let hurried = async {
+            let asked_for = async {
                 // Not for each of many that begin together.
                 tokio::time::sleep(SHORTEST_REST.min(rest)).await;
                 checkpoints.hurried().await;
             };
             tokio::select! {
                 () = tokio::time::sleep(rest) => {}
-                () = hurried, if hurries => {}
+                () = asked_for, if hurries => {}
             }
         };
         ctx.spawn(resting.into_actor(self).map(|(), act, ctx| {

@@ -44,8 +44,8 @@ pub(super) struct ListenerActor {
     subscription: Arc<Subscription>,
     health: Arc<InformerHealth>,
     busy: bool,
-    /// Whether it will look again whether the objects are on disk.
-    looking: bool,
+    /// Set while it will look again whether the objects are on disk.
+    looking: Option<SpawnHandle>,
     draining: bool,
     stopping: bool,
     stopped: Waiters,
@@ -70,7 +70,7 @@ impl ListenerActor {
             subscription,
             health,
             busy: false,
-            looking: false,
+            looking: None,
             draining: false,
             stopping: false,
             stopped,
@@ -88,11 +88,11 @@ impl ListenerActor {
         if self.health.has_synced() {
             self.env.checkpoints.hurry();
         }
-        if !std::mem::replace(&mut self.looking, true) {
-            ctx.run_later(DISK_LOOK, |act, ctx| {
-                act.looking = false;
+        if self.looking.is_none() {
+            self.looking = Some(ctx.run_later(DISK_LOOK, |act, ctx| {
+                act.looking = None;
                 act.pump(ctx);
-            });
+            }));
         }
         true
     }

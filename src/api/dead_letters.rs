@@ -69,7 +69,7 @@ async fn list(State(ask): State<AskLetters>, Path(sink): Path<String>, Query(lis
 
 async fn show(State(ask): State<AskLetters>, Path((sink, number)): Path<(String, u64)>) -> Response {
     asked(&ask, sink, LetterRequest::Show { number }, |answer| match answer {
-        LetterAnswer::One(Some(letter)) => whole(number, &letter),
+        LetterAnswer::One(Some(letter)) => whole(number, letter),
         _ => None,
     })
     .await
@@ -90,7 +90,7 @@ async fn purge(State(ask): State<AskLetters>, Path(sink): Path<String>, Json(fil
     asked(&ask, sink, LetterRequest::Purge { filter }, count).await
 }
 
-fn count(answer: LetterAnswer) -> Option<Value> {
+fn count(answer: &LetterAnswer) -> Option<Value> {
     match answer {
         LetterAnswer::Count(count) => Some(json!({ "count": count })),
         _ => None,
@@ -101,7 +101,7 @@ async fn asked(
     ask: &AskLetters,
     sink: String,
     request: LetterRequest,
-    show: impl Fn(LetterAnswer) -> Option<Value>,
+    show: impl Fn(&LetterAnswer) -> Option<Value>,
 ) -> Response {
     let wrong = |status: StatusCode, problem: String| (status, Json(json!({ "error": problem }))).into_response();
     match tokio::time::timeout(DEADLINE, ask(sink.clone(), request)).await {
@@ -110,7 +110,7 @@ async fn asked(
         }
         Ok(None) => wrong(StatusCode::NOT_FOUND, format!("there is no sink {sink:?}")),
         Ok(Some(Err(error))) => wrong(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
-        Ok(Some(Ok(answer))) => match show(answer) {
+        Ok(Some(Ok(answer))) => match show(&answer) {
             Some(shown) => Json(shown).into_response(),
             None => wrong(StatusCode::NOT_FOUND, "there is no dead letter of that number (any more)".to_owned()),
         },

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::report::{HubReport, Reporter, RunningSinks};
 use super::start::{HubBuilder, StartError};
-use super::state::StateLock;
+use super::state::OpenState;
 use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{SetMemoryLimit, Shutdown, WaitForCacheSync};
 use crate::actors::sink::Drain;
@@ -48,7 +48,7 @@ pub struct Hub {
     system: HubSystem,
     sinks: RunningSinks,
     /// Held until the hub has ended.
-    _lock: Option<StateLock>,
+    _state: Option<OpenState>,
 }
 
 /// How a shutdown went.
@@ -97,8 +97,8 @@ impl Hub {
         HubBuilder::new(config)
     }
 
-    pub(super) fn new(system: HubSystem, lock: Option<StateLock>) -> Self {
-        Self { system, sinks: RunningSinks::default(), _lock: lock }
+    pub(super) fn new(system: HubSystem, state: Option<OpenState>) -> Self {
+        Self { system, sinks: RunningSinks::default(), _state: state }
     }
 
     pub(super) fn sinks(&self) -> &RunningSinks {
@@ -226,6 +226,9 @@ impl Hub {
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("system", &self.system).field("sinks", &self.sinks.lock().len()).finish()
+        f.debug_struct("Hub")
+            .field("system", &self.system)
+            .field("sinks", &self.sinks.lock().len())
+            .finish_non_exhaustive()
     }
 }

@@ -20,5 +20,4 @@ pub use load::load;
 pub use report::{HubReport, Reporter, SinkReport};
 pub use run::{Ended, run};
 pub use start::{HubBuilder, StartError};
-pub use state::StateError;
 pub use typed::{CacheClient, api_resource};

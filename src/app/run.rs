@@ -96,7 +96,8 @@ fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
     }
     match report.undelivered.iter().map(|(_, events)| events).sum() {
         0 => {
-            tracing::info!("shut down, nothing is lost");
+            let what = if report.kept.is_empty() { "no sink has events left" } else { "nothing is lost" };
+            tracing::info!("shut down, {what}");
             Ended::Drained
         }
         lost => Ended::Lost(lost),

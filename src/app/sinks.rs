@@ -70,8 +70,8 @@ pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartEr
 }
 
 /// How large a sink's files may grow.
-pub(super) fn limits(_sink: &SinkConfig) -> StoreLimits {
-    StoreLimits::default()
+pub(super) fn limits(sink: &SinkConfig) -> StoreLimits {
+    StoreLimits { journal: sink.journal_limit, letters: sink.dead_letter_limit }
 }
 
 pub(super) fn fsync(fsync: config::Fsync) -> Fsync {
@@ -91,6 +91,7 @@ fn selection(sink: &SinkConfig, wrong: &Wrong<'_>) -> Result<Selection, StartErr
     let filter = sink.filter.as_deref().map(Filter::compile).transpose().map_err(wrong.at("filter"))?;
     Ok(Selection {
         events: sink.select.events.iter().copied().map(event_type).collect(),
+        namespaces: sink.select.namespaces.clone(),
         initial: match sink.initial {
             config::Initial::Skip => Initial::Skip,
             config::Initial::Replay => Initial::Replay,

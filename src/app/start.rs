@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use super::durable::DurableSubscription;
 use super::hub::Hub;
 use super::report::{RunningSink, RunningSinks};
-use super::state::{Found, OpenState, StateError};
+use super::state::{Found, OpenState};
 use super::{convert, sinks};
 use crate::actors::messages::{AddCluster, Keep, SetMemoryLimit, Start};
 use crate::actors::sink::{OpenStore, Sink, SinkParams, StorePlace};
@@ -19,6 +19,7 @@ use crate::config::{Config, Initial, ResourceConfig};
 use crate::disk::{Disk, RealDisk};
 use crate::journal::JournalError;
 use crate::sink;
+use crate::state::StateError;
 use crate::types::ClusterSelector;
 
 /// Why a hub does not start.
@@ -110,12 +111,13 @@ impl HubBuilder {
         check(&config, &durable)?;
         let stall = tuning.reflector.stall;
         // Before anything else: another process may be using it.
-        let state = OpenState::of(&config, disk).await?;
+        let names = config.sinks.iter().map(|sink| &sink.name).chain(durable.iter().map(|one| &one.name));
+        let state = OpenState::of(&config, disk, names.cloned().collect()).await?;
         let system = HubSystem::start(tuning)?;
         let io = system.env().io.clone();
         // All sinks are checked before the first one starts.
         let readers = readers(&config, durable, state.as_ref(), &io)?;
-        let hub = Hub::new(system, state.as_ref().map(OpenState::lock));
+        let hub = Hub::new(system, state.clone());
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         let demands: Vec<_> =
             config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
@@ -194,7 +196,7 @@ fn readers(
 ) -> Result<Vec<Reader>, StartError> {
     let place = |name: &str, limits| {
         state.map(|state| {
-            let (disk, directory) = state.sink(name);
+            let (disk, directory) = state.reader(name);
             StorePlace { disk, directory, limits, fsync: sinks::fsync(config.hub.fsync) }
         })
     };

@@ -1,104 +1,60 @@
 //! The state directory at the start of a hub: opened before anything else, caches restored before any cluster is asked.
 
-use std::any::Any;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix::MailboxError;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 
+use super::start::StartError;
 use crate::actors::messages::{InformerFor, Wanted};
 use crate::actors::{Env, Keeping, StateStatus};
 use crate::cache::{DeclaredIndex, PartitionId};
 use crate::config::Config;
-use crate::disk::{self, Disk};
+use crate::disk::Disk;
 use crate::reflector::Decoder;
 use crate::reflector::decode::Decoded;
 use crate::sink::{Event, REDACTED};
 use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
+use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin, StoredObject, Uid};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Why a state directory cannot be used; whoever runs the hub can mend it.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// The disk refuses.
-    #[error("the state directory {dir} cannot be used")]
-    Disk {
-        /// Which.
-        dir: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// Another process uses it.
-    #[error("the state directory {dir} is used by another process{}: stop that, or give this hub a directory of its own", pid.as_deref().map(|pid| format!(" ({pid})")).unwrap_or_default())]
-    Locked {
-        /// Which.
-        dir: PathBuf,
-        /// The process, where that is known.
-        pid: Option<String>,
-    },
-    /// It was written by another version, or is none.
-    #[error("{dir} is not a state directory of this version: {problem}")]
-    Format {
-        /// Which.
-        dir: PathBuf,
-        /// What it is, and what to do.
-        problem: String,
-    },
-    /// A panic while it was read, which is a bug.
-    #[error("the state directory could not be read to the end")]
-    Panicked,
-}
-
-/// Where caches lie in it.
-const CACHES: &str = "caches";
-
-/// What says of which version a directory is.
-const FORMAT: &str = "informer-hub state 1\n";
-
-/// A lock that is held until it is dropped.
-#[derive(Clone)]
-pub(super) struct StateLock {
-    _held: Arc<dyn Any + Send + Sync>,
-}
-
-impl fmt::Debug for StateLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateLock").finish_non_exhaustive()
-    }
-}
-
-/// An open state directory.
-#[derive(Debug)]
-pub(super) struct OpenState {
-    disk: Arc<dyn Disk>,
-    root: PathBuf,
-    lock: StateLock,
-}
+/// An open state directory, locked until the last of these goes.
+#[derive(Clone, Debug)]
+pub(super) struct OpenState(Arc<StateDir>);
 
 impl OpenState {
-    /// Opens the directory that the configuration names; `None` where it names none.
-    pub(super) async fn of(config: &Config, disk: Arc<dyn Disk>) -> Result<Option<Self>, StateError> {
+    /// Opens the directory that the configuration names; `None` where it names none. `readers` are who is wanted.
+    pub(super) async fn of(
+        config: &Config,
+        disk: Arc<dyn Disk>,
+        readers: Vec<String>,
+    ) -> Result<Option<Self>, StartError> {
         let Some(root) = config.hub.state_dir.clone() else { return Ok(None) };
-        let opening = tokio::task::spawn_blocking(move || open(disk, root));
-        opening.await.unwrap_or(Err(StateError::Panicked)).map(Some)
+        let opening = tokio::task::spawn_blocking(move || {
+            let dir = StateDir::open(disk, &root)?;
+            for name in dir.unwanted(readers.iter().map(String::as_str))? {
+                tracing::warn!(
+                    reader = name,
+                    "the state directory has a journal of a sink or subscriber that is there no more: nobody will \
+                     deliver it; `informer-hub state prune` removes it"
+                );
+            }
+            Ok::<_, StateError>(Self(Arc::new(dir)))
+        });
+        Ok(Some(opening.await.map_err(|_| died())??))
     }
 
-    /// Where a sink keeps what it has to keep.
-    pub(super) fn sink(&self, name: &str) -> (Arc<dyn Disk>, PathBuf) {
-        (Arc::clone(&self.disk), self.root.join("sinks").join(name))
-    }
-
-    pub(super) fn lock(&self) -> StateLock {
-        self.lock.clone()
+    /// Where a reader keeps what it has to keep.
+    pub(super) fn reader(&self, name: &str) -> (Arc<dyn Disk>, PathBuf) {
+        (Arc::clone(self.0.disk()), self.0.reader_dir(name))
     }
 
     /// Reads what is on disk of what the configuration wants.
@@ -107,23 +63,24 @@ impl OpenState {
         config: &Config,
         demands: Vec<InformerFor>,
         io: &Handle,
-    ) -> Result<Found, StateError> {
+    ) -> Result<Found, StartError> {
         let clusters: Vec<_> = config.clusters.iter().map(|it| (it.name.clone(), it.labels.clone())).collect();
         let wishes = Wishes { clusters, demands };
-        let (disk, dir) = (Arc::clone(&self.disk), self.root.join(CACHES));
+        let (disk, dir) = (Arc::clone(self.0.disk()), self.0.caches());
         let began = clock::now();
         let loading = io.spawn_blocking(move || {
             let loaded = caches::load(&disk, &dir, &|resource, header| wishes.claim(resource, header))?;
             Ok(Found { loaded, wishes, began })
         });
-        let found: io::Result<_> = loading.await.map_err(|_| StateError::Panicked)?;
-        found.map_err(|source| StateError::Disk { dir: self.root.clone(), source })
+        let found: io::Result<_> = loading.await.map_err(|_| died())?;
+        let failed = |source| StateError::Disk { file: self.0.caches(), verb: "read", source };
+        Ok(found.map_err(failed)?)
     }
 
     /// Has the caches begin with what was found.
     pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
         let Found { loaded, began, .. } = found;
-        let mut status = StateStatus { path: self.root.display().to_string(), ..StateStatus::default() };
+        let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, why) in loaded.lost {
             tracing::error!(dir = %dir.display(), why, "a cache on disk is lost: its informers list afresh");
             status.damage.push(format!("{}: {why}", dir.display()));
@@ -144,8 +101,8 @@ impl OpenState {
         }
         let took = clock::now().duration_since(began);
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(dir = %self.root.display(), objects = status.restored, ?took, "caches are back from disk");
-        Keeping::new(Arc::clone(&self.disk), self.root.join(CACHES), config.hub.checkpoint, GRACE, files, status)
+        tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
+        Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
     }
 }
 
@@ -237,34 +194,8 @@ impl<'e> About<'e> {
     }
 }
 
-fn open(disk: Arc<dyn Disk>, root: PathBuf) -> Result<OpenState, StateError> {
-    let failed = |source| StateError::Disk { dir: root.clone(), source };
-    disk.create_dir_all(&root).map_err(failed)?;
-    // Its own name; that of what is above it is not the hub's to see to.
-    if let Some(above) = root.parent().filter(|above| !above.as_os_str().is_empty()) {
-        disk.sync_dir(above).map_err(failed)?;
-    }
-    let lock = root.join("LOCK");
-    let Some(held) = disk.lock(&lock).map_err(failed)? else {
-        let pid = disk::read_all(&*disk, &lock, 64).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        return Err(StateError::Locked { dir: root, pid: pid.map(|pid| pid.trim().to_owned()) });
-    };
-    let names = disk.list(&root).map_err(failed)?;
-    let format = root.join("FORMAT");
-    if names.iter().any(|name| name == "FORMAT") {
-        let found = disk::read_all(&*disk, &format, 4096).map_err(failed)?;
-        if found != FORMAT.as_bytes() {
-            let found = String::from_utf8_lossy(&found).trim().to_owned();
-            let problem = format!("it says {found:?}; run the version that wrote it, or give this one a new directory");
-            return Err(StateError::Format { dir: root, problem });
-        }
-    } else if names.iter().any(|name| name != "LOCK" && !name.ends_with(disk::UNFINISHED)) {
-        let problem = "it has other files and no FORMAT; give the hub a directory of its own".to_owned();
-        return Err(StateError::Format { dir: root, problem });
-    } else {
-        disk::replace(&*disk, &format, FORMAT.as_bytes()).map_err(failed)?;
-    }
-    Ok(OpenState { disk, root, lock: StateLock { _held: Arc::from(held) } })
+fn died() -> StartError {
+    StartError::Died(MailboxError::Closed)
 }
 
 /// What the configuration wants.

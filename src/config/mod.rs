@@ -264,6 +264,10 @@ pub struct SinkConfig {
     pub body: BodyConfig,
     /// How many events may go; unset: as many as there are.
     pub rate_limit: Option<RateLimitConfig>,
+    /// Bytes that its journal may take in the state directory. Default 1 GiB.
+    pub journal_limit: u64,
+    /// Bytes that its dead letters may take there. Default 256 MiB.
+    pub dead_letter_limit: u64,
     /// How events are put together.
     pub batch: BatchConfig,
     /// What happens when a delivery fails.
@@ -287,6 +291,8 @@ impl SinkConfig {
             redact: Vec::new(),
             body: BodyConfig::default(),
             rate_limit: None,
+            journal_limit: 1 << 30,
+            dead_letter_limit: 256 << 20,
             batch: BatchConfig::default(),
             retry: RetryConfig::default(),
             transport,
@@ -301,6 +307,8 @@ pub struct SinkMatch {
     pub resources: Vec<String>,
     /// Which clusters. Default all.
     pub clusters: ClusterSelector,
+    /// Which namespaces; empty means all, and objects without one too.
+    pub namespaces: Vec<String>,
     /// Which events. Default `added`, `updated`, `deleted` (not `synced`).
     pub events: Vec<EventType>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::clusters::{meet, selector};
 use super::error::suggestion;
-use super::rules::is_identity;
+use super::rules::{is_identity, is_namespace};
 use super::table::Table;
 use super::transports::{transport, unknown, writes_to};
 use super::units::HumanDuration;
@@ -22,6 +22,8 @@ const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
 const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
 const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
 const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+/// Of what a sink keeps on disk. Less would not hold one large object.
+const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
 const RATE: RangeInclusive<usize> = 1..=1_000_000;
 
 impl Default for SinkMatch {
@@ -29,6 +31,7 @@ impl Default for SinkMatch {
         Self {
             resources: Vec::new(),
             clusters: crate::types::ClusterSelector::All,
+            namespaces: Vec::new(),
             events: vec![EventType::Added, EventType::Updated, EventType::Deleted],
         }
     }
@@ -116,6 +119,8 @@ pub(super) fn sinks(
             include_old: table.truth("include_old").unwrap_or(true),
             redact: redact(&mut table),
             rate_limit: rate_limit(&mut table),
+            journal_limit: limit(&mut table, "journal_limit").unwrap_or(1 << 30),
+            dead_letter_limit: limit(&mut table, "dead_letter_limit").unwrap_or(256 << 20),
             batch: batch(&mut table, body.is_single()),
             body,
             retry: retry(&mut table),
@@ -134,6 +139,10 @@ pub(super) fn sinks(
         found.push(sink);
     }
     found
+}
+
+fn limit(table: &mut Table<'_>, key: &'static str) -> Option<u64> {
+    table.size(key, FILES).map(|bytes| bytes as u64)
 }
 
 /// `rate_limit`.
@@ -183,6 +192,20 @@ fn select(table: &mut Table<'_>, clusters: &[ClusterConfig], names: &[String]) -
         }
     }
     select.clusters = selector(&mut table, clusters);
+    if let Some(namespaces) = table.texts("namespaces") {
+        if namespaces.is_empty() {
+            table.mistake("namespaces", "is empty; remove the key for all namespaces");
+        }
+        for (path, name) in namespaces {
+            if !is_namespace(&name) {
+                checker.mistake(&path, format!("{name:?} is not the name of a namespace"));
+            } else if select.namespaces.contains(&name) {
+                checker.mistake(&path, format!("{name:?} is in the list twice"));
+            } else {
+                select.namespaces.push(name);
+            }
+        }
+    }
     if let Some(events) = table.parsed_list::<EventType>("events") {
         if events.is_empty() && checker.is_clean(&table.path.key("events")) {
             table.mistake("events", "is empty; remove the key for added, updated and deleted");

@@ -41,6 +41,8 @@ mod told;
 pub mod webhook;
 
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 pub(crate) use event::tests as test_objects;
 pub use event::{Event, EventData, EventError, EventOptions, EventResource, EventType, InvalidRecord};
 pub use filter::{Filter, InvalidFilter};

@@ -30,6 +30,8 @@ pub enum OnFilterError {
 pub struct Selection {
     /// Types of event. Default added, updated, deleted.
     pub events: Vec<EventType>,
+    /// Of objects in these namespaces; empty: of all, and of those in none too.
+    pub namespaces: Vec<String>,
     /// Whether objects that were there before are taken.
     pub initial: Initial,
     /// Updates only if the values at one of these paths differ; empty: all updates. A resync repeats an object
@@ -60,6 +62,7 @@ impl Default for Selection {
     fn default() -> Self {
         Self {
             events: vec![EventType::Added, EventType::Updated, EventType::Deleted],
+            namespaces: Vec::new(),
             initial: Initial::Skip,
             changed: Vec::new(),
             filter: None,
@@ -77,6 +80,9 @@ impl Selection {
         if !self.events.contains(&EventType::of(notification)) {
             return Verdict::Leave;
         }
+        if !self.is_of(notification.object()) {
+            return Verdict::Leave;
+        }
         match notification {
             Notification::Added { initial: true, .. } if self.initial == Initial::Skip => return Verdict::Leave,
             Notification::Updated { old, new, .. } if !self.has_changed(old, new) => return Verdict::Leave,
@@ -92,6 +98,14 @@ impl Selection {
         }
     }
 
+    /// Whether it is about one of the namespaces. What is about no object is about all of them.
+    fn is_of<K>(&self, object: Option<&Object<K>>) -> bool {
+        let wanted = |object: &Object<K>| {
+            object.namespace().is_some_and(|namespace| self.namespaces.iter().any(|wanted| wanted == namespace))
+        };
+        self.namespaces.is_empty() || object.is_none_or(wanted)
+    }
+
     /// Whether the values at one of the paths differ. Objects that do not decode count as changed.
     fn has_changed<K>(&self, old: &Object<K>, new: &Object<K>) -> bool {
         if self.changed.is_empty() {
@@ -104,7 +118,9 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::tests::{added, origin, pod, updated};
+    use serde_json::json;
+
+    use super::super::event::tests::{added, object, origin, pod, updated};
     use super::*;
 
     #[test]
@@ -123,6 +139,15 @@ mod tests {
         assert_eq!(selection.judge(&added(pod("a", "1", "x"), false)), Verdict::Leave);
         let gone = Notification::Deleted { object: pod("a", "1", "x"), tombstone: false };
         assert_eq!(selection.judge(&gone), Verdict::Take);
+    }
+
+    #[test]
+    fn only_objects_of_the_namespaces_asked_for_are_taken() {
+        let of = |namespace: &str| Selection { namespaces: vec![namespace.to_owned()], ..Selection::default() };
+        let (in_shop, in_none) = (pod("a", "1", "x"), object(origin("", "nodes", "Node"), "", "n", "1", &json!({})));
+        assert_eq!(of("shop").judge(&added(in_shop.clone(), false)), Verdict::Take);
+        assert_eq!(of("pay").judge(&added(in_shop, false)), Verdict::Leave);
+        assert_eq!(of("shop").judge(&added(in_none, false)), Verdict::Leave);
     }
 
     #[test]

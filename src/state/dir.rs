@@ -206,16 +206,22 @@ impl StateDir {
         self.root.join(SINKS)
     }
 
+    /// Where all is that is kept for a reader.
+    #[must_use]
+    pub fn reader_dir(&self, reader: &str) -> PathBuf {
+        self.readers_dir().join(escaped(reader))
+    }
+
     /// Where a reader's journal is.
     #[must_use]
     pub fn journal(&self, reader: &str) -> PathBuf {
-        self.readers_dir().join(escaped(reader)).join(JOURNAL)
+        self.reader_dir(reader).join(JOURNAL)
     }
 
     /// Where a reader's dead letters are.
     #[must_use]
     pub fn dead_letters(&self, reader: &str) -> PathBuf {
-        self.readers_dir().join(escaped(reader)).join(DEAD)
+        self.reader_dir(reader).join(DEAD)
     }
 
     /// The names of the readers that there is something of, sorted: sinks and durable subscribers, wanted or not.

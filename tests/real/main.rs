@@ -8,6 +8,7 @@
 //! - [`fleet`], [`receiver`]: a hub over such clusters, a subscriber and a webhook's receiver that judge what they are told.
 //! - `hub`: tests of the hub.
 //! - `oracle`: the hub and client-go through the same faults, and what each told of every object.
+//! - `nats`: a sink and a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
 //! - `controllers`: tests of the examples that are controllers, which are compiled into this.
 //! - `testbed`: tests of the above, without which no other result here would mean anything.
 
@@ -23,6 +24,7 @@ mod controllers;
 mod deployment_controller;
 mod fleet;
 mod hub;
+mod nats;
 mod oracle;
 mod proxy;
 mod receiver;

@@ -106,7 +106,7 @@ async fn a_second_hub_on_the_same_state_directory_is_refused() {
     hub.ready().await;
     let mut second = launch(&sim, &receiver, state.path());
     assert_eq!(second.ended().await, 1);
-    assert!(second.log().contains("is used by another process"), "{}", second.log());
+    assert!(second.log().contains("is in use by process"), "{}", second.log());
 }
 
 fn all_objects(sim: &SimCluster) -> u64 {

@@ -85,7 +85,9 @@ impl Handler<LetterRequest> for SinkActor {
             if actor.params.place.is_some() {
                 actor.params.health.show_journal(&state);
             }
-            end.into_iter().for_each(|end| actor.state.machine.appended(end));
+            if let Some(end) = end {
+                actor.state.machine.appended(end);
+            }
             // Who asked may have gone.
             let _ = reply.send(done);
             actor.pump(ctx);

@@ -52,6 +52,7 @@ fn sink(url: String, secret: &Path) -> SinkConfig {
     };
     SinkConfig {
         select: SinkMatch {
+            namespaces: Vec::new(),
             resources: Vec::new(),
             clusters: ClusterSelector::All,
             events: vec![EventType::Added, EventType::Updated, EventType::Deleted, EventType::Synced],

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::*;
+use crate::sink::contract::{Bed, Fault, keeps_the_contract};
 use crate::sink::test_objects::event;
 
 fn params(folder: &Path) -> FileParams {
@@ -124,12 +125,12 @@ struct Scripted {
     script: Arc<Mutex<VecDeque<io::Result<usize>>>>,
     taken: Arc<Mutex<Vec<u8>>>,
     /// While it is locked, writes hang.
-    gate: Arc<Mutex<()>>,
+    gate: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl io::Write for Scripted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        drop(self.gate.lock());
+        drop(self.gate.blocking_lock());
         let length = self.script.lock().pop_front().unwrap_or(Ok(bytes.len()))?.min(bytes.len());
         self.taken.lock().extend_from_slice(&bytes[..length]);
         Ok(length)
@@ -163,7 +164,7 @@ async fn a_write_that_hangs_ends_the_attempt_and_is_not_done_twice() {
     let gate = Arc::clone(&out.gate);
     let transport = LinesTransport { deadline: Duration::from_millis(100), ..to_stream(&out) };
     {
-        let hanging = gate.lock();
+        let hanging = gate.lock().await;
         assert_eq!(error(transport.attempt(batch(1, 2)).await), "not written within 100ms");
         // One that waits behind it is given up too, and leaves nothing.
         assert_eq!(error(transport.attempt(batch(1, 2)).await), "not written within 100ms");
@@ -177,4 +178,40 @@ async fn a_write_that_hangs_ends_the_attempt_and_is_not_done_twice() {
     // The same events again, e.g. from the dead letters, are written again.
     assert_eq!(patient.attempt(batch(3, 1)).await, Outcome::Accepted);
     assert_eq!(String::from_utf8(out.taken.lock().clone()).unwrap().lines().count(), 4);
+}
+
+/// A stream that misbehaves as it is told, which is all that a file can do too.
+#[derive(Default)]
+struct StreamBed {
+    out: Scripted,
+    hanging: Mutex<Option<tokio::sync::OwnedMutexGuard<()>>>,
+}
+
+impl Bed for StreamBed {
+    fn transport(&self, deadline: Duration) -> Arc<dyn Transport> {
+        Arc::new(LinesTransport { deadline, ..to_stream(&self.out) })
+    }
+
+    fn set(&self, fault: Fault) {
+        *self.hanging.lock() = None;
+        match fault {
+            Fault::Hang => *self.hanging.lock() = Some(Arc::clone(&self.out.gate).try_lock_owned().unwrap()),
+            Fault::FailOnce => self.out.script.lock().push_back(Err(io::ErrorKind::StorageFull.into())),
+            Fault::None | Fault::Poison(_) => {}
+        }
+    }
+
+    fn taken(&self) -> Vec<String> {
+        let taken = String::from_utf8(self.out.taken.lock().clone()).unwrap();
+        taken.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn refuses(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn lines_keep_the_contract_of_transports() {
+    keeps_the_contract(|| std::future::ready(StreamBed::default())).await;
 }

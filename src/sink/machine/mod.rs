@@ -241,22 +241,24 @@ impl<T> Machine<T> {
         let MachineParams { health, name, options, selection, .. } = &self.params;
         let converted = catch_unwind(AssertUnwindSafe(|| {
             let verdict = selection.judge(notification);
-            let event = (verdict != Verdict::Leave).then(|| Event::new(notification, seen, options)).transpose();
+            let taken = !matches!(verdict, Verdict::Leave | Verdict::LeaveUnfiltered(_));
+            let event = taken.then(|| Event::new(notification, seen, options)).transpose();
             (verdict, event)
         }));
         let (verdict, event) = converted.unwrap_or_else(|panic| {
             tracing::error!(sink = %name, ?notification, panic = panic_text(&*panic), "conversion panicked");
             (Verdict::Take, Ok(None))
         });
-        if let Verdict::TakeUnfiltered(why) = &verdict {
+        if let Verdict::TakeUnfiltered(why) | Verdict::LeaveUnfiltered(why) = &verdict {
             let count = health.filter_errors.fetch_add(1, Relaxed) + 1;
             // The first, then ever more rarely: a filter that does not fit fails for each event.
             if count.is_power_of_two() {
-                tracing::warn!(sink = %name, ?notification, why, count, "filter failed, event let through");
+                let taken = matches!(verdict, Verdict::TakeUnfiltered(_));
+                tracing::warn!(sink = %name, ?notification, why, count, taken, "filter failed");
             }
         }
         match (verdict, event) {
-            (Verdict::Leave, _) => {
+            (Verdict::Leave | Verdict::LeaveUnfiltered(_), _) => {
                 health.filtered.fetch_add(1, Relaxed);
                 None
             }

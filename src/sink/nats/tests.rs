@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::fake::{FakeNats, Mood};
 use super::*;
+use crate::sink::contract::{Bed, Fault, keeps_the_contract};
 use crate::sink::test_objects::event;
 
 pub(super) fn params(url: String) -> NatsParams {
@@ -128,4 +129,28 @@ async fn who_the_hub_is_is_told_to_the_server_and_nobody_else() {
     let missing = NatsParams { auth: Some(NatsAuth::CredsFile("nowhere.creds".into())), ..params(server.url()) };
     let (_, error) = error(NatsTransport::new(missing).attempt(Arc::new([event("web", 1, 1)])).await);
     assert!(error.contains("creds_file nowhere.creds is not usable"), "{error}");
+}
+
+impl Bed for FakeNats {
+    fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
+        Arc::new(NatsTransport::new(NatsParams { timeout, ..params(self.url()) }))
+    }
+
+    fn set(&self, fault: Fault) {
+        self.store.lock().mood = match fault {
+            Fault::None => Mood::Well,
+            Fault::FailOnce => Mood::RefuseOnce,
+            Fault::Hang => Mood::Silent,
+            Fault::Poison(text) => Mood::Poison(text.to_owned()),
+        };
+    }
+
+    fn taken(&self) -> Vec<String> {
+        self.store.lock().stored.iter().map(|(_, _, payload)| payload.clone()).collect()
+    }
+}
+
+#[tokio::test]
+async fn nats_keeps_the_contract_of_transports() {
+    keeps_the_contract(FakeNats::start).await;
 }

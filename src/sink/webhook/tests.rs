@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::sink::contract::{Bed, Fault, keeps_the_contract};
 use crate::sink::test_objects::event;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -433,4 +434,56 @@ fn a_client_certificate_that_cannot_be_used_is_refused_by_the_file_that_is_wrong
         assert!(at == key_at_fault && error.contains(words), "{at}: {error}");
         assert!(!error.contains("PRIVATE KEY-----"));
     }
+}
+
+/// A receiver that misbehaves as it is told.
+struct WebhookBed {
+    addr: SocketAddr,
+    fault: Arc<Mutex<Fault>>,
+    taken: Arc<Mutex<Vec<String>>>,
+}
+
+impl WebhookBed {
+    async fn start() -> Self {
+        let (fault, taken) = (Arc::<Mutex<Fault>>::default(), Arc::<Mutex<Vec<String>>>::default());
+        let (moody, kept) = (Arc::clone(&fault), Arc::clone(&taken));
+        let handler = move |body: String| async move {
+            let fault = moody.lock().clone();
+            match fault {
+                Fault::Hang => std::future::pending().await,
+                Fault::FailOnce => {
+                    *moody.lock() = Fault::None;
+                    return StatusCode::BAD_GATEWAY;
+                }
+                Fault::Poison(text) if body.contains(text) => return StatusCode::UNPROCESSABLE_ENTITY,
+                Fault::None | Fault::Poison(_) => {}
+            }
+            let events: Vec<Value> = serde_json::from_str(&body).unwrap();
+            kept.lock().extend(events.iter().map(Value::to_string));
+            StatusCode::ACCEPTED
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(handler)).await });
+        Self { addr, fault, taken }
+    }
+}
+
+impl Bed for WebhookBed {
+    fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
+        Arc::new(WebhookTransport::new(WebhookParams { timeout, ..params(self.addr) }).unwrap())
+    }
+
+    fn set(&self, fault: Fault) {
+        *self.fault.lock() = fault;
+    }
+
+    fn taken(&self) -> Vec<String> {
+        self.taken.lock().clone()
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_keeps_the_contract_of_transports() {
+    keeps_the_contract(WebhookBed::start).await;
 }
