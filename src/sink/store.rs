@@ -140,7 +140,7 @@ pub struct Store {
 
 enum Letters {
     Memory(MemoryLetters),
-    Journal(Journal<DeadLetter>),
+    Journal(Box<Journal<DeadLetter>>),
 }
 
 /// What was found where a store was opened.
@@ -244,8 +244,12 @@ impl Store {
         let params = sized(limits.letters);
         let (letters, of_letters) =
             Journal::open(Arc::clone(disk), &directory.join("dead"), params, &mut |_, _: &DeadLetter, _| {})?;
-        let store =
-            Self { journal: Some(journal), letters: Letters::Journal(letters), unsynced: Vec::new(), futile_at: None };
+        let store = Self {
+            journal: Some(journal),
+            letters: Letters::Journal(Box::new(letters)),
+            unsynced: Vec::new(),
+            futile_at: None,
+        };
         let durability = Durability { fsync, told, first: store.first(), state: store.state() };
         Ok((store, Found { durability, orphans: orphans.into_events(), recovery: [of_events, of_letters] }))
     }
@@ -355,14 +359,12 @@ impl Store {
     fn merge(&mut self, from: u64) -> Done {
         let Some(journal) = &mut self.journal else { return Done::Merged { freed: 0, state: JournalState::default() } };
         let (before, bytes) = (journal.pending(), journal.bytes());
-        match journal.merge_pending(from..journal.next_seq()) {
-            Err(error) => Done::NotRead { error: StoreError::Disk(error) },
-            Ok(_) => {
-                let freed = bytes.saturating_sub(journal.bytes());
-                self.futile_at = (freed < journal.limit() / 8).then_some(journal.bytes());
-                Done::Merged { freed: before.saturating_sub(journal.pending()), state: self.state() }
-            }
+        if let Err(error) = journal.merge_pending(from..journal.next_seq()) {
+            return Done::NotRead { error: StoreError::Disk(error) };
         }
+        let freed = bytes.saturating_sub(journal.bytes());
+        self.futile_at = (freed < journal.limit() / 8).then_some(journal.bytes());
+        Done::Merged { freed: before.saturating_sub(journal.pending()), state: self.state() }
     }
 
     /// Whether there is a journal.
