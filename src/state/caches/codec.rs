@@ -8,6 +8,7 @@
 //! 5 gone        partition, keys
 //! 6 dropped     partition
 //! 7 commit      when
+//! 8 follows     bytes, up to their last marks, of the files before it
 //! ```
 //!
 //! Whatever the bytes are, reading them ends in a record or in `None`, and takes memory in proportion to them (heads:
@@ -62,6 +63,7 @@ pub(super) enum Record<'r> {
     Gone(u64, Vec<ObjectKey>),
     Dropped(u64),
     Commit,
+    Follows(u64),
 }
 
 // === writing ===
@@ -155,6 +157,11 @@ pub(super) fn put_dropped(partition: u64, out: &mut Vec<u8>) {
 pub(super) fn put_commit(at: i64, out: &mut Vec<u8>) {
     out.push(7);
     put_time(at, out);
+}
+
+pub(super) fn put_follows(bytes: u64, out: &mut Vec<u8>) {
+    out.push(8);
+    put_number(bytes, out);
 }
 
 // === reading ===
@@ -281,6 +288,7 @@ impl<'r> Record<'r> {
                 bytes.time()?;
                 Self::Commit
             }
+            8 => Self::Follows(bytes.number()?),
             _ => return None,
         })
     }

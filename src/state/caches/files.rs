@@ -264,7 +264,10 @@ impl CacheFiles {
         };
         let (from, file) = (deltas.len, &mut *deltas.file);
         let mut out = FrameFile::new(file, salt(deltas.name));
-        let written = write_plan(&mut out, &mut self.dictionaries, &plan, now).and_then(|()| out.finish());
+        let before = self.sizes.marked_bytes;
+        let follows = if from == 0 { out.record(|out| codec::put_follows(before, out)) } else { Ok(()) };
+        let written =
+            follows.and_then(|()| write_plan(&mut out, &mut self.dictionaries, &plan, now)).and_then(|()| out.finish());
         let done = written.map_err(|error| (error, true)).and_then(|bytes| {
             let synced = deltas.file.sync();
             synced.map(|()| bytes).map_err(|error| (error, false))
@@ -273,6 +276,7 @@ impl CacheFiles {
             Ok(bytes) => {
                 let objects = plan.steps.iter().map(|step| step.put.len() as u64).sum();
                 deltas.len += bytes;
+                self.sizes.marked_bytes += bytes;
                 self.deltas = Some(deltas);
                 self.sizes.deltas_bytes += bytes;
                 self.sizes.objects += objects;
@@ -358,6 +362,7 @@ impl CacheFiles {
             objects,
             object_bytes,
             unwanted_bytes: bytes - object_bytes,
+            marked_bytes: bytes,
             ..FilesRead::default()
         };
         self.sizes = sizes;
@@ -399,7 +404,7 @@ impl CacheFiles {
             let key = header.key();
             self.unwanted.contains_key(&key) && !plan.steps.iter().any(|step| step.key == key) && is_kept(header)
         };
-        match load::read(&*self.disk, &self.dir, &Arc::default(), &wants) {
+        match load::read(&*self.disk, &self.dir, &Arc::default(), &wants, false) {
             Ok(Some(read)) => {
                 let damaged = !read.damage.is_empty();
                 let mut carried = read.partitions;

@@ -65,7 +65,7 @@ pub fn inspect(disk: &dyn Disk, root: &Path, decode: bool) -> io::Result<Vec<Cac
             leftovers: Vec::new(),
             damage: vec![why],
         };
-        match load::read(disk, dir, &std::sync::Arc::default(), &|_, _| true) {
+        match load::read(disk, dir, &std::sync::Arc::default(), &|_, _| true, false) {
             Ok(Some(read)) => of(directory, read, decode),
             Ok(None) => lost("none of its files can be read".to_owned()),
             Err(error) => lost(error.to_string()),

@@ -11,7 +11,7 @@ use super::codec::{PartitionHeader, PartitionKey, Record};
 use super::names::{FileName, salt};
 use super::objects::ObjectReader;
 use crate::cache::Gathering;
-use crate::disk::frame::{Item, Reader};
+use crate::disk::frame::{HEADER, Item, Reader};
 use crate::disk::{Disk, Open};
 use crate::types::{ApiResource, Dictionary, ObjectKey, PackedTotals, StoredObject, View};
 
@@ -48,6 +48,8 @@ pub(super) struct FilesRead {
     /// Of the last file of changes.
     pub(super) last_deltas: Option<u64>,
     pub(super) deltas_bytes: u64,
+    /// Bytes of all of them up to their last marks.
+    pub(super) marked_bytes: u64,
     /// Objects in records, and how many bytes those take.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
@@ -75,9 +77,11 @@ struct Loader<'l> {
     wanted: HashMap<u64, bool>,
     damage: Vec<String>,
     files: FilesRead,
+    /// Whether what is read is made durable.
+    syncs: bool,
 }
 
-/// Reads what a directory has of a resource; `None` where it has nothing that could be read.
+/// Reads what a directory has of a resource, and makes it durable, for who is to go on from it; `None` where it has nothing that could be read.
 ///
 /// # Errors
 /// When the disk cannot be read.
@@ -86,14 +90,18 @@ pub(super) fn read(
     dir: &Path,
     totals: &Arc<PackedTotals>,
     wants: &dyn Fn(&ApiResource, &PartitionHeader) -> bool,
+    syncs: bool,
 ) -> io::Result<Option<Read>> {
+    if syncs {
+        disk.sync_dir(dir)?;
+    }
     let names = disk.list(dir)?;
     let known: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
     let mut snapshots: Vec<_> = known.iter().filter_map(FileName::snapshot).collect();
     snapshots.sort_unstable_by(|a, b| b.cmp(a));
     let mut damage = Vec::new();
     for number in snapshots {
-        let mut loader = Loader::new(Arc::clone(totals), wants)?;
+        let mut loader = Loader::new(Arc::clone(totals), wants, syncs)?;
         let complete = loader.snapshot(disk, dir, number)?;
         if loader.kind.is_none() {
             damage.push(format!("{} cannot be read", FileName::Snapshot(number)));
@@ -118,7 +126,11 @@ pub(super) fn read(
 }
 
 impl<'l> Loader<'l> {
-    fn new(totals: Arc<PackedTotals>, wants: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool) -> io::Result<Self> {
+    fn new(
+        totals: Arc<PackedTotals>,
+        wants: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool,
+        syncs: bool,
+    ) -> io::Result<Self> {
         Ok(Self {
             wants,
             reader: ObjectReader::new(totals)?,
@@ -127,6 +139,7 @@ impl<'l> Loader<'l> {
             wanted: HashMap::new(),
             damage: Vec::new(),
             files: FilesRead::default(),
+            syncs,
         })
     }
 
@@ -160,14 +173,18 @@ impl<'l> Loader<'l> {
     ) -> io::Result<u64> {
         let file = disk.open(&dir.join(name.to_string()), Open::Read)?;
         let mut reader = Reader::of_file(&*file, salt(name))?;
-        let mut ops = Vec::new();
+        let (mut ops, mut marked) = (Vec::new(), 0);
         while let Some(item) = reader.next()? {
             match item {
                 Item::Frame { offset, payload } => {
+                    let len = payload.len();
                     let Some(committed) = self.record(payload, &mut ops) else {
                         self.damage.push(format!("{name}: the record at {offset} cannot be read"));
                         continue;
                     };
+                    if committed {
+                        marked = offset + (HEADER + len) as u64;
+                    }
                     each(self, &mut ops, committed);
                 }
                 Item::Damage { from, to } => self.damage.push(format!("{name}: bytes {from} to {to} are damaged")),
@@ -175,6 +192,11 @@ impl<'l> Loader<'l> {
                 Item::Torn { .. } => {}
             }
         }
+        // What is gone on from has to stay: the last process may have died between writing it and making it durable.
+        if self.syncs {
+            file.sync()?;
+        }
+        self.files.marked_bytes += marked;
         file.len()
     }
 
@@ -209,6 +231,12 @@ impl<'l> Loader<'l> {
             }
             Record::Gone(partition, keys) => ops.push(Op::Gone(partition, keys)),
             Record::Dropped(partition) => ops.push(Op::Dropped(partition)),
+            Record::Follows(bytes) => {
+                if bytes != self.files.marked_bytes {
+                    let there = self.files.marked_bytes;
+                    self.damage.push(format!("of {bytes} bytes that were written before, {there} are there"));
+                }
+            }
             Record::Commit => return Some(true),
         }
         Some(false)

@@ -107,7 +107,7 @@ fn load_one(
 ) -> io::Result<Option<LoadedCache>> {
     let totals = Arc::<PackedTotals>::default();
     let wants = |resource: &ApiResource, header: &PartitionHeader| claim(resource, header).is_some();
-    let Some(read) = load::read(&**disk, dir, &totals, &wants)? else { return Ok(None) };
+    let Some(read) = load::read(&**disk, dir, &totals, &wants, true)? else { return Ok(None) };
     // Whatever it says of itself, it is of where it lies.
     if directory(root, &read.resource.gvr, &read.view).as_deref() != Some(dir) {
         return Ok(None);
@@ -132,8 +132,10 @@ fn assemble(
             unwanted.insert(key, (partition.number, partition.header));
             continue;
         };
-        let header = partition.header.clone();
-        let saved = saved(&resource, claim, partition.header, partition.objects, is_whole);
+        let mut header = partition.header;
+        // Where something may be missing it must not be written again as complete.
+        header.version = header.version.filter(|_| is_whole);
+        let saved = saved(&resource, claim, header.clone(), partition.objects);
         if let Some(id) = store.restore(saved) {
             headers.push((id, partition.number, header));
         }
@@ -156,9 +158,8 @@ fn saved(
     claim: Claim,
     header: PartitionHeader,
     objects: crate::cache::Gathering,
-    is_whole: bool,
 ) -> SavedPartition {
-    let version = header.version.filter(|_| is_whole);
+    let version = header.version;
     let health = InformerHealth::new();
     health.restore(version.clone(), header.synced, header.alive, objects.len() as u64);
     let is_same = claim.settings != 0 && claim.settings == header.settings;
