@@ -89,17 +89,13 @@ fn main() {
     let commit = [Commit { id, readers: BTreeSet::new() }];
     let mut files = begin(&disk, &root);
     let began = Instant::now();
-    let Wrote { bytes, objects, anew } =
-        files.checkpoint(&store.published().load_full(), &commit, 1, false).unwrap();
+    let Wrote { bytes, objects, anew } = files.checkpoint(&store.published().load_full(), &commit, 1, false).unwrap();
     let took = began.elapsed();
     assert!(anew);
     println!("snapshot of {objects} pods: {took:?}, {bytes} bytes, {:.0} an object", bytes as f64 / objects as f64);
 
-    let claim = || Claim {
-        labels: ClusterLabels::new(),
-        indexes: declared(),
-        settings: options().fingerprint().unwrap(),
-    };
+    let claim =
+        || Claim { labels: ClusterLabels::new(), indexes: declared(), settings: options().fingerprint().unwrap() };
     for _ in 0..5 {
         let began = Instant::now();
         let loaded = load(&disk, &root, &|_, _| Some(claim())).unwrap();
