@@ -29,6 +29,7 @@ fn load(folder: &Path, file: &Path) -> Config {
     let mut environment = vec![
         ("HOME".to_owned(), folder.to_str().expect("a UTF-8 path").to_owned()),
         ("AUDIT_SECRET".to_owned(), "whsec_c2VjcmV0".to_owned()),
+        ("AUDIT_API_KEY".to_owned(), "key".to_owned()),
     ];
     if file.ends_with("in-cluster.toml") {
         // The mounted secret of the example is a path that this machine does not have.

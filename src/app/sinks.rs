@@ -126,7 +126,7 @@ fn shape(body: &BodyConfig, wrong: &Wrong<'_>) -> Result<Shape, StartError> {
                     ("template_file", std::fs::read_to_string(path).map_err(wrong.at("template_file"))?)
                 }
             };
-            Shape::Template(Template::compile(&text, content_type).map_err(wrong.at(key))?)
+            Shape::Template(Box::new(Template::compile(&text, content_type).map_err(wrong.at(key))?))
         }
         BodyConfig::Preset(preset) => Shape::Preset(match preset {
             config::Preset::Slack => Preset::Slack,

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::error::{ConfigErrors, Mistake};
-pub use self::probes::{Probes, WrongKubeconfig};
+pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
 pub use self::transports::{
     BodyConfig, ClientCertConfig, Compression, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, Preset,
     StdoutConfig, TemplateText, TransportConfig, WebhookConfig,

@@ -21,7 +21,7 @@ pub struct Probes {
     /// A `ca_file`.
     pub ca_file: fn(&Path) -> Result<(), String>,
     /// A `client_cert_file` and its `client_key_file`; which of the keys is at fault comes with the problem.
-    pub client_cert: fn(&Path, &Path) -> Result<(), (&'static str, String)>,
+    pub client_cert: fn(&Path, &Path) -> Result<(), WrongKey>,
     /// A sink's template and the media type of what it makes.
     pub template: fn(&str, &str) -> Result<(), String>,
     /// The name of a header and, where it can be seen without harm, its value.
@@ -31,6 +31,9 @@ pub struct Probes {
     /// A `kubeconfig` and the `context` that is asked for.
     pub kubeconfig: fn(&Path, Option<&str>) -> Result<(), WrongKubeconfig>,
 }
+
+/// A key that is at fault, and how.
+pub type WrongKey = (&'static str, String);
 
 /// What a [`Probes::kubeconfig`] finds.
 #[derive(Clone, PartialEq, Eq, Debug)]

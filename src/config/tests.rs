@@ -181,6 +181,20 @@ signing_secret = "hunter2"
 match = { resources = ["pod"], events = ["aded"] }
 retry = { first = "10m", max = "5m" }
 batch = { max_events = 0, max_bytes = "1XB" }
+compression = "gzp"
+headers = { x-api-key = "hunter2" }
+redact = ["metadata.uid"]
+
+[sinks.bus]
+type = "nats"
+url = "http://nats"
+user = "hub"
+on_filter_error = "drop"
+
+[sinks.lines]
+type = "file"
+path = "missing/events.jsonl"
+fsync = "yes"
 
 [sink.other]
 "#;

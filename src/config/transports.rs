@@ -323,7 +323,8 @@ fn nats(table: &mut Table<'_>, lacks_url: bool) -> NatsConfig {
     if lacks_url {
         table.checker.mistake(&table.path, "does not say where to; write url = \"nats://…\"");
     }
-    let urls = table.text("url").map(|text| nats_urls(&text)).unwrap_or(Ok(Vec::new()));
+    let auth = nats_auth(table);
+    let urls = table.text("url").map_or(Ok(Vec::new()), |text| nats_urls(&text));
     let urls = urls.unwrap_or_else(|problem| {
         table.mistake("url", problem);
         Vec::new()
@@ -337,7 +338,6 @@ fn nats(table: &mut Table<'_>, lacks_url: bool) -> NatsConfig {
         table
             .mistake("stream", format!("{stream:?} is not the name of a stream; it has none of . * > / \\ and spaces"));
     }
-    let auth = nats_auth(table);
     let ca_file = table.file("ca_file");
     table.probe_ca_file(ca_file.as_deref());
     NatsConfig {
@@ -473,8 +473,8 @@ fn is_secret_name(name: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// Whether two sinks would write to one file.
-pub(super) fn writes_to<'t>(transport: &'t TransportConfig) -> Option<&'t Path> {
+/// The file that a sink writes to.
+pub(super) fn writes_to(transport: &TransportConfig) -> Option<&Path> {
     match transport {
         TransportConfig::File(file) if !file.path.as_os_str().is_empty() => Some(&file.path),
         _ => None,

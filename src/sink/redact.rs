@@ -105,7 +105,7 @@ fn redact_copies(object: &mut Value, redact: impl Fn(&mut Value)) {
 /// Redacts everything that the rest of a path leads to.
 fn redact_at(value: &mut Value, path: &[Segment]) {
     match (path, value) {
-        ([], Value::Null) => {}
+        (_, Value::Null) => {}
         ([], Value::Object(members)) => members.values_mut().for_each(|value| *value = REDACTED.into()),
         ([], Value::Array(elements)) => elements.iter_mut().for_each(|value| *value = REDACTED.into()),
         ([], value) => *value = REDACTED.into(),
@@ -115,10 +115,11 @@ fn redact_at(value: &mut Value, path: &[Segment]) {
             }
         }
         ([Segment::Each, rest @ ..], Value::Array(elements)) => {
-            elements.iter_mut().for_each(|value| redact_at(value, rest));
+            for value in elements {
+                redact_at(value, rest);
+            }
         }
         // A list where the path goes on with a name, or the like: nothing of what is meant, or a form not foreseen.
-        ([_, ..], Value::Null) => {}
         ([_, ..], value) => redact_at(value, &[]),
     }
 }

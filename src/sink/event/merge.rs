@@ -51,10 +51,7 @@ impl Event {
 
 /// Of events that do not read as what they are, both stay.
 fn one(merged: Option<Parts>, older: Event, newer: Event) -> SmallVec<[Event; 2]> {
-    match merged {
-        Some(parts) => smallvec![Event(Arc::new(parts))],
-        None => smallvec![older, newer],
-    }
+    merged.map_or_else(|| smallvec![older, newer], |parts| smallvec![Event(Arc::new(parts))])
 }
 
 /// The newer one's state, as an addition.

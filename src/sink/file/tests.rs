@@ -81,7 +81,7 @@ async fn half_a_line_of_a_crash_is_completed_and_spoils_no_other() {
     let params = params(folder.path());
     assert_eq!(to_file(&params).attempt(batch(1, 1)).await, Outcome::Accepted);
     let mut text = std::fs::read(&params.path).unwrap();
-    text.extend_from_slice(&text[..40].to_vec());
+    text.extend_from_within(..40);
     std::fs::write(&params.path, text).unwrap();
     assert_eq!(to_file(&params).attempt(batch(2, 1)).await, Outcome::Accepted);
     assert_eq!(versions(&params.path), [Some(1), None, Some(2)]);

@@ -94,16 +94,12 @@ fn take(weight: impl FnOnce(u64) -> u64) -> Result<(), ExecutionError> {
     RUNNING.with_borrow_mut(|running| {
         let Some(running) = running else { return Ok(()) };
         let weight = if running.spent { u64::MAX } else { weight(running.left) };
-        match running.left.checked_sub(weight) {
-            Some(left) => {
-                running.left = left;
-                Ok(())
-            }
-            None => {
-                running.spent = true;
-                Err(ExecutionError::InternalError("the budget is spent".to_owned()))
-            }
+        if let Some(left) = running.left.checked_sub(weight) {
+            running.left = left;
+            return Ok(());
         }
+        running.spent = true;
+        Err(ExecutionError::InternalError("the budget is spent".to_owned()))
     })
 }
 
@@ -149,6 +145,7 @@ fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v
 }
 
 /// `+`, which copies what it is given. It does its own charging: of a long sum that keeps the stack as it was.
+#[expect(clippy::needless_pass_by_value, reason = "the interpreter's own signature")]
 fn add_up<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     arguments.iter().try_for_each(|argument| take(|limit| weigh(&**argument, limit)))?;
     let types = || arguments.iter().map(|argument| argument.get_type().name().to_owned()).collect();
@@ -162,6 +159,7 @@ fn add_up<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Exec
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the interpreter's own signature")]
 fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let failed = |why: &str| ExecutionError::function_error("matches", why);
     let text = arguments.first().and_then(|text| text.downcast_ref::<CelString<'_>>());

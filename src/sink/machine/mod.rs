@@ -215,15 +215,12 @@ impl<T> Machine<T> {
         while self.has_room() {
             let Some(notification) = rest.next() else { return true };
             let Some(event) = self.convert(&notification, seen) else { continue };
-            match &mut self.durable {
-                Some(durable) => {
-                    let resync = matches!(notification, Notification::Updated { resync: true, .. });
-                    durable.put(event, resync, &self.params.health, now);
-                }
-                None => {
-                    let pushed = self.lanes.push(event, now);
-                    debug_assert!(pushed.is_ok(), "there was room");
-                }
+            if let Some(durable) = &mut self.durable {
+                let resync = matches!(notification, Notification::Updated { resync: true, .. });
+                durable.put(event, resync, &self.params.health, now);
+            } else {
+                let pushed = self.lanes.push(event, now);
+                debug_assert!(pushed.is_ok(), "there was room");
             }
         }
         rest.as_slice().is_empty()

@@ -69,7 +69,7 @@ fn parse(text: &str) -> Result<Vec<Part>, String> {
     parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
     for part in &parts {
         if let Part::Text(text) = part
-            && let Some(c) = text.chars().find(|c| !(c.is_ascii_graphic() && !matches!(c, '*' | '>' | '{' | '}')))
+            && let Some(c) = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '*' | '>' | '{' | '}'))
         {
             return Err(format!("{c:?} cannot be in a subject"));
         }

@@ -59,7 +59,7 @@ fn a_wave_has_each_object_once() {
     assert_eq!(lengths(&[]), [0; 0]);
     assert_eq!(lengths(&["a", "b", "c"]), [3]);
     assert_eq!(lengths(&["a", "b", "a", "a", "c"]), [2, 1, 2]);
-    let many: Vec<_> = (0..IN_FLIGHT * 2 + 1).map(|i| i.to_string()).collect();
+    let many: Vec<_> = (0..=IN_FLIGHT * 2).map(|i| i.to_string()).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     assert_eq!(lengths(&many), [IN_FLIGHT, IN_FLIGHT, 1]);
 }

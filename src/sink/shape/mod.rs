@@ -22,7 +22,7 @@ pub enum Shape {
     /// The event's `data`, and before it `id`, `type` (one word), `time` and, where there is one, `sequence`.
     Json,
     /// What a template makes of the same members. One event per message.
-    Template(Template),
+    Template(Box<Template>),
     /// A message for people in a chat. One event per message.
     Preset(Preset),
 }

@@ -41,7 +41,7 @@ impl Told {
         let text = |pointer: &str| data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, name, namespace) = (text("/resource/kind"), text("/name"), text("/namespace"));
         let place = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
-        let title = format!("{kind} {place} {}", word);
+        let title = format!("{kind} {place} {word}");
         let group = text("/resource/group");
         let resource = text("/resource/resource");
         let resource = if group.is_empty() { resource } else { format!("{resource}.{group}") };

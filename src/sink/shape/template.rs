@@ -135,7 +135,7 @@ mod tests {
         );
         let wanted = serde_json::json!({"text": "pod we\"b\n</script>", "n": 3, "all": [1, 2], "old": null});
         assert_eq!(found, Ok(wanted));
-        let found = json(r#"[{% for i in object.list %}{{ i }}{% if not loop.last %},{% endif %}{% endfor %}]"#);
+        let found = json("[{% for i in object.list %}{{ i }}{% if not loop.last %},{% endif %}{% endfor %}]");
         assert_eq!(found, Ok(serde_json::json!([1, 2])));
     }
 

@@ -296,7 +296,8 @@ async fn headers_of_ones_own_go_with_each_request() {
 async fn a_message_that_a_template_cannot_make_is_the_contents_fault_and_is_not_sent() {
     let (addr, requests) = receiver(StatusCode::OK).await;
     let single = |template: &str| {
-        let shape = Arc::new(Shape::Template(crate::sink::Template::compile(template, "application/json").unwrap()));
+        let shape =
+            Arc::new(Shape::Template(Box::new(crate::sink::Template::compile(template, "application/json").unwrap())));
         WebhookParams { shape, batched: false, ..params(addr) }
     };
     let (_, content, error) = retry_parts(attempt(single("{{ object.nothing }}"), 1).await);
