@@ -41,7 +41,7 @@ pub(super) fn run(objects: usize, clusters: usize) {
     let cache = system.env().caches.of(&pods(), &View::default());
     let open = |cluster| {
         let (origin, health) = informer(cluster);
-        block_on(cache.send(OpenPartition { origin, health, indexes: indexes() })).expect("it lives")
+        block_on(cache.send(OpenPartition { origin, health, indexes: indexes(), settings: 0 })).expect("it lives")
     };
     let partitions = (0..clusters).map(open).collect();
     let mut bed = Bed { cache: cache.clone(), partitions, interner: Interner::default(), version: 1 };
@@ -87,7 +87,7 @@ impl Bed {
             fifo.push(Change::Delta(Delta { kind: DeltaKind::Updated, object: Arc::new(object) }));
         }
         let (partition, lease) = (self.partitions[at].id, self.partitions[at].lease);
-        let applied = self.cache.send(Apply { partition, lease, batch: fifo.pop(usize::MAX) });
+        let applied = self.cache.send(Apply { partition, lease, batch: fifo.pop(usize::MAX), version: None });
         let AppliedBatch { pressure, .. } = block_on(applied).expect("it lives").expect("it is open");
         if let Some(pressure) = pressure {
             block_on(pressure.wait());

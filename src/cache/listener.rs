@@ -115,7 +115,9 @@ impl ListenerQueue {
         let mut queue = Self::empty(options, partition, merge_above);
         queue.synced = synced;
         queue.goes_on = synced;
-        since.iter().for_each(|applied| queue.offer_one(applied, false));
+        for applied in &since {
+            queue.offer_one(applied, false);
+        }
         if partition.has_synced() {
             queue.offer_synced();
         }

@@ -261,7 +261,7 @@ impl Objects {
     /// How `next` differs from this, by key. Costs in proportion to the difference, where one came of the other: what
     /// both share is passed over.
     pub(super) fn changes<'t>(&'t self, next: &'t Self, mut tell: impl FnMut(Change<'t>)) {
-        fn key<'t>((leaf, at): (&'t ObjectLeaf, usize)) -> Option<&'t ObjectKey> {
+        fn key((leaf, at): (&ObjectLeaf, usize)) -> Option<&ObjectKey> {
             leaf.objects[at].as_ref().map(|object| object.key())
         }
         for step in self.0.differences(&next.0, |old, new| key(old).cmp(&key(new))) {

@@ -186,7 +186,7 @@ impl Store {
         let resume = partition.resume.clone().filter(|_| is_fresh && is_same && !partition.bare && is_whole());
         if !is_same {
             self.write(id, |_, partition| {
-                partition.is_outdated = partition.settings != 0 && !partition.is_empty();
+                partition.outdated = Some(partition.settings).filter(|before| *before != 0 && !partition.is_empty());
                 partition.settings = settings;
             });
         }

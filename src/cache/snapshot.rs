@@ -59,8 +59,8 @@ pub struct Partition {
     pub(super) resume: Option<ResourceVersion>,
     /// What tells how its informer takes objects in from how an earlier one did.
     pub(super) settings: u64,
-    /// Whether its objects were taken in in another way, until a list is complete.
-    pub(super) is_outdated: bool,
+    /// How its objects were taken in that a list has yet to exchange, where that is another way.
+    pub(super) outdated: Option<u64>,
     /// What it was when it came from disk, for who goes on from there.
     pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
@@ -432,7 +432,7 @@ impl Snapshot {
                 version: None,
                 resume: None,
                 settings: 0,
-                is_outdated: false,
+                outdated: None,
                 restored: None,
                 synced: false,
                 outbox: None,

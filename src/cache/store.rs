@@ -261,7 +261,7 @@ impl Store {
                     }
                     partition.version = Some(version);
                     partition.is_indexed = true;
-                    partition.is_outdated = false;
+                    partition.outdated = None;
                 }
             }
         }
@@ -385,7 +385,7 @@ impl Store {
         } else if !stored.is_kept() && !partition.bare {
             self.exchange(id, partition, &stored, &object);
             applied.push(Applied::Restored { bare: stored, whole: object });
-        } else if partition.is_outdated || stored.index_values() != object.index_values() {
+        } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {
             // The same state, read by an informer that declares other indices now, or keeps other parts of it.
             self.exchange(id, partition, &stored, &object);
         }

@@ -44,9 +44,10 @@ impl InformerOptions {
             hash.update(text.len().to_le_bytes());
             hash.update(text);
         }
-        let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hash.finalize());
+        let hash: [u8; 32] = hash.finalize().into();
+        let first = hash.first_chunk().copied().unwrap_or_default();
         // Zero stands for what is not known.
-        Some(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1))
+        Some(u64::from_le_bytes(first).max(1))
     }
 
     /// The indices as a store has them.

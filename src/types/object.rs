@@ -50,8 +50,8 @@ impl Uid {
     /// The UUID of these bytes.
     #[must_use]
     pub fn of_bytes(bytes: [u8; 16]) -> Self {
-        let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
-        let (first, second) = (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes(rest));
+        let half = |half: &[u8]| half.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        let (first, second) = (half(&bytes[..8]), half(&bytes[8..]));
         match NonZeroU64::new(second) {
             Some(second) => Self(UidRepr::Uuid(first, second)),
             None => Self::new(""),

@@ -10,7 +10,7 @@ use informer_hub::actors::{Subscribe, Subscriber};
 use informer_hub::app::{Hub, StartError};
 use informer_hub::cache::{Answer, Query};
 use informer_hub::config::Config;
-use informer_hub::sim::{Churn, SimCluster};
+use informer_hub::sim::{Churn, SimCluster, World};
 use informer_hub::types::{ClusterSelector, Freshness, Notification, Object, ObjectKey};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -99,7 +99,7 @@ impl House {
     }
 
     fn create(&self, cluster: &str) -> ObjectKey {
-        self.clusters[cluster].with_world(|world| world.create_pod()).unwrap()
+        self.clusters[cluster].with_world(World::create_pod).unwrap()
     }
 
     /// The directory of the pods' files.
@@ -133,9 +133,8 @@ impl Life {
         let deadline = Instant::now() + PATIENCE;
         until("all is on disk", async || {
             let report = self.hub.report().await.unwrap();
-            if Instant::now() + Duration::from_secs(1) > deadline {
-                panic!("{}", serde_json::to_string_pretty(&report).unwrap());
-            }
+            let in_time = Instant::now() + Duration::from_secs(1) < deadline;
+            assert!(in_time, "{}", serde_json::to_string_pretty(&report).unwrap());
             let mut informers = report.hub.clusters.iter().flat_map(|cluster| &cluster.informers);
             informers.all(|informer| {
                 let kept = informer.checkpoint.as_ref().and_then(|kept| kept.version.as_deref());
@@ -223,7 +222,7 @@ async fn what_was_there_can_be_asked_before_any_cluster_answers() {
 }
 
 fn nodes(house: &House) -> u64 {
-    house.clusters["c0"].with_world(|world| world.count(&informer_hub::sim::World::nodes())) as u64
+    house.clusters["c0"].with_world(|world| world.count(&World::nodes())) as u64
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,7 +234,7 @@ async fn what_vanished_behind_an_expired_version_arrives_once_as_a_tombstone() {
     life.end().await;
     let gone = house.first_key("c0");
     house.delete("c0", &gone);
-    house.clusters["c0"].with_world(|world| world.compact());
+    house.clusters["c0"].with_world(World::compact);
     let life = house.live().await;
     life.told(&life.durable, &format!("†c0/{gone}")).await;
     life.converged(&house).await;

@@ -14,7 +14,9 @@ impl CacheDirectory {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
         entry.write_half.write(|half| {
-            plain.into_iter().for_each(|object| half.young.add(object));
+            for object in plain {
+                half.young.add(object);
+            }
             half.measure();
         });
         // It has just been made, so that there is room in its mailbox.

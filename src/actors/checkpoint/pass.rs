@@ -26,7 +26,9 @@ struct Part {
 pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
     let Some(keeping) = env.checkpoints.keeping().cloned() else { return true };
     let listeners = env.checkpoints.listeners();
-    listeners.iter().for_each(|listener| listener.begins());
+    for listener in &listeners {
+        listener.begins();
+    }
     let readers = env.checkpoints.readers();
     let caches = env.caches.snapshots_of_all().into_iter().filter(|((_, view), _)| !matches!(view, View::Private(_)));
     let mut parts: Vec<_> = caches
@@ -48,7 +50,9 @@ pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
     };
     show(&keeping, wrote, held, error.as_deref());
     if error.is_none() && held == 0 {
-        listeners.iter().for_each(|listener| listener.completed());
+        for listener in &listeners {
+            listener.completed();
+        }
     }
     error.is_none()
 }

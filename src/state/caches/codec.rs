@@ -15,7 +15,6 @@
 //! up to [`MAX_HEADS`]).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
 
@@ -92,13 +91,11 @@ fn put_time(millis: i64, out: &mut Vec<u8>) {
 
 /// A number is twice itself, and one more where it is followed by a text instead.
 pub(super) fn put_version(version: &ResourceVersion, out: &mut Vec<u8>) {
-    match version.as_number().filter(|number| *number < 1 << 63) {
-        Some(number) => put_number(number << 1, out),
-        None => {
-            put_number(1, out);
-            put_block(version.to_string().as_bytes(), out);
-        }
+    if let Some(number) = version.as_number().filter(|number| *number < 1 << 63) {
+        return put_number(number << 1, out);
     }
+    put_number(1, out);
+    put_block(version.to_string().as_bytes(), out);
 }
 
 pub(super) fn put_file(resource: &ApiResource, view: &View, out: &mut Vec<u8>) {
@@ -132,7 +129,9 @@ pub(super) fn put_partition(number: u64, header: &PartitionHeader, out: &mut Vec
     put_time(header.alive, out);
     put_time(header.written, out);
     put_number(header.readers.len() as u64, out);
-    header.readers.iter().for_each(|reader| put_block(reader.as_bytes(), out));
+    for reader in &header.readers {
+        put_block(reader.as_bytes(), out);
+    }
 }
 
 pub(super) fn put_objects(partition: u64, heads_len: usize, heads: &[u8], bodies: &[u8], out: &mut Vec<u8>) {
@@ -146,7 +145,9 @@ pub(super) fn put_objects(partition: u64, heads_len: usize, heads: &[u8], bodies
 pub(super) fn put_gone(partition: u64, keys: &[ObjectKey], out: &mut Vec<u8>) {
     out.push(5);
     put_number(partition, out);
-    keys.iter().for_each(|key| put_block(key.as_str().as_bytes(), out));
+    for key in keys {
+        put_block(key.as_str().as_bytes(), out);
+    }
 }
 
 pub(super) fn put_dropped(partition: u64, out: &mut Vec<u8>) {
@@ -211,10 +212,9 @@ impl<'b> Bytes<'b> {
         std::str::from_utf8(self.block()?).ok()
     }
 
-    fn optional(&mut self) -> Option<Option<&'b str>> {
-        let is_some = self.flag()?;
-        let text = self.text()?;
-        Some(is_some.then_some(text))
+    /// Whether there is a text, and which.
+    fn optional(&mut self) -> Option<(bool, &'b str)> {
+        Some((self.flag()?, self.text()?))
     }
 
     fn time(&mut self) -> Option<i64> {
@@ -243,10 +243,11 @@ impl<'b> Bytes<'b> {
 
     fn header(&mut self, view: &View) -> Option<PartitionHeader> {
         let cluster = ClusterName::new(self.text()?).ok()?;
+        let (namespace, labels, fields) = (self.optional()?, self.optional()?, self.optional()?);
         let scope = Scope {
-            namespace: self.optional()?.map(Into::into),
-            label_selector: self.optional()?.map(Arc::from),
-            field_selector: self.optional()?.map(Arc::from),
+            namespace: namespace.0.then(|| namespace.1.into()),
+            label_selector: labels.0.then(|| labels.1.into()),
+            field_selector: fields.0.then(|| fields.1.into()),
             view: view.clone(),
         };
         let settings = self.number()?;

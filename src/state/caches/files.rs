@@ -410,7 +410,9 @@ impl CacheFiles {
                 let mut carried = read.partitions;
                 carried.retain(|_, it| wants(&self.resource, &it.header));
                 if damaged {
-                    carried.values_mut().for_each(|it| it.header.version = None);
+                    for it in carried.values_mut() {
+                        it.header.version = None;
+                    }
                 }
                 carried
             }

@@ -257,7 +257,9 @@ impl<'l> Loader<'l> {
             }
             Op::Gone(number, keys) => {
                 if let Some(partition) = self.partitions.get_mut(&number) {
-                    keys.iter().for_each(|key| partition.objects.remove(key));
+                    for key in &keys {
+                        partition.objects.remove(key);
+                    }
                 }
             }
             Op::Dropped(number) => {

@@ -98,9 +98,9 @@ impl<'w> ObjectWriter<'w> {
             }
             LaidBody::Plain(plain) => {
                 let packer = self.packer.as_mut();
-                let packed = packer
+                let with = packer
                     .and_then(|(with, packer)| packer.pack(object, &plain, &mut self.bodies).then(|| Arc::clone(with)));
-                if let Some(with) = packed {
+                if let Some(with) = with {
                     self.dictionary(&with, out)?
                 } else {
                     self.bodies.extend_from_slice(&plain);
@@ -123,14 +123,11 @@ impl<'w> ObjectWriter<'w> {
         dictionary: &Arc<Dictionary>,
         out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
     ) -> std::io::Result<u64> {
-        let id = match self.dictionaries.id(dictionary) {
-            Some(id) => id,
-            None => {
-                let id = self.dictionaries.add(dictionary);
-                out(Out::Dictionary(id, dictionary.bytes()))?;
-                id
-            }
-        };
+        if let Some(id) = self.dictionaries.id(dictionary) {
+            return Ok(PACKED + id);
+        }
+        let id = self.dictionaries.add(dictionary);
+        out(Out::Dictionary(id, dictionary.bytes()))?;
         Ok(PACKED + id)
     }
 
@@ -155,15 +152,12 @@ impl<'w> ObjectWriter<'w> {
 
 fn put_head(object: &StoredObject, out: &mut Vec<u8>) {
     put_block(object.key().as_str().as_bytes(), out);
-    match object.uid().bytes() {
-        Some(bytes) => {
-            out.push(1);
-            out.extend_from_slice(&bytes);
-        }
-        None => {
-            out.push(0);
-            put_block(object.uid().to_string().as_bytes(), out);
-        }
+    if let Some(bytes) = object.uid().bytes() {
+        out.push(1);
+        out.extend_from_slice(&bytes);
+    } else {
+        out.push(0);
+        put_block(object.uid().to_string().as_bytes(), out);
     }
     put_version(object.resource_version(), out);
     put_later(out, |out| {
@@ -222,8 +216,10 @@ impl ObjectReader {
     pub(super) fn dictionary(&mut self, id: u64, bytes: &[u8]) -> bool {
         let Some(dictionary) = Dictionary::restore(bytes.to_vec()) else { return false };
         let dictionary = Arc::new(dictionary);
-        let shelf = Shelf::new(&dictionary, &self.totals);
-        self.dictionaries.insert(id, (dictionary, shelf)).map(|(_, shelf)| shelf.finish());
+        let bodies = Shelf::new(&dictionary, &self.totals);
+        if let Some((_, before)) = self.dictionaries.insert(id, (dictionary, bodies)) {
+            before.finish();
+        }
         true
     }
 

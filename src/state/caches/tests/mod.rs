@@ -153,9 +153,9 @@ impl Life {
     /// The process, or the machine, dies; another one goes on.
     fn restart(&mut self, with_the_machine: bool) {
         if with_the_machine {
-            self.disk.crash()
+            self.disk.crash();
         } else {
-            self.disk.kill()
+            self.disk.kill();
         }
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let mut loaded = load(&disk, Path::new(ROOT), &|_, _| Some(claim())).unwrap();
