@@ -8,26 +8,20 @@ use std::sync::Arc;
 use super::codec::{self, PartitionHeader, PartitionKey};
 use super::load::{self, FilesRead};
 use super::names::{FileName, directory, salt};
-use super::objects::{Dictionaries, ObjectWriter, Out};
+use super::objects::Dictionaries;
+use super::steps::{Plan, Step, header_of, is_alike, key_of, make, write_objects, write_plan};
 use super::writer::FrameFile;
 use crate::cache::{Partition, PartitionId, Snapshot};
 use crate::disk::{Disk, DiskFile, Open, UNFINISHED};
-use crate::types::{ApiResource, Dictionary, ObjectKey, StoredObject, View};
+use crate::types::{ApiResource, Dictionary, View};
 
 /// How long a partition is kept that nobody wants, in milliseconds.
 pub const KEPT_UNWANTED: i64 = 7 * 24 * 3600 * 1000;
-
-/// How far the moment in which a partition was last alive may be behind, in milliseconds, if nothing else changes.
-const ALIVE_STEP: i64 = 60_000;
-/// The same of the moment in which it was last wanted.
-const WRITTEN_STEP: i64 = 3_600_000;
 
 /// Changes below this never cause all to be written anew.
 const LITTLE: u64 = 1 << 20;
 /// What an object is taken for while none has been written.
 const OBJECT: u64 = 1024;
-/// Keys of one record.
-const KEYS: usize = 1000;
 
 /// A partition that may be written as it is in a snapshot.
 #[derive(Clone, Debug)]
@@ -83,22 +77,6 @@ pub struct CacheFiles {
     /// Partitions that are on disk, and that nobody wants now.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
     next_number: u64,
-}
-
-/// What is to be written of a partition.
-struct Step {
-    key: PartitionKey,
-    number: u64,
-    header: PartitionHeader,
-    partition: Partition,
-    put: Vec<Arc<StoredObject>>,
-    gone: Vec<ObjectKey>,
-}
-
-#[derive(Default)]
-struct Plan {
-    steps: Vec<Step>,
-    dropped: Vec<(PartitionKey, u64)>,
 }
 
 impl CacheFiles {
@@ -453,76 +431,4 @@ impl CacheFiles {
         file.sync()?;
         Ok((bytes, object_bytes))
     }
-}
-
-/// Makes a directory, durably, and those between it and the root.
-fn make(disk: &dyn Disk, root: &std::path::Path, dir: &std::path::Path) -> io::Result<()> {
-    disk.create_dir_all(dir)?;
-    let above = dir.ancestors().skip(1);
-    // The root's own name too, which whoever opened the state directory may just have made room for.
-    let until = root.parent().unwrap_or(root);
-    for dir in above.take_while(|above| above.starts_with(until)) {
-        disk.sync_dir(dir)?;
-    }
-    Ok(())
-}
-
-fn write_plan(out: &mut FrameFile<'_>, dictionaries: &mut Dictionaries, plan: &Plan, now: i64) -> io::Result<()> {
-    for (_, number) in &plan.dropped {
-        out.record(|out| codec::put_dropped(*number, out))?;
-    }
-    let with = dictionaries.last().cloned();
-    for step in &plan.steps {
-        out.record(|out| codec::put_partition(step.number, &step.header, out))?;
-        for keys in step.gone.chunks(KEYS) {
-            out.record(|out| codec::put_gone(step.number, keys, out))?;
-        }
-        write_objects(out, dictionaries, with.as_ref(), step.number, step.put.iter())?;
-    }
-    out.record(|out| codec::put_commit(now, out))
-}
-
-fn write_objects<'o>(
-    out: &mut FrameFile<'_>,
-    dictionaries: &mut Dictionaries,
-    with: Option<&Arc<Dictionary>>,
-    number: u64,
-    objects: impl Iterator<Item = &'o Arc<StoredObject>>,
-) -> io::Result<()> {
-    let mut write = |record: Out<'_>| match record {
-        Out::Dictionary(id, bytes) => out.record(|out| codec::put_dictionary(id, bytes, out)),
-        Out::Objects(bytes) => out.record(|out| out.extend_from_slice(bytes)),
-    };
-    let mut writer = ObjectWriter::new(dictionaries, with)?;
-    for object in objects {
-        writer.add(number, object, &mut write)?;
-    }
-    writer.finish(number, &mut write)
-}
-
-pub(super) fn key_of(partition: &Partition) -> PartitionKey {
-    (partition.origin().cluster.clone(), partition.origin().scope.clone())
-}
-
-fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: i64) -> PartitionHeader {
-    let (cluster, scope) = key_of(partition);
-    PartitionHeader {
-        cluster,
-        scope,
-        settings: partition.settings(),
-        version: partition.resume_version().cloned(),
-        synced: partition.has_synced(),
-        alive: partition.health().alive().unwrap_or(0),
-        written: now,
-        readers: readers.clone(),
-    }
-}
-
-/// Whether nothing is news but moments that have hardly moved on.
-fn is_alike(old: &PartitionHeader, new: &PartitionHeader, exactly: bool) -> bool {
-    let near = |old: i64, new: i64, step: i64| (new - old).abs() < if exactly { 1 } else { step };
-    let timeless = |header: &PartitionHeader| PartitionHeader { alive: 0, written: 0, ..header.clone() };
-    near(old.alive, new.alive, ALIVE_STEP)
-        && (new.written - old.written).abs() < WRITTEN_STEP
-        && timeless(old) == timeless(new)
 }

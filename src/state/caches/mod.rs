@@ -13,6 +13,7 @@ mod load;
 mod names;
 mod objects;
 mod restore;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::codec::PartitionHeader;
-use super::files::{CacheFiles, Kept, key_of};
+use super::files::{CacheFiles, Kept};
 use super::load::{self, Read};
 use super::names::{FileName, directory};
+use super::steps::key_of;
 use crate::cache::{DeclaredIndex, Packing, SavedPartition, Store};
 use crate::disk::Disk;
 use crate::types::{ApiResource, ClusterLabels, InformerHealth, Origin, PackedTotals, StoredObject, View};
