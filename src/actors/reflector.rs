@@ -362,9 +362,8 @@ impl Driver {
 
     /// Tells the fifo how far it has everything, where that has changed.
     fn note_progress(&mut self) {
-        let version = self.machine.last_version().filter(|version| !self.machine.is_listing() && !version.is_nowhere());
-        if version != self.progress.as_ref() {
-            self.progress = version.cloned();
+        if self.machine.complete_up_to() != self.progress.as_ref() {
+            self.progress = self.machine.complete_up_to().cloned();
             self.held.extend(self.progress.clone().map(Change::Progress));
         }
     }

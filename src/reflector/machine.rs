@@ -202,6 +202,12 @@ impl Reflector {
         self.last_version.as_ref()
     }
 
+    /// The version up to which everything has been read, unless a list is under way, or it says nothing.
+    #[must_use]
+    pub fn complete_up_to(&self) -> Option<&ResourceVersion> {
+        self.last_version().filter(|version| !self.is_listing() && !version.is_nowhere())
+    }
+
     /// What to do next. Asking again without reporting anything gives the same answer.
     pub fn next(&mut self, now: Instant) -> Step {
         match self.wait {
