@@ -44,7 +44,7 @@ impl OpenState {
                 tracing::warn!(
                     reader = name,
                     "the state directory has a journal of a sink or subscriber that is there no more: nobody will \
-                     deliver it; `informer-hub state prune` removes it"
+                     deliver it; `informer-hub state prune` removes it while no hub runs"
                 );
             }
             Ok::<_, StateError>(Self(Arc::new(dir)))

@@ -26,6 +26,20 @@ enum Command {
     Inspect(Where),
     /// Check every checksum and every body; fails where something is damaged or lost
     Verify(Where),
+    /// Remove all that is kept for sinks or durable subscribers that are there no more; undelivered events with it
+    Prune(Prune),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  informer-hub state prune --dir /var/lib/informer-hub old-audit\n\n\
+    No hub may be using the directory.")]
+struct Prune {
+    /// The state directory (hub.state_dir)
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Their names, as `state inspect` shows them
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -48,9 +62,12 @@ enum Output {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let (Command::Inspect(place) | Command::Verify(place)) = &args.command;
+    let (place, verify) = match &args.command {
+        Command::Inspect(place) => (place, false),
+        Command::Verify(place) => (place, true),
+        Command::Prune(which) => return prune(which),
+    };
     let (dir, access) = StateDir::look(Arc::new(RealDisk), &place.dir)?;
-    let verify = matches!(args.command, Command::Verify(_));
     let report = state::inspect(&dir, access, verify)?;
     match place.output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
@@ -61,6 +78,22 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         eprintln!("a hub uses this directory{holder}: what is seen may be half of something");
     }
     Ok(if !verify || report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// All names are checked before anything is removed.
+fn prune(which: &Prune) -> anyhow::Result<ExitCode> {
+    // Looked at first: what is taken is made where there is none.
+    drop(StateDir::look(Arc::new(RealDisk), &which.dir)?);
+    let dir = StateDir::open(Arc::new(RealDisk), &which.dir)?;
+    let there = dir.readers()?;
+    if let Some(unknown) = which.names.iter().find(|name| !there.contains(name)) {
+        anyhow::bail!("{unknown:?} is not in {}; there are: {}", which.dir.display(), there.join(", "));
+    }
+    for name in &which.names {
+        dir.remove_reader(name)?;
+        println!("{name}: removed");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print(report: &StateReport) {
