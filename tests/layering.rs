@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sink", &["types", "disk", "journal"]),
     ("config", &["types"]),
     ("telemetry", &["types"]),
-    ("actors", &["types", "reflector", "cache", "budget", "sink", "telemetry", "disk", "state"]),
+    ("actors", &["types", "reflector", "cache", "budget", "sink", "telemetry", "disk", "journal", "state"]),
     ("informers", &["types", "reflector", "cache", "actors"]),
     ("api", &["types", "cache", "sink", "telemetry", "actors::messages", "actors::sink"]),
     ("sim", &["types", "disk"]),

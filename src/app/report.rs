@@ -45,7 +45,7 @@ pub struct HubReport {
     pub sinks: Vec<SinkReport>,
 }
 
-/// See [`Hub::reporter`].
+/// See [`Hub::reporter`](super::Hub::reporter).
 #[derive(Clone)]
 pub struct Reporter {
     pub(super) registry: Addr<RegistryActor>,

@@ -8,7 +8,6 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,8 +17,9 @@ use rand::{Rng, SeedableRng};
 
 use crate::disk::{Disk, DiskFile, Open};
 
-/// Bytes that garbage comes in.
-const SECTOR: usize = 512;
+mod inode;
+
+use inode::Inode;
 
 /// What a disk is asked to do, for counting and for making it fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,16 +76,6 @@ struct State {
 enum Node {
     Dir,
     File(u64),
-}
-
-#[derive(Debug, Default)]
-struct Inode {
-    data: Vec<u8>,
-    durable: Vec<u8>,
-    /// Up to where `durable` is what `data` is.
-    stable: usize,
-    /// What a failed sync has thrown away.
-    forgotten: Vec<Range<usize>>,
 }
 
 #[derive(Debug)]
@@ -400,52 +390,6 @@ impl Node {
             Node::Dir => None,
             Node::File(inode) => Some(*inode),
         }
-    }
-}
-
-// === impl Inode ===
-
-impl Inode {
-    fn truncate(&mut self, len: usize) {
-        self.data.truncate(len);
-        self.stable = self.stable.min(len);
-        self.forgotten.retain_mut(|range| {
-            range.end = range.end.min(len);
-            range.start < range.end
-        });
-    }
-
-    fn sync(&mut self) {
-        self.durable.truncate(self.stable);
-        self.durable.extend_from_slice(&self.data[self.stable..]);
-        self.stable = self.data.len();
-        for range in &self.forgotten {
-            self.durable[range.clone()].fill(0);
-        }
-    }
-
-    fn forget(&mut self) {
-        if self.stable < self.data.len() {
-            self.forgotten.push(self.stable..self.data.len());
-        }
-    }
-
-    fn crash(&mut self, rng: &mut StdRng) {
-        let mut kept = std::mem::take(&mut self.durable);
-        if self.stable < self.data.len() || self.stable < kept.len() {
-            // Of what was not synced a prefix is there; a cut that was not synced may not have been made.
-            if self.stable == kept.len() || rng.random_bool(0.5) {
-                kept.truncate(self.stable);
-                let torn = rng.random_range(self.stable..=self.data.len());
-                kept.extend_from_slice(&self.data[self.stable..torn]);
-                if torn > self.stable && rng.random_bool(0.3) {
-                    let from = rng.random_range(self.stable..torn);
-                    let to = torn.min(from + SECTOR);
-                    rng.fill(&mut kept[from..to]);
-                }
-            }
-        }
-        *self = Self { stable: kept.len(), durable: kept.clone(), data: kept, forgotten: Vec::new() };
     }
 }
 

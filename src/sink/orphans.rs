@@ -60,7 +60,9 @@ mod tests {
 
     fn left(events: &[(Notification, bool)]) -> Vec<String> {
         let mut orphans = Orphans::default();
-        events.iter().for_each(|(notification, is_known)| orphans.note(&event(notification), *is_known));
+        for (notification, is_known) in events {
+            orphans.note(&event(notification), *is_known);
+        }
         assert_eq!(orphans.bytes, orphans.events.values().map(Event::size).sum::<usize>());
         let mut left: Vec<_> =
             orphans.into_events().iter().map(|event| format!("{}@{}", event.subject(), event.version())).collect();

@@ -117,6 +117,40 @@ fn readers_that_nobody_wants_are_shown_and_removed() {
 }
 
 #[test]
+fn what_is_there_and_what_is_damaged_is_shown() {
+    use crate::journal::inspect::FileReport;
+    let disk = SimDisk::new(1);
+    let state = open(&disk).unwrap();
+    let journal = state.journal("hook");
+    disk::make_dir(&disk, &journal, 2).unwrap();
+    let name = "00000000000000000000-0000000000.log";
+    let (salt, mut bytes) = (crc32fast::hash(name.as_bytes()), Vec::new());
+    disk::frame::write(salt, &[&[1][..], &[0; 16]].concat(), &mut bytes).unwrap();
+    for seq in 0_u64..3 {
+        disk::frame::write(salt, &[&seq.to_le_bytes()[..], b"event"].concat(), &mut bytes).unwrap();
+    }
+    disk::replace(&disk, &journal.join(name), &bytes).unwrap();
+    let look = || {
+        let (state, access) = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).unwrap();
+        crate::state::inspect(&state, access, true).unwrap()
+    };
+    let report = look();
+    assert_eq!(report.access, Access::InUse(Some(std::process::id())));
+    assert!(report.is_sound());
+    let reader = &report.readers[0];
+    assert_eq!((reader.name.as_str(), reader.journal.pending, reader.journal.next_seq), ("hook", 3, 3));
+    let file = FileReport { file: name.to_owned(), bytes: 120, records: 3, pending: 3, damaged_bytes: 0 };
+    assert_eq!(reader.journal.files, [file]);
+    // The second record's.
+    disk.flip(&journal.join(name), 8 * 70);
+    let report = look();
+    assert!(!report.is_sound());
+    let found = &report.readers[0].journal;
+    assert_eq!((found.lost, found.pending, found.files[0].damaged_bytes), (1, 2, 29));
+    assert_eq!(serde_json::to_value(found).unwrap()["damaged"][0]["from"], 62);
+}
+
+#[test]
 fn places_are_within_the_directory_whatever_the_names_are() {
     let disk = SimDisk::new(1);
     let state = open(&disk).unwrap();

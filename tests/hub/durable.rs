@@ -197,9 +197,8 @@ async fn what_it_cannot_take_becomes_a_dead_letter_and_holds_up_nothing() {
     let house = House::new(10);
     let poison = house.clusters["c0"].truth(&pods().gvr).into_keys().next().unwrap();
     let name = poison.name().to_owned();
-    let attitude = move |event: &Event| match event.subject().ends_with(&name) {
-        true => Err(Refusal::Content("a strange one".to_owned())),
-        false => Ok(()),
+    let attitude = move |event: &Event| {
+        if event.subject().ends_with(&name) { Err(Refusal::Content("a strange one".to_owned())) } else { Ok(()) }
     };
     let hub = house.live(OFTEN, house.clerk(attitude)).await;
     until("it is given up", async || hub.report().await.unwrap().sinks[0].status.dead_lettered == 1).await;

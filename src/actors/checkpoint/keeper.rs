@@ -24,7 +24,8 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     /// A pass begins: it covers what has been journalled so far.
     fn begins(&self);
     /// The pass that began last is complete: every partition is on disk as it was then, or later. Not called for a pass
-    /// that left one out.
+    /// that left one out, nor before each of them has been heard of since the start, and has had the time of a pass to say
+    /// again what readers were told before it.
     fn completed(&self);
 }
 
@@ -39,6 +40,8 @@ pub struct Keeping {
     pub(super) since: Instant,
     pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
     status: Mutex<StateStatus>,
+    /// Whether at the last pass every partition had been heard of.
+    heard: AtomicBool,
 }
 
 /// What is shown of the state directory.
@@ -86,7 +89,13 @@ impl Keeping {
             ((resource.gvr.clone(), view.clone()), files)
         };
         let files = Mutex::new(files.into_iter().map(key).collect());
-        Self { disk, root, every, grace, since: clock::now(), files, status: Mutex::new(status) }
+        let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
+        Self { disk, root, every, grace, since: clock::now(), files, status, heard }
+    }
+
+    /// Notes whether every partition has been heard of at this pass; whether it had at the last one.
+    pub(super) fn note_heard(&self, all: bool) -> bool {
+        self.heard.swap(all, SeqCst)
     }
 
     /// How often a checkpoint is made.

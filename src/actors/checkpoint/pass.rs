@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::barrier::Barrier;
@@ -10,7 +11,7 @@ use crate::actors::env::Env;
 use crate::cache::Snapshot;
 use crate::state::caches::{CacheFiles, Commit, Wrote};
 use crate::types::clock::{self, Instant};
-use crate::types::{CheckpointState, Gvr, View};
+use crate::types::{CheckpointState, Gvr, InformerHealth, View};
 
 /// How often it is looked whether readers have answered.
 const LOOK: Duration = Duration::from_millis(5);
@@ -20,6 +21,14 @@ struct Part {
     key: (Gvr, View),
     snapshot: Arc<Snapshot>,
     barriers: Vec<Barrier>,
+}
+
+impl Part {
+    /// Whether every partition has been listed or watched since the start of the process.
+    fn is_heard(&self) -> bool {
+        let heard = |health: &InformerHealth| health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
+        self.snapshot.partitions().all(|(_, partition)| heard(partition.health()))
+    }
 }
 
 /// Makes a pass; readers have until `until` to answer. Whether the disk took all that it was given.
@@ -37,6 +46,9 @@ pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
             Part { key, snapshot, barriers }
         })
         .collect();
+    // A cluster that has not answered yet in this life may have more to say of what its readers were told before.
+    let all_heard = parts.iter().all(Part::is_heard);
+    let heard_before = keeping.note_heard(all_heard);
     wait(&mut parts, until).await;
     let held: u64 = parts.iter().map(|part| part.barriers.iter().filter(|it| !it.is_open()).count() as u64).sum();
     let writing = Arc::clone(&keeping);
@@ -49,7 +61,7 @@ pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
         Err(_) => (Wrote::default(), Some("a checkpoint panicked".to_owned())),
     };
     show(&keeping, wrote, held, error.as_deref());
-    if error.is_none() && held == 0 {
+    if error.is_none() && held == 0 && all_heard && heard_before {
         for listener in &listeners {
             listener.completed();
         }

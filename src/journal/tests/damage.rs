@@ -82,6 +82,30 @@ fn a_damaged_cursor_repeats_and_loses_nothing() {
 }
 
 #[test]
+fn no_acknowledgement_outlives_one_that_was_given_before_it() {
+    let mut pending = std::collections::BTreeSet::new();
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed);
+        let (mut journal, ..) = open(&disk, LIMIT);
+        journal.append(&(0..10).map(change).collect::<Vec<_>>()).unwrap();
+        for seq in 0..8 {
+            journal.ack([seq]);
+            journal.sync().unwrap();
+        }
+        drop(journal);
+        disk.kill();
+        let cursor = Path::new(DIR).join("cursor");
+        let len = disk.files().into_iter().find(|(path, _)| *path == cursor).unwrap().1;
+        disk.flip(&cursor, StdRng::seed_from_u64(seed).random_range(0..len * 8));
+        let (mut journal, ..) = open(&disk, LIMIT);
+        let read: Vec<Seq> = journal.read(0, 99, usize::MAX).unwrap().records.iter().map(|(seq, _)| *seq).collect();
+        assert_eq!(read, (journal.first_pending()..10).collect::<Vec<_>>(), "seed {seed}");
+        pending.insert(read.len());
+    }
+    assert!(pending.len() > 4, "{pending:?}");
+}
+
+#[test]
 fn a_record_that_is_damaged_while_the_journal_is_open_is_passed_over_and_counted() {
     let disk = filled(1);
     let (mut journal, ..) = open(&disk, LIMIT);

@@ -171,6 +171,25 @@ fn that_acknowledgements_cannot_be_written_is_told_and_passes() {
 }
 
 #[test]
+fn at_the_limit_a_segment_behind_a_pending_one_stays_until_the_disk_knows_what_is_acknowledged() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk, 16 << 10);
+    let mut appended = 0;
+    while journal.append(&changes(appended..appended + 5)).is_ok() {
+        appended += 5;
+    }
+    journal.sync().unwrap();
+    // The first one holds the others.
+    journal.ack(1..u64::from(appended));
+    disk.set_capacity(Some(disk.bytes()));
+    assert!(matches!(journal.append(&changes(0..5)), Err(AppendError::Disk(_))));
+    disk.set_capacity(None);
+    while journal.append(&changes(0..5)).is_err() {
+        journal.sync().unwrap();
+    }
+}
+
+#[test]
 fn as_a_store_of_dead_letters_it_is_listed_read_one_by_one_and_purged() {
     let (mut journal, ..) = open(&SimDisk::new(1), 1 << 20);
     for i in 0..10 {

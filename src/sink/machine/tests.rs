@@ -87,9 +87,9 @@ impl Rig {
     /// The process is killed, or the power fails, and it is started again.
     fn restart(&mut self, power: bool) {
         if power {
-            self.disk.crash()
+            self.disk.crash();
         } else {
-            self.disk.kill()
+            self.disk.kill();
         }
         (self.store, self.machine, self.health) = open(&self.disk, self.limits, self.fsync);
     }
@@ -284,9 +284,12 @@ fn a_full_disk_keeps_senders_waiting_and_mends_by_itself() {
 fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
     let mut rig = Rig::new();
     let poison = |event: &Event| event.subject().ends_with("/web-3");
-    rig.receiver(move |batch| match batch.iter().any(poison) {
-        true => Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() },
-        false => Outcome::Accepted,
+    rig.receiver(move |batch| {
+        if batch.iter().any(poison) {
+            Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() }
+        } else {
+            Outcome::Accepted
+        }
     });
     rig.send(history(10, 2));
     rig.run(DAY);
