@@ -397,7 +397,8 @@ async fn a_second_process_is_refused_and_a_foreign_directory_too() {
     let life = house.live().await;
     let error = Hub::start_with(house.config(), quick()).await.unwrap_err();
     let StartError::State(error) = error else { panic!("{error:?}") };
-    assert!(error.to_string().contains(&format!("used by another process ({})", std::process::id())), "{error}");
+    let named = error.to_string();
+    assert!(named.contains(&format!("in use by process {}", std::process::id())), "{named}");
     life.end().await;
     let mut foreign = house.config();
     foreign.hub.state_dir = Some(house.dir.path().to_owned());
