@@ -24,6 +24,7 @@ mod controllers;
 mod deployment_controller;
 mod fleet;
 mod hub;
+mod kill;
 mod nats;
 mod oracle;
 mod proxy;
