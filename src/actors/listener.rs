@@ -22,6 +22,9 @@ use crate::types::{InformerHealth, Origin};
 /// How often it is looked whether objects are on disk that a subscriber waits for.
 const DISK_LOOK: Duration = Duration::from_millis(20);
 
+/// The same while their first list is not complete. Its end is told of, and has this looked at anew.
+const LISTING_LOOK: Duration = Duration::from_secs(1);
+
 /// What a listener shows of itself.
 #[derive(Debug, Default)]
 pub(super) struct ListenerHealth {
@@ -44,8 +47,8 @@ pub(super) struct ListenerActor {
     subscription: Arc<Subscription>,
     health: Arc<InformerHealth>,
     busy: bool,
-    /// Set while it will look again whether the objects are on disk.
-    looking: Option<SpawnHandle>,
+    /// Set while it will look again whether the objects are on disk, and after which pause.
+    looking: Option<(SpawnHandle, Duration)>,
     draining: bool,
     stopping: bool,
     stopped: Waiters,
@@ -85,14 +88,21 @@ impl ListenerActor {
         if !is_kept || self.health.is_on_disk() || self.env.checkpoints.is_closing() {
             return false;
         }
-        if self.health.has_synced() {
+        let synced = self.health.has_synced();
+        if synced {
             self.env.checkpoints.hurry();
         }
+        // While a first list comes, which may take minutes of thousands of informers, there is no hurry.
+        let look = if synced { DISK_LOOK } else { LISTING_LOOK };
+        if let Some((timer, _)) = self.looking.take_if(|(_, pause)| look < *pause) {
+            ctx.cancel_future(timer);
+        }
         if self.looking.is_none() {
-            self.looking = Some(ctx.run_later(DISK_LOOK, |act, ctx| {
+            let timer = ctx.run_later(look, |act, ctx| {
                 act.looking = None;
                 act.pump(ctx);
-            }));
+            });
+            self.looking = Some((timer, look));
         }
         true
     }
