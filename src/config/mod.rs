@@ -42,7 +42,7 @@ pub use self::transports::{
     StdoutConfig, TemplateText, TransportConfig, WebhookConfig,
 };
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
-use crate::types::{ClusterLabels, ClusterName, ClusterSelector, FieldPath, LabelSelector, ResourceRef};
+use crate::types::{ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, ResourceRef};
 
 /// A checked configuration.
 #[derive(Clone, Debug, Default)]
@@ -131,21 +131,6 @@ pub struct HubConfig {
     pub checkpoint: Duration,
     /// When what sinks have taken in is made durable. Default within 10 ms.
     pub fsync: Fsync,
-}
-
-/// When bytes that were written are made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fsync {
-    /// Within so long, together with what else has come by then; zero: each batch by itself.
-    Within(Duration),
-    /// When the operating system does it by itself. A process that dies loses nothing, a machine that does may.
-    Never,
-}
-
-impl Default for Fsync {
-    fn default() -> Self {
-        Self::Within(Duration::from_millis(10))
-    }
 }
 
 impl Default for HubConfig {

@@ -10,8 +10,8 @@ use super::error::{ConfigErrors, Mistake};
 use super::raw::{self, Environment, Raw, Syntax};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, Fsync, HubConfig, HumanDuration, Probes, clusters, resources, sinks};
-use crate::types::LEAST_MEMORY_LIMIT;
+use super::{Config, HubConfig, HumanDuration, Probes, clusters, resources, sinks};
+use crate::types::{Fsync, LEAST_MEMORY_LIMIT};
 
 const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 

@@ -1,0 +1,19 @@
+//! When bytes that were written are made durable.
+
+use std::time::Duration;
+
+/// When what was written is made to survive a crash of the machine. A crash of the process alone loses nothing that was
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fsync {
+    /// Within so long, together with what else has come by then; zero: at once, with what has come meanwhile.
+    Within(Duration),
+    /// When the operating system sees fit: half a minute, as a rule.
+    Never,
+}
+
+impl Default for Fsync {
+    fn default() -> Self {
+        Self::Within(Duration::from_millis(10))
+    }
+}
