@@ -9,7 +9,6 @@
 //! message per sender beside its queue.
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,12 +27,11 @@ use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
 use crate::disk::Disk;
 use crate::sink::{
-    Action, BatchParams, Bounds, Broken, Durability, Event, EventOptions, Fsync, LaneId, Machine, MachineParams,
-    RateLimit, RetryParams, Selection, SinkHealth, Store, StoreLimits, Transport, Work,
+    Action, Broken, Durability, Event, LaneId, Machine, MachineParams, Store, StoreLimits, Transport, Work,
 };
 use crate::telemetry::spans;
-use crate::types::Notifications;
 use crate::types::clock::{self, Instant};
+use crate::types::{Fsync, Notifications};
 
 mod estate;
 mod letters;
@@ -46,26 +44,10 @@ pub use supervisor::{OpenStore, Sink};
 /// What a sink is built from.
 #[derive(Clone, Debug)]
 pub struct SinkParams {
-    /// The sink's name, for logs.
-    pub name: Arc<str>,
+    /// What the sink does.
+    pub machine: MachineParams,
     /// How batches leave the process.
     pub transport: Arc<dyn Transport>,
-    /// What the sink takes.
-    pub selection: Arc<Selection>,
-    /// How its events are made.
-    pub options: EventOptions,
-    /// How events are put together.
-    pub batch: BatchParams,
-    /// How long a failing batch is tried.
-    pub retry: RetryParams,
-    /// What the queue may hold.
-    pub bounds: Bounds,
-    /// Attempts in flight at most; as many lanes. Default 4.
-    pub concurrency: NonZeroUsize,
-    /// How often events may go; `None`: as often as they can.
-    pub rate_limit: Option<RateLimit>,
-    /// Where the sink shows what it does.
-    pub health: Arc<SinkHealth>,
     /// Where attempts run.
     pub io: runtime::Handle,
     /// Where its journal is; `None`: what is pending is in memory.
@@ -83,23 +65,6 @@ pub struct StorePlace {
     pub limits: StoreLimits,
     /// When they are synced.
     pub fsync: Fsync,
-}
-
-impl SinkParams {
-    fn machine(&self, durability: Option<Durability>) -> Machine<Sender> {
-        let params = MachineParams {
-            name: Arc::clone(&self.name),
-            selection: Arc::clone(&self.selection),
-            options: self.options.clone(),
-            rate_limit: self.rate_limit,
-            batch: self.batch,
-            retry: self.retry,
-            bounds: self.bounds,
-            concurrency: self.concurrency,
-            health: Arc::clone(&self.health),
-        };
-        Machine::new(params, durability, StdRng::from_os_rng())
-    }
 }
 
 /// Deliver what is pending, without waiting for more. Answered when nothing is left, when the time is over, or, by a
@@ -146,7 +111,8 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(params: &SinkParams, durability: Option<Durability>) -> Self {
-        Self { machine: params.machine(durability), drains: Vec::new() }
+        let machine = Machine::new(params.machine.clone(), durability, StdRng::from_os_rng());
+        Self { machine, drains: Vec::new() }
     }
 }
 
@@ -225,7 +191,7 @@ impl SinkActor {
     fn attempt(&mut self, lane: LaneId, batch: Arc<[Event]>, ctx: &mut Context<Self>) {
         let transport = Arc::clone(&self.params.transport);
         // The call itself is inside the task too, so that a panic in it is the task's.
-        let span = spans::delivery(&self.params.name, batch.len() as u64);
+        let span = spans::delivery(&self.params.machine.name, batch.len() as u64);
         let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
             actor.state.machine.attempted(lane, outcome.map_err(broken), clock::now());
@@ -252,7 +218,7 @@ impl SinkActor {
             return;
         }
         let machine = &self.state.machine;
-        let status = &self.params.health;
+        let status = &self.params.machine.health;
         let (left, all) = (machine.at_risk(), machine.left());
         let (delivered, written) = (status.delivered.load(Relaxed), !machine.is_unwritten());
         // What is in a journal need not wait for a receiver that is away.
@@ -260,7 +226,7 @@ impl SinkActor {
         let is_over = |drain: &mut Draining| written && (all == 0 || given_up) || drain.deadline <= now;
         for drain in self.state.drains.extract_if(.., is_over) {
             if left > 0 {
-                tracing::warn!(sink = %self.params.name, left, "drain is over before everything was delivered");
+                tracing::warn!(sink = %self.params.machine.name, left, "drain is over before everything was delivered");
             }
             let _ =
                 drain.reply.send(DrainReport { delivered: delivered - drain.delivered_before, left, kept: all - left });
@@ -292,7 +258,7 @@ fn broken(join: JoinError) -> Broken {
 
 impl fmt::Debug for SinkActor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SinkActor").field("name", &self.params.name).finish_non_exhaustive()
+        f.debug_struct("SinkActor").field("name", &self.params.machine.name).finish_non_exhaustive()
     }
 }
 
@@ -307,7 +273,7 @@ impl Actor for SinkActor {
     fn stopped(&mut self, _: &mut Context<Self>) {
         let left = self.state.machine.at_risk();
         if left > 0 {
-            tracing::warn!(sink = %self.params.name, left, "sink stopped with events pending");
+            tracing::warn!(sink = %self.params.machine.name, left, "sink stopped with events pending");
         }
     }
 }
@@ -328,7 +294,7 @@ impl Handler<Drain> for SinkActor {
 
     fn handle(&mut self, Drain { deadline }: Drain, ctx: &mut Context<Self>) -> Reply<DrainReport> {
         let (reply, answer) = oneshot::channel();
-        let delivered_before = self.params.health.delivered.load(Relaxed);
+        let delivered_before = self.params.machine.health.delivered.load(Relaxed);
         self.state.drains.push(Draining { deadline, delivered_before, reply });
         self.state.machine.flush(clock::now());
         self.pump(ctx);

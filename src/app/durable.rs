@@ -10,7 +10,9 @@ use tokio::runtime;
 
 use crate::actors::durable::{ActorTransport, Deliveries};
 use crate::actors::sink::{SinkParams, StorePlace};
-use crate::sink::{BatchParams, Bounds, EventOptions, EventType, Filter, Initial, RetryParams, Selection, SinkHealth};
+use crate::sink::{
+    BatchParams, Bounds, EventOptions, EventType, Filter, Initial, MachineParams, RetryParams, Selection, SinkHealth,
+};
 use crate::types::{ClusterSelector, FieldPath};
 
 /// How long a subscriber has to answer for one message.
@@ -132,9 +134,8 @@ impl DurableSubscription {
     }
 
     pub(super) fn params(self, place: StorePlace, io: &runtime::Handle) -> SinkParams {
-        SinkParams {
+        let machine = MachineParams {
             name: self.name.as_str().into(),
-            transport: Arc::new(ActorTransport::new(self.subscriber, self.timeout)),
             selection: Arc::new(self.selection),
             options: EventOptions { include_old: self.include_old, ..EventOptions::default() },
             batch: self.batch,
@@ -143,9 +144,9 @@ impl DurableSubscription {
             concurrency: self.concurrency,
             rate_limit: None,
             health: SinkHealth::new(),
-            io: io.clone(),
-            place: Some(place),
-        }
+        };
+        let transport = Arc::new(ActorTransport::new(self.subscriber, self.timeout));
+        SinkParams { machine, transport, io: io.clone(), place: Some(place) }
     }
 }
 

@@ -17,8 +17,8 @@ use crate::sink::webhook::{
     ClientCert, Compression, ExtraHeaders, SigningKeys, WebhookParams, WebhookTransport, WebhookUrl,
 };
 use crate::sink::{
-    BatchParams, Bounds, EventOptions, EventType, Filter, Fsync, Initial, OnFilterError, Preset, RateLimit, Redaction,
-    RetryParams, Selection, Shape, SinkHealth, StoreLimits, Template, Transport,
+    BatchParams, Bounds, EventOptions, EventType, Filter, Initial, MachineParams, OnFilterError, Preset, RateLimit,
+    Redaction, RetryParams, Selection, Shape, SinkHealth, StoreLimits, Template, Transport,
 };
 
 /// Says which key of a sink is wrong, and how.
@@ -45,10 +45,11 @@ pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartEr
         }
         TransportConfig::Stdout(_) => Arc::new(LinesTransport::stdout(shape)),
     };
-    Ok(SinkParams {
+    let redaction = Redaction::new(sink.redact.clone());
+    let machine = MachineParams {
         name: sink.name.as_str().into(),
-        transport,
-        selection: Arc::new(selection(sink, &wrong)?),
+        selection: Arc::new(selection(sink, redaction.clone(), &wrong)?),
+        options: EventOptions { include_old: sink.include_old, redaction, ..EventOptions::default() },
         batch: BatchParams {
             max_events: sink.batch.max_events,
             max_bytes: sink.batch.max_bytes,
@@ -58,27 +59,14 @@ pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartEr
         bounds: Bounds::default(),
         concurrency: NonZeroUsize::new(sink.transport.concurrency()).unwrap_or(NonZeroUsize::MIN),
         rate_limit: rate_limit(sink),
-        options: EventOptions {
-            include_old: sink.include_old,
-            redaction: Redaction::new(sink.redact.clone()),
-            ..EventOptions::default()
-        },
         health: SinkHealth::new(),
-        io: io.clone(),
-        place: None,
-    })
+    };
+    Ok(SinkParams { machine, transport, io: io.clone(), place: None })
 }
 
 /// How large a sink's files may grow.
 pub(super) fn limits(sink: &SinkConfig) -> StoreLimits {
     StoreLimits { journal: sink.journal_limit, letters: sink.dead_letter_limit }
-}
-
-pub(super) fn fsync(fsync: config::Fsync) -> Fsync {
-    match fsync {
-        config::Fsync::Within(delay) => Fsync::Within(delay),
-        config::Fsync::Never => Fsync::Never,
-    }
 }
 
 /// How many events a sink may send.
@@ -87,7 +75,7 @@ fn rate_limit(sink: &SinkConfig) -> Option<RateLimit> {
     Some(RateLimit { events_per_second: limit.events_per_second, burst: limit.burst })
 }
 
-fn selection(sink: &SinkConfig, wrong: &Wrong<'_>) -> Result<Selection, StartError> {
+fn selection(sink: &SinkConfig, redaction: Redaction, wrong: &Wrong<'_>) -> Result<Selection, StartError> {
     let filter = sink.filter.as_deref().map(Filter::compile).transpose().map_err(wrong.at("filter"))?;
     Ok(Selection {
         events: sink.select.events.iter().copied().map(event_type).collect(),
@@ -102,7 +90,7 @@ fn selection(sink: &SinkConfig, wrong: &Wrong<'_>) -> Result<Selection, StartErr
             config::OnFilterError::Deliver => OnFilterError::Deliver,
             config::OnFilterError::Drop => OnFilterError::Drop,
         },
-        redaction: Redaction::new(sink.redact.clone()),
+        redaction,
     })
 }
 

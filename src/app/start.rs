@@ -197,7 +197,7 @@ fn readers(
     let place = |name: &str, limits| {
         state.map(|state| {
             let (disk, directory) = state.reader(name);
-            StorePlace { disk, directory, limits, fsync: sinks::fsync(config.hub.fsync) }
+            StorePlace { disk, directory, limits, fsync: config.hub.fsync }
         })
     };
     let mut all = Vec::new();
@@ -253,7 +253,7 @@ async fn start_reader(
     store: OpenStore,
 ) -> Result<(), StartError> {
     let Reader { name, params, resources: wanted, clusters, skip_initial } = reader;
-    let (health, is_durable) = (Arc::clone(&params.health), params.place.is_some());
+    let (health, is_durable) = (Arc::clone(&params.machine.health), params.place.is_some());
     let running = Sink::start(params, store, hub.system().env());
     for resource in resources.iter().filter(|resource| wanted.is_empty() || wanted.contains(&resource.name)) {
         let mut subscribe =

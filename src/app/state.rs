@@ -167,10 +167,9 @@ struct About<'e> {
 
 impl<'e> About<'e> {
     fn of(event: &'e Event) -> Option<Self> {
-        let mut parts = event.subject().splitn(5, '/');
-        let resource = [parts.next()?, parts.next()?, parts.next()?];
-        let key = ObjectKey::new(parts.next()?, parts.next()?);
-        Some(Self { cluster: event.cluster(), resource, key })
+        let [group, version, resource, namespace, name] = event.subject_parts()?;
+        let key = ObjectKey::new(namespace, name);
+        Some(Self { cluster: event.cluster(), resource: [group, version, resource], key })
     }
 
     /// The object as a cache has it. Of a body that is not the whole truth only the head is taken: the body comes from

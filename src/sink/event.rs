@@ -242,6 +242,12 @@ impl Event {
         &self.0.subject
     }
 
+    /// Group, version, resource, namespace and name that the subject is made of.
+    #[must_use]
+    pub fn subject_parts(&self) -> Option<[&str; 5]> {
+        subject_parts(&self.0.subject)
+    }
+
     /// The object's UID; empty where there is no object, or none.
     #[must_use]
     pub fn uid(&self) -> &str {
@@ -338,6 +344,12 @@ fn subject<K>(origin: &Origin, object: Option<&Object<K>>) -> String {
         None => (origin.scope.namespace.as_deref(), ""),
     };
     format!("{}/{}/{}/{}/{name}", gvr.group, gvr.version, gvr.resource, namespace.unwrap_or_default())
+}
+
+/// Group, version, resource, namespace and name of a subject; `None` for what is none.
+pub(in crate::sink) fn subject_parts(subject: &str) -> Option<[&str; 5]> {
+    let mut parts = subject.splitn(5, '/');
+    Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])
 }
 
 fn lane_hash(cluster: &str, subject: &str) -> u64 {

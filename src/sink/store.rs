@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 
 use super::letters::{DeadLetter, MemoryLetters};
 
-use super::machine::{Durability, Fsync};
+use super::machine::Durability;
 use super::{Event, InvalidRecord, Orphans, Told};
 use crate::disk::Disk;
 use crate::journal::{AppendError, Journal, JournalError, JournalParams, Record, Recovery};
-use crate::types::clock;
+use crate::types::{Fsync, clock};
 
 mod letters;
 

@@ -83,7 +83,7 @@ impl Handler<LetterRequest> for SinkActor {
         ctx.spawn(work.into_actor(self).map(|done, actor, ctx| {
             let Ok((done, state, end)) = done else { return };
             if actor.params.place.is_some() {
-                actor.params.health.show_journal(&state);
+                actor.params.machine.health.show_journal(&state);
             }
             if let Some(end) = end {
                 actor.state.machine.appended(end);

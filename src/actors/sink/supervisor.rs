@@ -85,7 +85,7 @@ impl Sink {
     pub fn start(params: SinkParams, open: OpenStore, env: &Env) -> Self {
         let OpenStore { store, durability } = open;
         if durability.is_some() {
-            params.health.show_journal(&store.state());
+            params.machine.health.show_journal(&store.state());
         }
         let (address, current) = watch::channel(None);
         let guard = ExitGuard::new(0, 0, None, &env.census);
@@ -194,7 +194,7 @@ impl Supervisor {
     /// it was not taken and sends it again.
     fn relaunch(&mut self, ctx: &mut Context<Self>) {
         let Some(place) = self.params.place.clone() else { return self.launch(ctx) };
-        let (store, name) = (Arc::clone(&self.store), Arc::clone(&self.params.name));
+        let (store, name) = (Arc::clone(&self.store), Arc::clone(&self.params.machine.name));
         let reopening = self.env.io.spawn_blocking(move || {
             let mut store = store.lock();
             // The caches have all that it told of.
@@ -212,8 +212,8 @@ impl Supervisor {
             }
             failed => {
                 let error = failed.map_or_else(|join| join.to_string(), |inner| inner.err().map_or_else(String::new, |e| e.to_string()));
-                tracing::error!(sink = %act.params.name, error, "the journal cannot be opened again; trying in {REST:?}");
-                act.params.health.set_error(format!("the journal cannot be opened again: {error}"));
+                tracing::error!(sink = %act.params.machine.name, error, "the journal cannot be opened again; trying in {REST:?}");
+                act.params.machine.health.set_error(format!("the journal cannot be opened again: {error}"));
                 ctx.run_later(REST, Self::relaunch);
             }
         }));
@@ -236,8 +236,8 @@ impl Handler<ChildExited> for Supervisor {
             return;
         }
         let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
-        tracing::error!(sink = %self.params.name, "the sink's actor {}; starting it again in {rest:?}", exited.status);
-        self.params.health.set_error(format!("the sink's actor {}", exited.status));
+        tracing::error!(sink = %self.params.machine.name, "the sink's actor {}; starting it again in {rest:?}", exited.status);
+        self.params.machine.health.set_error(format!("the sink's actor {}", exited.status));
         self.address.send_replace(None);
         ctx.run_later(rest, Self::relaunch);
     }

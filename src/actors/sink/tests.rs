@@ -1,6 +1,7 @@
 //! The delivery contract on a paused clock, against transports that answer by script.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
@@ -15,7 +16,10 @@ use super::*;
 use crate::actors::subscriber::{Deliver, Delivered};
 use crate::actors::{Census, Env, Tuning};
 use crate::sink::test_objects::{added, pod};
-use crate::sink::{EventType, Filter, LetterFilter, LetterSummary, Outcome};
+use crate::sink::{
+    BatchParams, Bounds, EventOptions, EventType, Filter, LetterFilter, LetterSummary, Outcome, RetryParams, Selection,
+    SinkHealth,
+};
 use crate::types::Notification;
 
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
@@ -103,18 +107,21 @@ struct Bench {
 }
 
 fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
-    SinkParams {
+    let machine = MachineParams {
         name: "test".into(),
-        transport: Arc::new(Shared(Arc::clone(transport))),
         selection: Arc::default(),
+        options: EventOptions::default(),
         batch: BatchParams { max_events: 10, ..BatchParams::default() },
         retry: RetryParams::default(),
         bounds: Bounds::default(),
         concurrency: NonZeroUsize::new(4).unwrap(),
         rate_limit: None,
         health: SinkHealth::new(),
+    };
+    SinkParams {
+        machine,
+        transport: Arc::new(Shared(Arc::clone(transport))),
         io: runtime::Handle::current(),
-        options: EventOptions::default(),
         place: None,
     }
 }
@@ -127,7 +134,7 @@ impl Bench {
     fn with(transport: Arc<ScriptedTransport>, change: impl FnOnce(&mut SinkParams)) -> Self {
         let mut params = params(&transport);
         change(&mut params);
-        let health = Arc::clone(&params.health);
+        let health = Arc::clone(&params.machine.health);
         let state = Heir::new(State::new(&params, None)).claim().unwrap();
         let guard = ExitGuard::new(0, 0, None, &Census::default());
         let store = Arc::new(parking_lot::Mutex::new(Store::in_memory()));
@@ -237,7 +244,7 @@ fn a_full_sink_keeps_its_sender_waiting_and_stays_within_its_bound() {
                     if answer.load(Relaxed) { Outcome::Accepted } else { failed("connection refused") }
                 },
             );
-        let bench = Bench::with(transport, |params| params.bounds.events = 50);
+        let bench = Bench::with(transport, |params| params.machine.bounds.events = 50);
         assert!(bench.takes(adds(5, 10)).await, "exactly what fits");
         let waiting = bench
             .sink
@@ -257,7 +264,8 @@ fn a_full_sink_keeps_its_sender_waiting_and_stays_within_its_bound() {
 #[test]
 fn messages_that_wait_keep_their_order() {
     paused(async {
-        let bench = Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| params.bounds.events = 2);
+        let bench =
+            Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| params.machine.bounds.events = 2);
         let sends = (1..=50).map(|version| bench.sink.send(Notifications(vec![add("web", version)])));
         for sent in futures::future::join_all(sends).await {
             sent.unwrap();
@@ -272,7 +280,7 @@ fn the_bound_in_bytes_holds_too() {
     paused(async {
         let size = Event::new(&add("web", 1), clock::wall(), &EventOptions::default()).unwrap().size();
         let transport = ScriptedTransport::new(|_, _| failed("down"));
-        let bench = Bench::with(transport, |params| params.bounds.bytes = 10 * size);
+        let bench = Bench::with(transport, |params| params.machine.bounds.bytes = 10 * size);
         assert!(!bench.takes(adds(100, 1)).await);
         let pending = bench.health.status().pending_bytes;
         assert!(pending < 12 * size as u64, "{pending}");
@@ -308,7 +316,7 @@ fn one_bad_event_does_not_take_its_neighbours_along() {
                 Outcome::Accepted
             }
         });
-        let bench = Bench::with(transport, |params| params.concurrency = NonZeroUsize::MIN);
+        let bench = Bench::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
         bench.send(adds(40, 1)).await;
         // It is given up soon, for it holds up the lane.
         assert_eq!(bench.drain(Duration::from_secs(120)).await, DrainReport { delivered: 39, left: 0, kept: 0 });
@@ -365,7 +373,7 @@ fn retry_after_holds_every_lane_back() {
 fn a_receiver_that_is_gone_disables_the_sink_and_nothing_ends_in_silence() {
     paused(async {
         let gone = |_: usize, _: &[Event]| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() };
-        let bench = Bench::with(ScriptedTransport::new(gone), |params| params.bounds.events = 20);
+        let bench = Bench::with(ScriptedTransport::new(gone), |params| params.machine.bounds.events = 20);
         assert!(bench.takes(adds(30, 1)).await, "a disabled sink holds nobody back");
         assert!(bench.takes(adds(5, 2)).await);
         assert!(bench.health.is_disabled());
@@ -395,7 +403,7 @@ fn attempts_that_were_in_flight_when_the_sink_was_disabled_are_not_repeated() {
 fn a_panicking_transport_loses_its_batch_alone() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| if n == 0 { panic!("boom") } else { Outcome::Accepted });
-        let bench = Bench::with(transport, |params| params.concurrency = NonZeroUsize::MIN);
+        let bench = Bench::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
         bench.send(adds(20, 1)).await;
         assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 10, left: 0, kept: 0 });
         let letters = bench.letters();
@@ -421,7 +429,8 @@ fn a_drain_does_not_wait_for_a_retry_that_is_far_away() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| if n == 0 { failed("down") } else { Outcome::Accepted });
         let far = Duration::from_secs(3600);
-        let bench = Bench::with(transport, |params| (params.retry.first, params.retry.max) = (far, far));
+        let bench =
+            Bench::with(transport, |params| (params.machine.retry.first, params.machine.retry.max) = (far, far));
         bench.send(vec![add("web", 1)]).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(bench.drain(Duration::from_secs(20)).await, DrainReport { delivered: 1, left: 0, kept: 0 });
@@ -437,7 +446,7 @@ fn the_selection_decides_and_is_counted() {
             ..Selection::default()
         };
         let transport = ScriptedTransport::new(|_, _| Outcome::Accepted);
-        let bench = Bench::with(transport, |params| params.selection = Arc::new(selection));
+        let bench = Bench::with(transport, |params| params.machine.selection = Arc::new(selection));
         let gone = Notification::Deleted { object: pod("web-1", "2", "Running"), tombstone: false };
         bench.send(vec![add("web-1", 1), add("web-2", 1), gone]).await;
         assert_eq!(bench.drain(LONG).await.delivered, 2);
@@ -449,7 +458,8 @@ fn the_selection_decides_and_is_counted() {
 #[test]
 fn a_stopped_sink_leaves_no_sender_without_an_answer() {
     paused(async {
-        let bench = Bench::with(ScriptedTransport::new(|_, _| failed("down")), |params| params.bounds.events = 1);
+        let bench =
+            Bench::with(ScriptedTransport::new(|_, _| failed("down")), |params| params.machine.bounds.events = 1);
         let waiting = tokio::spawn(bench.sink.send(Notifications(adds(5, 1))));
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!waiting.is_finished());
@@ -502,9 +512,9 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
         let bench = Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| {
             params.transport = transport;
             params.io = io_handle;
-            params.bounds.events = 200;
-            params.retry.first = Duration::from_millis(2);
-            params.retry.max = Duration::from_millis(10);
+            params.machine.bounds.events = 200;
+            params.machine.retry.first = Duration::from_millis(2);
+            params.machine.retry.max = Duration::from_millis(10);
         });
         for chunk in adds(20, 50).chunks(90) {
             bench.send(chunk.to_vec()).await;
@@ -533,11 +543,9 @@ fn a_sink_whose_actor_dies_loses_nothing() {
             vec![actix_rt::Arbiter::current()],
             Tuning::default(),
         );
-        let sink = Sink::start(
-            SinkParams { bounds: Bounds { events: 100, ..Bounds::default() }, ..params(&transport) },
-            OpenStore::in_memory(),
-            &env,
-        );
+        let mut bounded = params(&transport);
+        bounded.machine.bounds.events = 100;
+        let sink = Sink::start(bounded, OpenStore::in_memory(), &env);
         for chunk in adds(20, 50).chunks(90) {
             let delivered = Deliver::deliver(&sink, chunk.to_vec(), &env.io);
             let living = sink.clone().living().await.unwrap();

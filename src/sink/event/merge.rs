@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Event, EventType, Parts, hash_of, type_attribute};
+use super::{Event, EventType, Parts, hash_of, subject_parts, type_attribute};
 
 /// An event's JSON, its members as they are.
 #[derive(Deserialize)]
@@ -57,10 +57,9 @@ fn one(merged: Option<Parts>, older: Event, newer: Event) -> SmallVec<[Event; 2]
 /// The newer one's state, as an addition.
 fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is): (Wire<'_>, Wire<'_>) = (read(older)?, read(newer)?);
-    let mut subject = newer.subject.splitn(4, '/');
-    let resource = [subject.next()?, subject.next()?, subject.next()?];
+    let [group, api_version, plural, ..] = subject_parts(&newer.subject)?;
     let version = newer.version.to_string();
-    let id = hash_of(&newer.cluster, resource, &newer.uid, &version, EventType::Added);
+    let id = hash_of(&newer.cluster, [group, api_version, plural], &newer.uid, &version, EventType::Added);
     let event_type = type_attribute(EventType::Added);
     let body = replaced(
         &newer.body,

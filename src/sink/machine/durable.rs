@@ -7,32 +7,8 @@ use std::time::Duration;
 use super::MachineParams;
 use crate::sink::store::{Commit, Done, JournalState, StoreError, Work};
 use crate::sink::{DeadLetter, Event, Lanes, SinkHealth, Told};
+use crate::types::Fsync;
 use crate::types::clock::Instant;
-
-/// When what was written is made to survive a crash of the machine. A crash of the process alone loses nothing that was
-/// written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fsync {
-    /// Together with what else comes within this time; zero: at once, with what has come meanwhile.
-    Within(Duration),
-    /// When the operating system sees fit: half a minute, as a rule.
-    Never,
-}
-
-impl Default for Fsync {
-    fn default() -> Self {
-        Self::Within(Duration::from_millis(10))
-    }
-}
-
-impl Fsync {
-    fn delay(self) -> Duration {
-        match self {
-            Self::Within(delay) => delay,
-            Self::Never => Duration::ZERO,
-        }
-    }
-}
 
 /// A machine's journal, as it was found.
 #[derive(Debug, Default)]
@@ -207,7 +183,7 @@ impl<T> Durable<T> {
     fn commit_due(&self, letters: &[DeadLetter]) -> Option<Instant> {
         let events = self.since.map(|since| {
             let at_once = self.flushing || self.unwritten_bytes >= ENOUGH || !self.has_room();
-            if at_once { since } else { since + self.fsync.delay() }
+            if at_once { since } else { since + delay(self.fsync) }
         });
         let has_acks = !self.acked.is_empty() || !letters.is_empty();
         let acks = self.acked_since.filter(|_| has_acks);
@@ -318,5 +294,13 @@ impl<T> Durable<T> {
             }
             self.next_read = number + 1;
         }
+    }
+}
+
+/// How long what is to be written waits for more.
+fn delay(fsync: Fsync) -> Duration {
+    match fsync {
+        Fsync::Within(delay) => delay,
+        Fsync::Never => Duration::ZERO,
     }
 }

@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rand::rngs::StdRng;
 
+pub use durable::Durability;
 use durable::Durable;
-pub use durable::{Durability, Fsync};
 pub use settle::Broken;
 
 use super::store::{Done, Work};
@@ -171,8 +171,10 @@ impl<T> Machine<T> {
 
     /// When the next batch may go by the rate limit; `None` where that holds nothing back.
     fn rate_at(&self, now: Instant) -> Option<Instant> {
+        // Looking at what is next costs; without a limit nothing is to be known of it.
+        let rate = self.rate.as_ref()?;
         let next = self.lanes.ready_len(now, self.circuit.gate(now))?;
-        self.rate.as_ref().map(|rate| rate.ready_at(next, now))
+        Some(rate.ready_at(next, now))
     }
 
     /// When [`Self::next`] will have something again, as far as that is known.

@@ -12,7 +12,7 @@ use crate::disk::Disk;
 use crate::sim::disk::SimDisk;
 use crate::sink::test_objects::{added, pod, updated};
 use crate::sink::{EventType, LetterFilter, Outcome, Store, StoreLimits};
-use crate::types::clock;
+use crate::types::{Fsync, clock};
 
 type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::str::FromStr;
 
 use crate::sink::Event;
+use crate::sink::event::subject_parts;
 
 /// What a pattern can speak of.
 const NAMES: [&str; 7] = ["cluster", "group", "version", "resource", "namespace", "name", "type"];
@@ -85,20 +86,19 @@ impl SubjectPattern {
 
     /// `about` is an event's subject: group, version, resource, namespace and name.
     fn fill(&self, cluster: &str, event_type: &str, about: &str) -> String {
-        let about: Vec<_> = about.splitn(5, '/').collect();
-        let part = |at: usize| about.get(at).copied().unwrap_or_default();
+        let [group, version, resource, namespace, name] = subject_parts(about).unwrap_or_default();
         let mut subject = String::new();
         for token in &self.0 {
             match token {
                 Part::Text(text) => subject.push_str(text),
-                Part::Value(name) => escape(
-                    match *name {
+                Part::Value(value) => escape(
+                    match *value {
                         "cluster" => cluster,
-                        "group" => part(0),
-                        "version" => part(1),
-                        "resource" => part(2),
-                        "namespace" => part(3),
-                        "name" => part(4),
+                        "group" => group,
+                        "version" => version,
+                        "resource" => resource,
+                        "namespace" => namespace,
+                        "name" => name,
                         _ => event_type,
                     },
                     &mut subject,
