@@ -46,6 +46,9 @@ impl House {
         };
         let clusters: BTreeMap<_, _> = (0..plan.clusters).map(&mut cluster).collect();
         let churns = clusters.keys().zip(seed..).map(|(name, seed)| (name.clone(), Churn::new(seed))).collect();
+        if aloud {
+            println!("{plan:?}");
+        }
         Arc::new(Self {
             clusters,
             disk: SimDisk::new(seed),

@@ -30,7 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(400);
 
 /// All lives, one after the other; then whether anything was lost.
 pub(crate) fn all(house: &Arc<House>) -> Result<(), String> {
-    house.note(|| format!("{:?}", house.plan));
     for life in 0..house.plan.lives {
         on_a_new_thread(house, life, live)??;
     }
