@@ -1,11 +1,13 @@
 //! The state directory at the start of a hub: opened before anything else, caches restored before any cluster is asked.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::MailboxError;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 
@@ -17,11 +19,11 @@ use crate::config::Config;
 use crate::disk::Disk;
 use crate::reflector::Decoder;
 use crate::reflector::decode::Decoded;
-use crate::sink::{Event, REDACTED};
+use crate::sink::{Event, EventType, REDACTED};
 use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin, StoredObject, Uid};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, StoredObject, Uid, View};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);
@@ -70,7 +72,7 @@ impl OpenState {
         let began = clock::now();
         let loading = io.spawn_blocking(move || {
             let loaded = caches::load(&disk, &dir, &|resource, header| wishes.claim(resource, header))?;
-            Ok(Found { loaded, wishes, began })
+            Ok(Found { loaded, wishes, began, ahead: Mutex::default() })
         });
         let found: io::Result<_> = loading.await.map_err(|_| died())?;
         let failed = |source| StateError::Disk { file: self.0.caches(), verb: "read", source };
@@ -79,6 +81,7 @@ impl OpenState {
 
     /// Has the caches begin with what was found.
     pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
+        let settled = found.settled();
         let Found { loaded, began, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, why) in loaded.lost {
@@ -103,6 +106,7 @@ impl OpenState {
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
         Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
+            .settled(settled)
     }
 }
 
@@ -111,16 +115,41 @@ pub(super) struct Found {
     loaded: Loaded,
     wishes: Wishes,
     began: Instant,
+    /// Partitions of which a journal has told what is not on disk: a cache, by its place, and its partition.
+    ahead: Mutex<BTreeSet<(usize, PartitionId)>>,
 }
 
 impl Found {
-    /// Whether a cache has the object of an event, or nobody wants it any more.
+    /// Whether a cache has the object of an event, or has seen it go, or nobody wants it any more.
     pub(super) fn knows(&self, event: &Event) -> bool {
         let Some(about) = About::of(event) else { return true };
-        let Some((cache, partition)) = self.partition_of(&about) else { return true };
+        let Some((cache, id)) = self.partition_of(&about) else { return true };
         let snapshot = self.loaded.caches[cache].store.published().load();
-        let stored = snapshot.partition(partition).and_then(|partition| partition.get(&about.key).cloned());
-        stored.is_some_and(|stored| *stored.uid() == Uid::new(event.uid()))
+        let Some(partition) = snapshot.partition(id) else { return true };
+        let stored = partition.get(&about.key).is_some_and(|stored| *stored.uid() == Uid::new(event.uid()));
+        // All of up to its version has been applied: an object of before then that is not there is gone. Its deletion need
+        // not be in the journal, whose reader may not want to hear of it.
+        let is_past = partition
+            .resume_version()
+            .is_some_and(|version| version == event.version() || version.newer_than(event.version()));
+        // A tombstone has the version of the last state that was known, so only its object tells.
+        let is_on_disk = if event.event_type() == EventType::Deleted { !stored } else { is_past };
+        if !is_on_disk {
+            self.ahead.lock().insert((cache, id));
+        }
+        stored || is_past
+    }
+
+    /// Partitions of which no journal has told anything that is not on disk.
+    fn settled(&self) -> BTreeSet<(Gvr, View, PartitionId)> {
+        let (mut settled, ahead) = (BTreeSet::new(), self.ahead.lock());
+        for (at, cache) in self.loaded.caches.iter().enumerate() {
+            let snapshot = cache.store.published().load();
+            let complete = snapshot.partitions().filter(|(_, partition)| partition.resume_version().is_some());
+            let complete = complete.filter(|(id, _)| !ahead.contains(&(at, *id)));
+            settled.extend(complete.map(|(id, _)| (cache.resource.gvr.clone(), cache.view.clone(), id)));
+        }
+        settled
     }
 
     /// Takes in objects that somebody was told of after the last checkpoint.

@@ -311,6 +311,20 @@ fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
 }
 
 #[test]
+fn dead_letters_beyond_their_limit_are_forgotten_oldest_first_and_counted() {
+    let mut rig = Rig::with(StoreLimits { letters: 64 << 10, ..StoreLimits::default() }, Fsync::default());
+    rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });
+    rig.send(history(300, 1));
+    rig.run(DAY);
+    let letters = rig.store.list_letters(&LetterFilter::default(), 0, 1000).unwrap();
+    let status = rig.health.status();
+    assert_eq!((status.dead_lettered, rig.machine.left()), (300, 0));
+    assert!(!letters.is_empty() && status.dead_letters_forgotten > 0, "{status:?}");
+    assert_eq!(letters.len() as u64 + status.dead_letters_forgotten, 300);
+    assert_eq!(letters.last().map(|letter| letter.number), Some(299));
+}
+
+#[test]
 fn a_sink_that_is_disabled_keeps_what_is_pending_for_the_next_start() {
     let mut rig = Rig::new();
     rig.receiver(|_| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() });
