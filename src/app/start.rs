@@ -274,19 +274,22 @@ async fn start_reader(
 struct Releasing {
     sinks: RunningSinks,
     io: Handle,
-    /// Where each journal ended when the pass began.
-    marks: Mutex<Vec<(Sink, u64)>>,
+    /// Where each sink's journal ended when the pass began. By name: a pass that is never complete must keep no sink alive.
+    marks: Mutex<Vec<(String, u64)>>,
 }
 
 impl CheckpointListener for Releasing {
     fn begins(&self) {
         let sinks = self.sinks.lock();
         *self.marks.lock() =
-            sinks.iter().filter_map(|one| Some((one.sink.clone(), one.health.journal_end()?))).collect();
+            sinks.iter().filter_map(|one| Some((one.name.clone(), one.health.journal_end()?))).collect();
     }
 
     fn completed(&self) {
-        for (sink, end) in std::mem::take(&mut *self.marks.lock()) {
+        let marks = std::mem::take(&mut *self.marks.lock());
+        for one in self.sinks.lock().iter() {
+            let Some((_, end)) = marks.iter().find(|(name, _)| *name == one.name) else { continue };
+            let (sink, end) = (one.sink.clone(), *end);
             self.io.spawn_blocking(move || sink.release(end));
         }
     }

@@ -3,7 +3,7 @@
 //! It is the program of the profile that the test has: with `--release`, as `make test-nightly` has it, the one that is
 //! shipped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const KILLS: u64 = 10;
 #[derive(Clone)]
 struct Moody {
     replica: Arc<Mutex<Replica>>,
-    lives: Arc<Mutex<BTreeMap<Uid, Life>>>,
+    lives: Arc<Mutex<HashMap<Uid, Life>>>,
     requests: Arc<AtomicU64>,
 }
 

@@ -47,10 +47,10 @@ pub(crate) async fn ended_with_a_dead_receiver(seed: u64) -> Ended {
     Ended { sim, receiver, state, hub }
 }
 
-/// Inverts a byte in the middle of the only file of a directory whose name ends so. Its name.
-pub(crate) fn damage(dir: &Path, ending: &str) -> String {
+/// Inverts a byte in the middle of the last file of a directory whose name has this in it. Its name.
+pub(crate) fn damage(dir: &Path, part: &str) -> String {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let name = names.filter(|name| name.contains(ending)).max().unwrap();
+    let name = names.filter(|name| name.contains(part)).max().unwrap();
     let mut bytes = std::fs::read(dir.join(&name)).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;
@@ -137,7 +137,7 @@ fn all_objects(sim: &SimCluster) -> u64 {
     [World::pods(), World::nodes()].map(|gvr| sim.truth(&gvr).len() as u64).iter().sum()
 }
 
-/// The command line as an operator uses it.
+/// Its answer as a program reads it.
 async fn dead_letters(hub: &Process, arguments: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_informer-hub"))
         .arg("dead-letters")
