@@ -9,7 +9,6 @@ use std::time::Duration;
 use actix::MailboxError;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::runtime::Handle;
 
 use super::start::StartError;
 use crate::actors::messages::{InformerFor, Wanted};
@@ -23,7 +22,7 @@ use crate::sink::{Event, EventType, REDACTED};
 use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, StoredObject, Uid, View};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, StoredObject, Threads, Uid, View};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);
@@ -38,9 +37,10 @@ impl OpenState {
         config: &Config,
         disk: Arc<dyn Disk>,
         readers: Vec<String>,
+        threads: &Threads,
     ) -> Result<Option<Self>, StartError> {
         let Some(root) = config.hub.state_dir.clone() else { return Ok(None) };
-        let opening = tokio::task::spawn_blocking(move || {
+        let opening = threads.spawn_blocking(move || {
             let dir = StateDir::open(disk, &root)?;
             for name in dir.unwanted(readers.iter().map(String::as_str))? {
                 tracing::warn!(
@@ -64,7 +64,7 @@ impl OpenState {
         &self,
         config: &Config,
         demands: Vec<InformerFor>,
-        io: &Handle,
+        io: &Threads,
     ) -> Result<Found, StartError> {
         let clusters: Vec<_> = config.clusters.iter().map(|it| (it.name.clone(), it.labels.clone())).collect();
         let wishes = Wishes { clusters, demands };
