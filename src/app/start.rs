@@ -305,7 +305,7 @@ async fn start_reader(
 struct Releasing {
     sinks: RunningSinks,
     io: Threads,
-    /// Where each sink's journal ended when the pass began. By name: a pass that is never complete must keep no sink alive.
+    /// Where each journal ended when the pass began, by sink.
     marks: Mutex<Vec<(String, u64)>>,
 }
 
@@ -317,10 +317,10 @@ impl CheckpointListener for Releasing {
     }
 
     fn completed(&self) {
-        let marks = std::mem::take(&mut *self.marks.lock());
-        for one in self.sinks.lock().iter() {
-            let Some((_, end)) = marks.iter().find(|(name, _)| *name == one.name) else { continue };
-            let (sink, end) = (one.sink.clone(), *end);
+        let sinks = self.sinks.lock();
+        for (name, end) in std::mem::take(&mut *self.marks.lock()) {
+            // None: the hub is shutting down.
+            let Some(sink) = sinks.iter().find(|one| one.name == name).map(|one| one.sink.clone()) else { continue };
             self.io.spawn_blocking(move || sink.release(end));
         }
     }

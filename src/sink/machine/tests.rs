@@ -280,6 +280,22 @@ fn a_full_disk_keeps_senders_waiting_and_mends_by_itself() {
     assert!(rig.versions().values().all(|versions| versions == &[1, 2]));
 }
 
+/// Checkpoints, which would let go of acknowledged events, may be what there is no room for.
+#[test]
+fn acknowledged_events_do_not_keep_a_disk_full() {
+    let mut rig = Rig::new();
+    rig.disk.set_capacity(Some(100_000));
+    for version in 1..=100 {
+        let one =
+            |at: usize| if version == 1 { history(10, 1)[at].clone() } else { update(&format!("web-{at}"), version) };
+        rig.send((0..10).map(one).collect());
+        rig.run(SECOND);
+    }
+    rig.run(60 * SECOND);
+    assert_eq!((rig.answered.len(), rig.machine.left()), (100, 0));
+    assert!(rig.versions().values().all(|versions| versions.iter().copied().eq(1..=100)));
+}
+
 #[test]
 fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
     let mut rig = Rig::new();
