@@ -21,7 +21,7 @@ use crate::journal::JournalError;
 use crate::sink;
 use crate::source::Dial;
 use crate::state::StateError;
-use crate::types::{ClusterSelector, Threads};
+use crate::types::{ClusterSelector, Threads, check_name};
 
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]
@@ -196,10 +196,7 @@ struct Reader {
 fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
     for (at, one) in durable.iter().enumerate() {
         let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if one.name.is_empty() || one.name.len() > 63 || !one.name.chars().all(legal) || one.name.starts_with('.') {
-            return Err(wrong("a name is 1 to 63 of A-Z a-z 0-9 . _ - and does not begin with a dot".to_owned()));
-        }
+        check_name("name", &one.name).map_err(|error| wrong(format!("a name is {}", error.rule)))?;
         if config.hub.state_dir.is_none() {
             return Err(wrong("there is no state directory to keep it in; set hub.state_dir".to_owned()));
         }

@@ -214,9 +214,10 @@ impl<T> Durable<T> {
     ) {
         self.working = false;
         match done {
-            Done::Committed { events, given_up, left, state } => {
+            Done::Committed { events, given_up, forgotten, left, state } => {
                 self.stored += events.len() as u64 + given_up;
                 params.health.dead_lettered.fetch_add(given_up, Relaxed);
+                params.health.dead_letters_forgotten.fetch_add(forgotten, Relaxed);
                 let caught_up = self.next_read >= self.end;
                 self.appended(state.end);
                 (self.pending, self.bytes) = (state.pending, state.bytes);

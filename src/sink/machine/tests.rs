@@ -280,6 +280,22 @@ fn a_full_disk_keeps_senders_waiting_and_mends_by_itself() {
     assert!(rig.versions().values().all(|versions| versions == &[1, 2]));
 }
 
+/// Checkpoints, which would let go of acknowledged events, may be what there is no room for.
+#[test]
+fn acknowledged_events_do_not_keep_a_disk_full() {
+    let mut rig = Rig::new();
+    rig.disk.set_capacity(Some(100_000));
+    for version in 1..=100 {
+        let one =
+            |at: usize| if version == 1 { history(10, 1)[at].clone() } else { update(&format!("web-{at}"), version) };
+        rig.send((0..10).map(one).collect());
+        rig.run(SECOND);
+    }
+    rig.run(60 * SECOND);
+    assert_eq!((rig.answered.len(), rig.machine.left()), (100, 0));
+    assert!(rig.versions().values().all(|versions| versions.iter().copied().eq(1..=100)));
+}
+
 #[test]
 fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
     let mut rig = Rig::new();
@@ -308,6 +324,20 @@ fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
     let ids: Vec<_> = rig.accepted[18..].iter().map(Event::id).collect();
     assert!(letters.iter().all(|letter| ids.contains(&letter.id.as_str())));
     assert!(rig.store.list_letters(&all, 0, 10).unwrap().is_empty());
+}
+
+#[test]
+fn dead_letters_beyond_their_limit_are_forgotten_oldest_first_and_counted() {
+    let mut rig = Rig::with(StoreLimits { letters: 64 << 10, ..StoreLimits::default() }, Fsync::default());
+    rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });
+    rig.send(history(300, 1));
+    rig.run(DAY);
+    let letters = rig.store.list_letters(&LetterFilter::default(), 0, 1000).unwrap();
+    let status = rig.health.status();
+    assert_eq!((status.dead_lettered, rig.machine.left()), (300, 0));
+    assert!(!letters.is_empty() && status.dead_letters_forgotten > 0, "{status:?}");
+    assert_eq!(letters.len() as u64 + status.dead_letters_forgotten, 300);
+    assert_eq!(letters.last().map(|letter| letter.number), Some(299));
 }
 
 #[test]
