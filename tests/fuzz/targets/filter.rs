@@ -20,7 +20,7 @@ pub(crate) fn run(data: &[u8]) {
         Ok(filter) => filter,
         Err(invalid) => {
             assert!(!invalid.problem.trim().is_empty() && invalid.line > 0 && invalid.column > 0, "{invalid:?}");
-            assert!(!invalid.problem.contains("panicked"), "{invalid}");
+            assert_ne!(invalid.problem, "the parser panicked");
             return;
         }
     };
@@ -30,7 +30,7 @@ pub(crate) fn run(data: &[u8]) {
         let took = now().duration_since(began);
         assert!(took < SOON, "{took:?}");
         if let Err(problem) = passes {
-            assert!(!problem.contains("panicked"), "{problem}");
+            assert_ne!(problem, "the evaluation panicked");
             assert!(!problem.contains("hunter2") || text.contains("hunter2"), "{problem}");
         }
     }

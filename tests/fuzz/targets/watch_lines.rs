@@ -27,7 +27,7 @@ fn read(control: u8, pieces: &[&[u8]]) -> Vec<String> {
             Ok(())
         });
         if let Err(error) = fed {
-            told.push(format!("{:?}: {}", error.class, error.message));
+            told.push(format!("{:?}", error.class));
             return told;
         }
     }
