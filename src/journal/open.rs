@@ -82,8 +82,12 @@ impl Scan {
     }
 
     fn drop_replaced(&mut self) {
-        let merged = self.files.iter().filter(|file| file.name.merged).filter_map(|file| file.header.as_ref());
-        let replaced: Vec<u64> = merged.flat_map(|header| header.replaces.iter().copied()).collect();
+        let mut replaced = Vec::new();
+        for file in self.files.iter().filter(|file| file.name.merged) {
+            // None replaces what came after it.
+            let older = |generation: &&u64| **generation < file.name.generation;
+            replaced.extend(file.header.iter().flat_map(|header| header.replaces.iter().filter(older)));
+        }
         let (gone, kept) =
             std::mem::take(&mut self.files).into_iter().partition(|file| replaced.contains(&file.name.generation));
         self.files = kept;
