@@ -69,7 +69,8 @@ impl Template {
     /// The message of an event in its plain form. A panic of the engine is an error like any other: arithmetic that goes
     /// over, where that is checked.
     pub(super) fn render(&self, event: &str) -> Result<String, String> {
-        catch_unwind(AssertUnwindSafe(|| self.message(event))).unwrap_or_else(|_| Err("the template panicked".to_owned()))
+        catch_unwind(AssertUnwindSafe(|| self.message(event)))
+            .unwrap_or_else(|_| Err("the template panicked".to_owned()))
     }
 
     fn message(&self, event: &str) -> Result<String, String> {

@@ -100,14 +100,20 @@ fn go_on(disk: &SimDisk, mut journal: Journal<Told>, mut pending: Vec<(Seq, Told
         Ok(seqs) => pending.extend(seqs.zip(new)),
         // Damage has made the numbers run out.
         Err(AppendError::Disk(error)) => assert!(journal.next_seq() > (1 << 62) - 4, "{error}"),
-        Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) => assert!(journal.bytes() > PARAMS.limit_bytes / 2),
+        Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
+            assert!(journal.bytes() > PARAMS.limit_bytes / 2)
+        }
     }
     assert_eq!(all(&mut journal), pending, "appended and read");
     journal.sync().expect("the disk is well");
     journal.sync().expect("the disk is well");
     let next = journal.next_seq();
     drop(journal);
-    if how & 4 == 0 { disk.kill() } else { disk.crash() }
+    if how & 4 == 0 {
+        disk.kill()
+    } else {
+        disk.crash()
+    }
     let (mut journal, ..) = open(disk).expect("it could be opened before");
     assert_eq!(all(&mut journal), pending, "after the next start");
     assert_eq!((journal.lost(), journal.next_seq()), (0, next), "damage is told once, and numbers go on");

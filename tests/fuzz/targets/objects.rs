@@ -71,7 +71,8 @@ impl Profile {
     }
 
     fn compare(&self, object: &StoredObject, body: &[u8], sent: &Value) {
-        let mut found: Value = serde_json::from_slice(body).expect("what was sent can be read, and what is left cannot");
+        let mut found: Value =
+            serde_json::from_slice(body).expect("what was sent can be read, and what is left cannot");
         let metadata = |name: &str| sent["metadata"][name].as_str().unwrap_or_default();
         assert_eq!(object.key().name(), metadata("name"));
         assert_eq!(object.key().namespace().unwrap_or_default(), metadata("namespace"));
@@ -154,7 +155,8 @@ fn object(json: &Value) -> Object {
 }
 
 fn pod(version: u32, phase: &str) -> Object {
-    let container = |name: &str| json!({"name": name, "image": format!("{name}:1"), "env": [{"name": "A", "value": "b"}]});
+    let container =
+        |name: &str| json!({"name": name, "image": format!("{name}:1"), "env": [{"name": "A", "value": "b"}]});
     object(&json!({
         "metadata": {
             "name": "web-0", "namespace": "shop", "uid": "f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
