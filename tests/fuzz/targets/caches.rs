@@ -128,7 +128,9 @@ fn salt([kind, number, part]: [u64; 3]) -> u32 {
 /// The record that a file begins with: of which resource it is.
 fn begin(file: &mut Vec<u8>, salt: u32) {
     let mut payload = vec![1];
-    ["", "v1", "pods", "Pod"].iter().for_each(|text| block(text.as_bytes(), &mut payload));
+    for text in ["", "v1", "pods", "Pod"] {
+        block(text.as_bytes(), &mut payload);
+    }
     payload.push(1);
     block(b"shared", &mut payload);
     frame::write(salt, &payload, file).expect("short enough");

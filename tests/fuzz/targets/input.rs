@@ -46,7 +46,7 @@ impl<'i> Input<'i> {
             edge @ 0xe0..0xf0 => EDGES[usize::from(edge - 0xe0)],
             _ => {
                 let mut bytes = [0; 8];
-                bytes.iter_mut().for_each(|byte| *byte = self.byte());
+                bytes.fill_with(|| self.byte());
                 u64::from_le_bytes(bytes)
             }
         }

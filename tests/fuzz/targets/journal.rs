@@ -101,7 +101,7 @@ fn go_on(disk: &SimDisk, mut journal: Journal<Told>, mut pending: Vec<(Seq, Told
         // Damage has made the numbers run out.
         Err(AppendError::Disk(error)) => assert!(journal.next_seq() > (1 << 62) - 4, "{error}"),
         Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
-            assert!(journal.bytes() > PARAMS.limit_bytes / 2)
+            assert!(journal.bytes() > PARAMS.limit_bytes / 2);
         }
     }
     assert_eq!(all(&mut journal), pending, "appended and read");
@@ -110,9 +110,9 @@ fn go_on(disk: &SimDisk, mut journal: Journal<Told>, mut pending: Vec<(Seq, Told
     let next = journal.next_seq();
     drop(journal);
     if how & 4 == 0 {
-        disk.kill()
+        disk.kill();
     } else {
-        disk.crash()
+        disk.crash();
     }
     let (mut journal, ..) = open(disk).expect("it could be opened before");
     assert_eq!(all(&mut journal), pending, "after the next start");
