@@ -43,6 +43,8 @@ pub(super) struct Durable<T> {
     unwritten_bytes: usize,
     /// Since when there is something unwritten.
     since: Option<Instant>,
+    /// When events were written last: the next ones wait for as long as `fsync` says since then, a lone one not at all.
+    written: Option<Instant>,
     /// Who is answered once so many events are stored.
     waiting: VecDeque<(u64, T)>,
     /// Events taken in since the start.
@@ -73,6 +75,7 @@ impl<T> Durable<T> {
             unwritten: Vec::new(),
             unwritten_bytes: 0,
             since: None,
+            written: None,
             waiting: VecDeque::new(),
             taken: 0,
             stored: 0,
@@ -166,6 +169,9 @@ impl<T> Durable<T> {
             return Some(Work::Merge { from: self.next_read });
         }
         self.working = true;
+        if self.since.is_some() {
+            self.written = Some(now);
+        }
         (self.unwritten_bytes, self.since, self.acked_since) = (0, None, None);
         Some(Work::Commit(Commit {
             events: std::mem::take(&mut self.unwritten),
@@ -183,7 +189,8 @@ impl<T> Durable<T> {
     fn commit_due(&self, letters: &[DeadLetter]) -> Option<Instant> {
         let events = self.since.map(|since| {
             let at_once = self.flushing || self.unwritten_bytes >= ENOUGH || !self.has_room();
-            if at_once { since } else { since + delay(self.fsync) }
+            let next = self.written.map_or(since, |written| written + delay(self.fsync));
+            if at_once { since } else { since.max(next) }
         });
         let has_acks = !self.acked.is_empty() || !letters.is_empty();
         let acks = self.acked_since.filter(|_| has_acks);
@@ -297,7 +304,7 @@ impl<T> Durable<T> {
     }
 }
 
-/// How long what is to be written waits for more.
+/// How far apart events are written.
 fn delay(fsync: Fsync) -> Duration {
     match fsync {
         Fsync::Within(delay) => delay,
