@@ -8,7 +8,7 @@
 //! `BENCH_PODS` (20,000) is also the size of a burst, `BENCH_BURSTS` (6), `BENCH_RATE` (1,000), `BENCH_SECONDS` (10).
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use informer_hub::sim::replay::Shape;
@@ -102,7 +102,8 @@ async fn flooded(way: &str, shape: Shape, fsync: &str) -> Value {
     let hub = text.start((way == "journal").then_some(&counted)).await;
     let (_listener, told) = listen(&hub, &["c0"]).await;
     told.reaches(pods).await;
-    settle().await;
+    // Longer than the first list's objects wait to be compressed.
+    tokio::time::sleep(Duration::from_secs(4)).await;
     let (cpu, began) = (process::cpu(), Instant::now());
     for burst in 1..=bursts {
         told.expect(server.last_version() + pods);
@@ -159,7 +160,7 @@ async fn delivered(fsync: &str, wait: &str) -> Value {
     // What the first list has left to do, and what the first events make for the first time.
     server.pace(rate as u32, rate);
     received(&mut receiver, rate).await;
-    settle().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     receiver.take();
     let (cpu, began) = (process::cpu(), Instant::now());
     server.pace(rate as u32, rate * seconds);

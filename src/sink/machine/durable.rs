@@ -27,8 +27,9 @@ pub struct Durability {
 const MAX_UNWRITTEN: usize = 4096;
 /// Their bytes, at most; exceeded by one event at most.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// So many bytes are written without waiting for more.
-const ENOUGH: usize = 1024 * 1024;
+/// So many bytes, or events, are written without waiting for more. No more events than a listener hands over at once: it
+/// hands over no others before it is answered, and were held to so many each time.
+const ENOUGH: (usize, usize) = (1024 * 1024, 256);
 /// How long acknowledgements wait to be written where no event comes. Lost, they cost deliveries made twice.
 const ACK_DELAY: Duration = Duration::from_millis(100);
 /// The first pause after the store could not write, and the longest.
@@ -188,7 +189,8 @@ impl<T> Durable<T> {
 
     fn commit_due(&self, letters: &[DeadLetter]) -> Option<Instant> {
         let events = self.since.map(|since| {
-            let at_once = self.flushing || self.unwritten_bytes >= ENOUGH || !self.has_room();
+            let enough = self.unwritten_bytes >= ENOUGH.0 || self.unwritten.len() >= ENOUGH.1;
+            let at_once = self.flushing || enough || !self.has_room();
             let next = self.written.map_or(since, |written| written + delay(self.fsync));
             if at_once { since } else { since.max(next) }
         });

@@ -343,6 +343,22 @@ fn each_setting_of_fsync_says_when_a_message_is_answered() {
 }
 
 #[test]
+fn a_full_message_waits_for_nobody() {
+    let mut rig = Rig::new();
+    rig.send(history(1, 1));
+    rig.run(Duration::ZERO);
+    rig.send(history(255, 1));
+    rig.run(Duration::from_millis(9));
+    assert_eq!(rig.answered, [1]);
+    rig.run(SECOND);
+    rig.send(history(1, 2));
+    rig.run(Duration::ZERO);
+    rig.send(history(128, 4).split_off(256));
+    rig.run(Duration::ZERO);
+    assert_eq!(rig.answered, [1, 2, 3, 4]);
+}
+
+#[test]
 fn a_deletion_during_downtime_is_told_once() {
     let mut rig = Rig::new();
     rig.send(history(2, 3));
