@@ -17,7 +17,6 @@ use std::time::Duration;
 use actix::prelude::*;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::capacity::{MAILBOX, Tuning};
@@ -31,7 +30,7 @@ use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written};
 use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
-use crate::types::{ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, StoredObject, View, clock};
+use crate::types::{ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, StoredObject, Threads, View, clock};
 
 /// See the module.
 pub struct CacheActor {
@@ -39,7 +38,7 @@ pub struct CacheActor {
     packs: Packing,
     checkpoints: Checkpoints,
     next_lease: u64,
-    io: Handle,
+    io: Threads,
     questions: Questions,
     /// Snapshots that are kept for who goes on with an answer.
     held: Arc<Mutex<Held>>,
@@ -73,7 +72,7 @@ impl CacheActor {
         write_half: SharedWriteHalf,
         packs: Packing,
         checkpoints: Checkpoints,
-        (io, questions): (Handle, Questions),
+        (io, questions): (Threads, Questions),
         guard: ExitGuard,
     ) -> Self {
         let held = Arc::clone(write_half.held());
@@ -328,7 +327,7 @@ pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
     /// Cancelled, under the lock of `caches`, when the hub has ended.
     end: CancellationToken,
-    io: Handle,
+    io: Threads,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     young_bytes: usize,
@@ -344,7 +343,7 @@ struct Entry {
 
 impl CacheDirectory {
     pub(super) fn new(
-        io: Handle,
+        io: Threads,
         arbiters: Arc<[ArbiterHandle]>,
         tuning: &Tuning,
         census: Census,

@@ -62,6 +62,7 @@ impl CheckpointActor {
                 checkpoints.hurried().await;
             };
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(rest) => {}
                 () = asked_for, if hurries => {}
             }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use actix::ArbiterHandle;
 use parking_lot::RwLock;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::cache::CacheDirectory;
@@ -15,15 +14,15 @@ use super::checkpoint::Checkpoints;
 use super::memory::Budget;
 use super::messages::Wanted;
 use super::supervision::Census;
-use crate::types::{ApiResource, View};
+use crate::types::{ApiResource, Threads, View};
 
 /// Shared by all actors of one hub; cheap to clone.
 #[derive(Clone)]
 pub struct Env {
     /// The multi-thread runtime that sockets, decoding, compression and scans run on.
-    pub io: Handle,
+    pub io: Threads,
     /// Whose blocking threads a program's closures run on, so that closures that are stuck hold up nothing of the hub.
-    pub handlers: Handle,
+    pub handlers: Threads,
     /// The caches, by resource.
     pub caches: CacheDirectory,
     /// Bounds and delays.
@@ -44,7 +43,7 @@ pub struct Env {
 impl Env {
     /// Surroundings on the given threads.
     #[must_use]
-    pub fn new(io: Handle, handlers: Handle, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
+    pub fn new(io: Threads, handlers: Threads, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
         let arbiters: Arc<[ArbiterHandle]> = arbiters.into();
         let next = Arc::new(AtomicUsize::new(0));
         let census = Census::default();

@@ -13,7 +13,6 @@ use actix::dev::{MessageResponse, OneshotSender};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use rand::Rng as _;
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
 use tokio::time::timeout_at;
@@ -21,12 +20,12 @@ use tokio::time::timeout_at;
 use super::capacity::{SCAN_THREADS, SCANS_WAITING};
 use super::messages::Ask;
 use crate::cache::{Answer, Fingerprint, Held, Inquiry, Query, QueryError, Snapshot, TokenKey};
-use crate::types::clock;
+use crate::types::{Threads, chance, clock};
 
 /// What the caches of one hub share to answer questions. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Questions {
-    io: Handle,
+    io: Threads,
     turns: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     threads: usize,
@@ -55,14 +54,14 @@ impl Drop for WhileWaitedFor {
 
 impl Questions {
     /// `scans` at a time, on the blocking threads of `io`.
-    pub(super) fn new(io: Handle, scans: usize) -> Self {
+    pub(super) fn new(io: Threads, scans: usize) -> Self {
         let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(SCAN_THREADS);
         Self {
             io,
             turns: Arc::new(Semaphore::new(scans.max(1))),
             waiting: Arc::default(),
             threads,
-            tokens: TokenKey::new(rand::rng().random()),
+            tokens: TokenKey::new(chance::rng().random()),
             held: Arc::default(),
         }
     }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use futures::StreamExt;
-use tokio::runtime::Handle;
 use tracing::Span;
 
 use super::capacity::{ENQUEUE_BATCH, MAILBOX};
@@ -25,7 +24,9 @@ use crate::reflector::{
 };
 use crate::telemetry::spans;
 use crate::types::clock;
-use crate::types::{Change, Delta, DeltaKind, InformerHealth, ObjectKey, Origin, Phase, ResourceVersion, StoredObject};
+use crate::types::{
+    Change, Delta, DeltaKind, InformerHealth, ObjectKey, Origin, Phase, ResourceVersion, StoredObject, Threads, chance,
+};
 
 /// What a reflector actor is made of.
 pub(super) struct ReflectorParts {
@@ -35,7 +36,7 @@ pub(super) struct ReflectorParts {
     pub(super) fifo: Recipient<Enqueue>,
     pub(super) options: ReflectorOptions,
     pub(super) watch_errors: Arc<WatchErrors>,
-    pub(super) handlers: Handle,
+    pub(super) handlers: Threads,
     pub(super) budget: Budget,
     /// Where to go on without a list: the store is complete up to there.
     pub(super) resume: Option<ResourceVersion>,
@@ -109,7 +110,7 @@ struct Listing {
 
 impl Driver {
     fn new(mut parts: ReflectorParts) -> Self {
-        let mut machine = Reflector::new(parts.options.clone(), rand::random::<f64>);
+        let mut machine = Reflector::new(parts.options.clone(), chance::unit);
         // What the store has must not go back in time because a reflector was restarted.
         if let Some(version) = parts.health.version() {
             machine.resume(version.as_ref().clone());
@@ -296,6 +297,7 @@ impl Driver {
                 }
             };
             let next = tokio::select! {
+                biased;
                 next = next => next,
                 () = tokio::time::sleep_until(proven), if !self.told.is_empty() => {
                     if !self.machine.is_listing() {

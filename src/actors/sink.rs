@@ -16,9 +16,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, SpawnHandle, WrapFuture};
 use parking_lot::Mutex;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
 use tracing::Instrument;
@@ -31,7 +28,7 @@ use crate::sink::{
 };
 use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
-use crate::types::{Fsync, Notifications};
+use crate::types::{Fsync, Notifications, Threads, chance};
 
 mod estate;
 mod letters;
@@ -49,7 +46,7 @@ pub struct SinkParams {
     /// How batches leave the process.
     pub transport: Arc<dyn Transport>,
     /// Where attempts run.
-    pub io: runtime::Handle,
+    pub io: Threads,
     /// Where its journal is; `None`: what is pending is in memory.
     pub place: Option<StorePlace>,
 }
@@ -111,7 +108,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(params: &SinkParams, durability: Option<Durability>) -> Self {
-        let machine = Machine::new(params.machine.clone(), durability, StdRng::from_os_rng());
+        let machine = Machine::new(params.machine.clone(), durability, chance::rng());
         Self { machine, drains: Vec::new() }
     }
 }

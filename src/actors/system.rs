@@ -8,14 +8,15 @@ use std::num::NonZeroUsize;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use actix::{Addr, Arbiter, System};
-use tokio::runtime::Runtime;
+use actix::{Addr, Arbiter, ArbiterHandle, System};
+use tokio::runtime::{Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::capacity::Tuning;
 use super::env::Env;
 use super::registry::RegistryActor;
 use super::supervision::start_control;
+use crate::types::Threads;
 
 /// Threads of the shared runtime that may block: closures, scans, compression.
 const BLOCKING_THREADS: usize = 32;
@@ -45,6 +46,12 @@ pub struct HubSystem {
     registry: Addr<RegistryActor>,
     end: CancellationToken,
     env: Env,
+    /// `None` for one on its caller's thread.
+    _house: Option<House>,
+}
+
+/// The threads of a hub.
+struct House {
     system: System,
     thread: Option<JoinHandle<()>>,
     /// What runs I/O, and what lends its blocking threads to closures.
@@ -90,11 +97,29 @@ impl HubSystem {
             })
             .map_err(|source| SystemError::Threads { what: "system thread", source })?;
         let (system, arbiters) = starting.recv().map_err(|_| SystemError::Died)?;
-        let env = Env::new(io.handle().clone(), handlers.handle().clone(), arbiters, tuning);
+        let threads = [&io, &handlers].map(|runtime| Threads::of(runtime.handle().clone()));
+        let house = House { system, thread: Some(thread), runtimes: vec![io, handlers] };
+        Ok(Self::with(threads, arbiters, tuning, Some(house)))
+    }
+
+    /// Starts the registry on the actix system and the runtime of the calling thread, and runs everything there, what
+    /// blocks included: for simulations that are to happen in the same order each time
+    /// ([`chance`](crate::types::chance)). It ends with that runtime.
+    ///
+    /// # Panics
+    /// On a thread without an actix system.
+    #[must_use]
+    pub fn start_here(tuning: Tuning) -> Self {
+        let threads = Threads::simulated(Handle::current());
+        Self::with([threads.clone(), threads], vec![Arbiter::current()], tuning, None)
+    }
+
+    fn with([io, handlers]: [Threads; 2], arbiters: Vec<ArbiterHandle>, tuning: Tuning, house: Option<House>) -> Self {
+        let env = Env::new(io, handlers, arbiters, tuning);
         let registry = RegistryActor::new(env.clone());
         let end = registry.end();
         let registry = start_control(env.arbiter(), move |_| registry);
-        Ok(Self { registry, end, env, system, thread: Some(thread), runtimes: vec![io, handlers] })
+        Self { registry, end, env, _house: house }
     }
 
     /// The registry's address.
@@ -118,7 +143,7 @@ impl HubSystem {
     }
 }
 
-impl Drop for HubSystem {
+impl Drop for House {
     /// Ends the threads at once. For an orderly end, send the registry its `Shutdown` before.
     fn drop(&mut self) {
         self.system.stop();

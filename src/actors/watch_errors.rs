@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 
 use super::messages::User;
 use crate::reflector::SourceError;
-use crate::types::Origin;
+use crate::types::{Origin, Threads};
 
 /// Called with each failure of a list or a watch, those included that break an open watch (which client-go's is not told
 /// of).
@@ -65,7 +64,7 @@ impl WatchErrors {
     }
 
     /// Tells every handler that is not busy; waits for none.
-    pub(super) fn tell(&self, origin: &Arc<Origin>, error: &SourceError, handlers: &Handle) {
+    pub(super) fn tell(&self, origin: &Arc<Origin>, error: &SourceError, handlers: &Threads) {
         for Tap { handler: WatchErrorHandler { call, busy }, .. } in self.0.lock().iter().cloned() {
             if busy.swap(true, AcqRel) {
                 continue;

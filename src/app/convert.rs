@@ -8,8 +8,8 @@ use tokio::runtime::Handle;
 use crate::actors::messages::{InformerFor, User, Wanted};
 use crate::config::{self, ClusterAccess, ClusterConfig, ResourceConfig, Secret};
 use crate::reflector::{InformerOptions, Projection, StallPolicy};
-use crate::source::{self, Access, ClientError, KubeConnector, Token};
-use crate::types::{Scope, SharedStr, View};
+use crate::source::{self, Access, ClientError, Dial, KubeConnector, Token};
+use crate::types::{Scope, SharedStr, Threads, View};
 
 /// A client of one's own for a cluster that is reached as the configuration says, e.g. to write with: a hub only reads.
 ///
@@ -18,12 +18,17 @@ use crate::types::{Scope, SharedStr, View};
 /// # Errors
 /// See [`ClientError`]. The cluster itself is asked nothing.
 pub async fn client(cluster: &ClusterConfig, io: &Handle) -> Result<Client, ClientError> {
-    source::connect(access(cluster), cluster.compression, io).await
+    source::connect(access(cluster), cluster.compression, None, &Threads::of(io.clone())).await
 }
 
 /// How a cluster is reached, to watch it.
-pub(super) fn connector(cluster: &ClusterConfig, stall: StallPolicy, io: &Handle) -> KubeConnector {
-    KubeConnector { access: access(cluster), compression: cluster.compression, stall, io: io.clone() }
+pub(super) fn connector(
+    cluster: &ClusterConfig,
+    stall: StallPolicy,
+    dial: Option<Dial>,
+    io: &Threads,
+) -> KubeConnector {
+    KubeConnector { access: access(cluster), compression: cluster.compression, stall, dial, io: io.clone() }
 }
 
 fn access(cluster: &ClusterConfig) -> Access {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Recipient;
-use tokio::runtime;
 
 use crate::actors::durable::{ActorTransport, Deliveries};
 use crate::actors::sink::{SinkParams, StorePlace};
 use crate::sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, Initial, MachineParams, RetryParams, Selection, SinkHealth,
+    StoreLimits,
 };
-use crate::types::{ClusterSelector, FieldPath};
+use crate::types::{ClusterSelector, FieldPath, Threads};
 
 /// How long a subscriber has to answer for one message.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,6 +34,7 @@ pub struct DurableSubscription {
     retry: RetryParams,
     concurrency: NonZeroUsize,
     timeout: Duration,
+    pub(super) limits: StoreLimits,
 }
 
 impl DurableSubscription {
@@ -53,6 +54,7 @@ impl DurableSubscription {
             retry: RetryParams::default(),
             concurrency: NonZeroUsize::new(4).unwrap_or(NonZeroUsize::MIN),
             timeout: TIMEOUT,
+            limits: StoreLimits::default(),
         }
     }
 
@@ -133,7 +135,15 @@ impl DurableSubscription {
         self
     }
 
-    pub(super) fn params(self, place: StorePlace, io: &runtime::Handle) -> SinkParams {
+    /// What it may take on disk: of events that it has not acknowledged, and of those that were given up. Default 1 GiB
+    /// and 256 MiB.
+    #[must_use]
+    pub fn limits(mut self, limits: StoreLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    pub(super) fn params(self, place: StorePlace, io: &Threads) -> SinkParams {
         let machine = MachineParams {
             name: self.name.as_str().into(),
             selection: Arc::new(self.selection),

@@ -3,8 +3,6 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-
 use super::start::StartError;
 use crate::actors::sink::SinkParams;
 use crate::config::{
@@ -20,6 +18,7 @@ use crate::sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, Initial, MachineParams, OnFilterError, Preset, RateLimit,
     Redaction, RetryParams, Selection, Shape, SinkHealth, StoreLimits, Template, Transport,
 };
+use crate::types::Threads;
 
 /// Says which key of a sink is wrong, and how.
 struct Wrong<'s>(&'s str);
@@ -32,7 +31,7 @@ impl Wrong<'_> {
 }
 
 /// What a sink's actor is built from. Compiles filter and template, reads secrets and certificates.
-pub(super) fn sink(sink: &SinkConfig, io: &Handle) -> Result<SinkParams, StartError> {
+pub(super) fn sink(sink: &SinkConfig, io: &Threads) -> Result<SinkParams, StartError> {
     let wrong = Wrong(&sink.name);
     let shape = Arc::new(shape(&sink.body, &wrong)?);
     let transport: Arc<dyn Transport> = match &sink.transport {

@@ -19,8 +19,9 @@ use crate::config::{Config, Initial, ResourceConfig};
 use crate::disk::{Disk, RealDisk};
 use crate::journal::JournalError;
 use crate::sink;
+use crate::source::Dial;
 use crate::state::StateError;
-use crate::types::ClusterSelector;
+use crate::types::{ClusterSelector, Threads};
 
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]
@@ -72,11 +73,20 @@ pub struct HubBuilder {
     tuning: Tuning,
     disk: Arc<dyn Disk>,
     durable: Vec<DurableSubscription>,
+    dial: Option<Dial>,
+    here: bool,
 }
 
 impl HubBuilder {
     pub(super) fn new(config: Config) -> Self {
-        Self { config, tuning: Tuning::default(), disk: Arc::new(RealDisk), durable: Vec::new() }
+        Self {
+            config,
+            tuning: Tuning::default(),
+            disk: Arc::new(RealDisk),
+            durable: Vec::new(),
+            dial: None,
+            here: false,
+        }
     }
 
     /// Bounds and delays of the caller's choice.
@@ -100,6 +110,22 @@ impl HubBuilder {
         self
     }
 
+    /// Has connections to apiservers opened by `dial`, in place of TCP.
+    #[must_use]
+    pub fn dial(mut self, dial: Dial) -> Self {
+        self.dial = Some(dial);
+        self
+    }
+
+    /// On the actix system and the runtime of the thread that starts it, which it ends with, instead of threads of its
+    /// own: for simulations that are to happen in the same order each time
+    /// ([`HubSystem::start_here`]).
+    #[must_use]
+    pub fn on_this_thread(mut self) -> Self {
+        self.here = true;
+        self
+    }
+
     /// Starts it: sinks first, then clusters, then informers. Returns when everything runs; whether anything has
     /// synced is for [`Hub::wait_for_cache_sync`].
     ///
@@ -107,13 +133,14 @@ impl HubBuilder {
     /// [`StartError`] when the configuration, a subscription or the state directory cannot be used, or the operating
     /// system refuses threads. A cluster that cannot be reached is no error.
     pub async fn start(self) -> Result<Hub, StartError> {
-        let Self { config, tuning, disk, durable } = self;
+        let Self { config, tuning, disk, durable, dial, here } = self;
         check(&config, &durable)?;
         let stall = tuning.reflector.stall;
         // Before anything else: another process may be using it.
         let names = config.sinks.iter().map(|sink| &sink.name).chain(durable.iter().map(|one| &one.name));
-        let state = OpenState::of(&config, disk, names.cloned().collect()).await?;
-        let system = HubSystem::start(tuning)?;
+        let opening = if here { Threads::simulated(Handle::current()) } else { Threads::current() };
+        let state = OpenState::of(&config, disk, names.cloned().collect(), &opening).await?;
+        let system = if here { HubSystem::start_here(tuning) } else { HubSystem::start(tuning)? };
         let io = system.env().io.clone();
         // All sinks are checked before the first one starts.
         let readers = readers(&config, durable, state.as_ref(), &io)?;
@@ -140,7 +167,7 @@ impl HubBuilder {
             start_reader(&hub, &config.resources, reader, store).await?;
         }
         for cluster in &config.clusters {
-            let connector = Arc::new(convert::connector(cluster, stall, &io));
+            let connector = Arc::new(convert::connector(cluster, stall, dial.clone(), &io));
             let add = AddCluster { name: cluster.name.clone(), labels: cluster.labels.clone(), connector };
             hub.registry().send(add).await??;
         }
@@ -192,7 +219,7 @@ fn readers(
     config: &Config,
     durable: Vec<DurableSubscription>,
     state: Option<&OpenState>,
-    io: &Handle,
+    io: &Threads,
 ) -> Result<Vec<Reader>, StartError> {
     let place = |name: &str, limits| {
         state.map(|state| {
@@ -214,7 +241,7 @@ fn readers(
     }
     for one in durable {
         // Checked: there is a state directory.
-        let Some(place) = place(&one.name, sink::StoreLimits::default()) else { continue };
+        let Some(place) = place(&one.name, one.limits) else { continue };
         all.push(Reader {
             name: one.name.clone(),
             resources: one.resources.clone(),
@@ -227,7 +254,11 @@ fn readers(
 }
 
 /// Opens the readers' stores. What they were told of and the caches on disk do not have, these take over.
-async fn open_stores(readers: &[Reader], mut found: Found, io: &Handle) -> Result<(Vec<OpenStore>, Found), StartError> {
+async fn open_stores(
+    readers: &[Reader],
+    mut found: Found,
+    io: &Threads,
+) -> Result<(Vec<OpenStore>, Found), StartError> {
     let places: Vec<_> = readers.iter().map(|reader| (reader.name.clone(), reader.params.place.clone())).collect();
     let opening = io.spawn_blocking(move || {
         let mut stores = Vec::new();
@@ -276,7 +307,7 @@ async fn start_reader(
 /// Lets journals forget what the caches on disk have caught up with.
 struct Releasing {
     sinks: RunningSinks,
-    io: Handle,
+    io: Threads,
     /// Where each journal ended when the pass began.
     marks: Mutex<Vec<(Sink, u64)>>,
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use actix::MailboxError;
 use serde_json::value::RawValue;
-use tokio::runtime::Handle;
 
 use super::start::StartError;
 use crate::actors::messages::{InformerFor, Wanted};
@@ -21,7 +20,7 @@ use crate::sink::{Event, REDACTED};
 use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin, StoredObject, Uid};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin, StoredObject, Threads, Uid};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);
@@ -36,9 +35,10 @@ impl OpenState {
         config: &Config,
         disk: Arc<dyn Disk>,
         readers: Vec<String>,
+        threads: &Threads,
     ) -> Result<Option<Self>, StartError> {
         let Some(root) = config.hub.state_dir.clone() else { return Ok(None) };
-        let opening = tokio::task::spawn_blocking(move || {
+        let opening = threads.spawn_blocking(move || {
             let dir = StateDir::open(disk, &root)?;
             for name in dir.unwanted(readers.iter().map(String::as_str))? {
                 tracing::warn!(
@@ -62,7 +62,7 @@ impl OpenState {
         &self,
         config: &Config,
         demands: Vec<InformerFor>,
-        io: &Handle,
+        io: &Threads,
     ) -> Result<Found, StartError> {
         let clusters: Vec<_> = config.clusters.iter().map(|it| (it.name.clone(), it.labels.clone())).collect();
         let wishes = Wishes { clusters, demands };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::shared::Shared;
@@ -25,19 +25,40 @@ impl Link {
     }
 }
 
+/// What connections are made of.
+pub(super) trait Transit: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Has small writes go at once.
+    fn hurry(&self) {}
+
+    /// Makes it end in a reset when it is dropped.
+    fn reset(&self) {}
+}
+
+// Where something of this fails the peer sees an ordinary close, which cuts its answer as well, or waits a little longer.
+impl Transit for TcpStream {
+    fn hurry(&self) {
+        let _ = self.set_nodelay(true);
+    }
+
+    fn reset(&self) {
+        let _ = self.set_zero_linger();
+    }
+}
+
+impl Transit for DuplexStream {}
+
 #[derive(Debug)]
-pub(super) struct Connection {
-    stream: TcpStream,
+pub(super) struct Connection<S: Transit> {
+    stream: S,
     link: Arc<Link>,
     shared: Arc<Shared>,
 }
 
-impl Connection {
-    pub(super) fn new(stream: TcpStream, link: Arc<Link>, shared: Arc<Shared>) -> Self {
+impl<S: Transit> Connection<S> {
+    pub(super) fn new(stream: S, link: Arc<Link>, shared: Arc<Shared>) -> Self {
         shared.counters.connections.fetch_add(1, Relaxed);
         shared.counters.open_connections.fetch_add(1, Relaxed);
-        // Only latency suffers if it cannot be set.
-        let _ = stream.set_nodelay(true);
+        stream.hurry();
         Self { stream, link, shared }
     }
 
@@ -48,23 +69,22 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl<S: Transit> Drop for Connection<S> {
     fn drop(&mut self) {
         self.shared.counters.open_connections.fetch_sub(1, Relaxed);
         if self.link.reset.load(Relaxed) {
-            // Where it fails the peer sees an ordinary close, which cuts its answer as well.
-            let _ = self.stream.set_zero_linger();
+            self.stream.reset();
         }
     }
 }
 
-impl AsyncRead for Connection {
+impl<S: Transit> AsyncRead for Connection<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: Transit> AsyncWrite for Connection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.count(&written);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::connection::{Connection, Link};
+use super::connection::{Connection, Link, Transit};
 use super::fault::{FaultRecord, FaultScript};
 use super::request;
 use super::shared::{Gate, Shared, SimConfig, Stats};
@@ -23,45 +24,19 @@ use crate::types::Gvr;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// A simulated cluster that speaks Kubernetes' list and watch protocol on a loopback port.
-///
-/// Dropping it closes the port and every connection, and ends all of its tasks.
+/// A simulated apiserver, however it is reached: its world, its faults, its counters.
 #[derive(Debug)]
-pub struct SimCluster {
+pub struct SimServer {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    serving: watch::Receiver<bool>,
-    task: JoinHandle<()>,
-    /// Bound but never listening: keeps the port ours while the cluster is down.
-    _reservation: TcpSocket,
 }
 
-impl SimCluster {
-    /// Starts a cluster on a free port, its tasks on `handle`'s runtime. It takes connections when this returns.
-    ///
-    /// # Errors
-    /// When no loopback port can be bound.
-    pub fn start(config: SimConfig, handle: &Handle) -> io::Result<Self> {
-        let _guard = handle.enter();
-        let reservation = socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-        let address = reservation.local_addr()?;
-        let listener = socket(address)?.listen(BACKLOG)?;
-        let shared = Arc::new(Shared::new(config));
-        let (serving_tx, serving) = watch::channel(true);
-        let task = handle.spawn(serve(Arc::clone(&shared), listener, address, serving_tx));
-        Ok(Self { shared, address, serving, task, _reservation: reservation })
+impl SimServer {
+    pub(super) fn new(config: SimConfig) -> Self {
+        Self { shared: Arc::new(Shared::new(config)) }
     }
 
-    /// `http://127.0.0.1:<port>`; the same for the cluster's whole life.
-    #[must_use]
-    pub fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    /// The port's address.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Looks at the world or changes it, then wakes the watches. Requests wait meanwhile: keep it short.
@@ -113,6 +88,48 @@ impl SimCluster {
     pub fn stats(&self) -> Stats {
         self.shared.counters.read()
     }
+}
+
+/// A simulated cluster that speaks Kubernetes' list and watch protocol on a loopback port.
+///
+/// Dropping it closes the port and every connection, and ends all of its tasks.
+#[derive(Debug)]
+pub struct SimCluster {
+    server: SimServer,
+    address: SocketAddr,
+    serving: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+    /// Bound but never listening: keeps the port ours while the cluster is down.
+    _reservation: TcpSocket,
+}
+
+impl SimCluster {
+    /// Starts a cluster on a free port, its tasks on `handle`'s runtime. It takes connections when this returns.
+    ///
+    /// # Errors
+    /// When no loopback port can be bound.
+    pub fn start(config: SimConfig, handle: &Handle) -> io::Result<Self> {
+        let _guard = handle.enter();
+        let reservation = socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let address = reservation.local_addr()?;
+        let listener = socket(address)?.listen(BACKLOG)?;
+        let server = SimServer::new(config);
+        let (serving_tx, serving) = watch::channel(true);
+        let task = handle.spawn(serve(Arc::clone(server.shared()), listener, address, serving_tx));
+        Ok(Self { server, address, serving, task, _reservation: reservation })
+    }
+
+    /// `http://127.0.0.1:<port>`; the same for the cluster's whole life.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The port's address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
 
     /// Cuts every connection and refuses new ones until [`Self::restart`]. Returns when the port is closed.
     pub async fn stop(&self) {
@@ -126,9 +143,17 @@ impl SimCluster {
 
     async fn turn(&self, gate: Gate) {
         let mut serving = self.serving.clone();
-        self.shared.gate.send_replace(gate);
+        self.server.shared.gate.send_replace(gate);
         // An error means that the server's runtime is gone, and the port with it.
         let _ = serving.wait_for(|&up| up == (gate == Gate::Up)).await;
+    }
+}
+
+impl Deref for SimCluster {
+    type Target = SimServer;
+
+    fn deref(&self) -> &SimServer {
+        &self.server
     }
 }
 
@@ -161,6 +186,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
+                biased;
                 _ = gate.wait_for(|gate| *gate != Gate::Up) => break,
                 Some(_) = connections.join_next() => {}
                 accepted = open.accept() => {
@@ -189,15 +215,8 @@ async fn reopen(shared: &Shared, gate: &mut watch::Receiver<Gate>, address: Sock
         }
         Gate::DownFor(pause) => {
             tokio::select! {
-                () = shared.stall(pause) => {
-                    shared.gate.send_if_modified(|gate| {
-                        let ours = matches!(gate, Gate::DownFor(_));
-                        if ours {
-                            *gate = Gate::Up;
-                        }
-                        ours
-                    });
-                }
+                biased;
+                () = shared.come_back(pause) => {}
                 _ = gate.changed() => {}
             }
             return None;
@@ -210,7 +229,10 @@ async fn reopen(shared: &Shared, gate: &mut watch::Receiver<Gate>, address: Sock
     listener.ok()
 }
 
-async fn converse(connection: Connection, link: Arc<Link>, shared: Arc<Shared>) {
+pub(super) async fn converse<S>(connection: Connection<S>, link: Arc<Link>, shared: Arc<Shared>)
+where
+    S: Transit,
+{
     let service = service_fn(|request| request::handle(Arc::clone(&shared), Arc::clone(&link), request));
     // A connection's end is the client's business, or the fault script's, whatever it is.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;

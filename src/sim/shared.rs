@@ -195,9 +195,22 @@ impl Shared {
     pub(super) async fn stall(&self, pause: Duration) {
         let mut healed = self.healing();
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => {}
             _ = healed.changed() => {}
         }
+    }
+
+    /// Ends what [`Self::go_down`] did, after a while or once the script is healed.
+    pub(super) async fn come_back(&self, pause: Duration) {
+        self.stall(pause).await;
+        self.gate.send_if_modified(|gate| {
+            let ours = matches!(gate, Gate::DownFor(_));
+            if ours {
+                *gate = Gate::Up;
+            }
+            ours
+        });
     }
 
     /// Takes the cluster down for a while, unless it is down already.

@@ -208,6 +208,7 @@ impl Source for WatchSource {
             }
             let wake = self.bookmarks.map_or(self.deadline, |_| self.next_bookmark.min(self.deadline));
             tokio::select! {
+                biased;
                 changed = self.changed.changed() => changed.ok()?,
                 () = tokio::time::sleep_until(wake) => {}
             }

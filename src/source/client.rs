@@ -11,11 +11,12 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 
+use super::dial::Dial;
 use super::request::describe;
 use super::transport::{self, CONNECT_TIMEOUT};
 use crate::reflector::bounded;
+use crate::types::Threads;
 use crate::types::clock::{self, Instant};
 
 /// How long a token from a file is used before the file is read again.
@@ -146,7 +147,8 @@ impl Access {
     }
 }
 
-/// Makes a client for a cluster, on the runtime `io`, to which it belongs from then on.
+/// Makes a client for a cluster, on the runtime `io`, to which it belongs from then on. Its connections are TCP, unless
+/// `dial` opens them.
 ///
 /// Files are read and credential plugins run (up to three times, which is kube's way) on that runtime's blocking
 /// threads. Nothing is asked of the cluster yet. Tokens and CAs from files are read again about once a minute; a
@@ -154,13 +156,18 @@ impl Access {
 ///
 /// # Errors
 /// See [`ClientError`].
-pub async fn connect(access: Access, compression: bool, io: &Handle) -> Result<Client, ClientError> {
+pub async fn connect(
+    access: Access,
+    compression: bool,
+    dial: Option<Dial>,
+    io: &Threads,
+) -> Result<Client, ClientError> {
     let what = access.what();
     let work = io.spawn({
-        let what = what.clone();
+        let (what, threads) = (what.clone(), io.clone());
         async move {
-            let config = prepare(load(access).await?, compression);
-            let made = tokio::task::spawn_blocking(move || open(config)).await;
+            let config = prepare(load(access, &threads).await?, compression);
+            let made = threads.spawn_blocking(move || open(config, dial)).await;
             match made {
                 Ok(Ok(client)) => Ok(client),
                 Ok(Err(error)) => Err(ClientError::Client { what, message: describe(&error) }),
@@ -184,10 +191,10 @@ pub async fn connect(access: Access, compression: bool, io: &Handle) -> Result<C
 /// That costs a socket per watch. HTTP/2 would share one, and share its troubles: a server's limit of streams makes
 /// further watches hang silently, one lost packet holds up every watch, and events come late once a hundred are in
 /// flight (kubernetes-sigs/agent-sandbox#1240); its gain is in handshakes, which a watch of minutes hardly has.
-fn open(mut config: Config) -> Result<Client, kube::Error> {
+fn open(mut config: Config, dial: Option<Dial>) -> Result<Client, kube::Error> {
     install_crypto();
     let token = TokenFile::take_from(&mut config).map(Arc::new);
-    transport::open(config, move |mut request: Request<Body>| {
+    transport::open(config, dial, move |mut request: Request<Body>| {
         if let Some(header) = token.as_ref().and_then(|token| token.header()) {
             request.headers_mut().insert(AUTHORIZATION, header);
         }
@@ -260,9 +267,9 @@ fn without_user(url: http::Uri) -> http::Uri {
     http::Uri::from_parts(parts).unwrap_or(url)
 }
 
-async fn load(access: Access) -> Result<Config, ClientError> {
+async fn load(access: Access, threads: &Threads) -> Result<Config, ClientError> {
     match access {
-        Access::Kubeconfig { path, context } => from_kubeconfig(path, context).await,
+        Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,
         Access::InCluster => Config::incluster().map_err(ClientError::NotInCluster),
         Access::Server { server, ca_file, token } => from_parts(&server, ca_file, token),
     }
@@ -272,9 +279,9 @@ fn unusable(path: &Path, error: &KubeconfigError) -> ClientError {
     ClientError::Kubeconfig { path: path.to_owned(), message: kubeconfig_problem(error) }
 }
 
-async fn from_kubeconfig(path: PathBuf, context: Option<String>) -> Result<Config, ClientError> {
+async fn from_kubeconfig(path: PathBuf, context: Option<String>, threads: &Threads) -> Result<Config, ClientError> {
     let (file, wanted) = (path.clone(), context.clone());
-    let read = tokio::task::spawn_blocking(move || read_kubeconfig(&file, wanted.as_deref())).await;
+    let read = threads.spawn_blocking(move || read_kubeconfig(&file, wanted.as_deref())).await;
     let Ok(kubeconfig) = read else {
         return Err(ClientError::Client { what: path.display().to_string(), message: "reading it failed".to_owned() });
     };
@@ -362,7 +369,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
     }
 
     async fn fail(access: Access) -> String {
-        let error = connect(access, true, &Handle::current()).await.err().unwrap();
+        let error = connect(access, true, None, &Threads::current()).await.err().unwrap();
         let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
         causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
     }
@@ -374,7 +381,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
             path: file.path().to_owned(),
             context: context.map(str::to_owned),
         };
-        assert!(connect(access(Some("green")), true, &Handle::current()).await.is_ok());
+        assert!(connect(access(Some("green")), true, None, &Threads::current()).await.is_ok());
         let error = fail(access(Some("grene"))).await;
         assert!(error.contains("\"grene\"") && error.contains("blue, green"), "{error}");
         let error = fail(access(None)).await;
@@ -409,7 +416,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         let file = kubeconfig("one\n");
         let access =
             Access::Server { server: server.url(), ca_file: None, token: Some(Token::File(file.path().to_owned())) };
-        let client = connect(access, true, &Handle::current()).await.unwrap();
+        let client = connect(access, true, None, &Threads::current()).await.unwrap();
         let ask = async || {
             let _ = client.send(Request::get("/").body(Body::empty()).unwrap()).await;
             server.requests().last().unwrap().to_lowercase()

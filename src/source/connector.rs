@@ -5,15 +5,15 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
-use tokio::runtime::Handle;
 
 use super::client::{Access, connect};
+use super::dial::Dial;
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
 use crate::reflector::{
     Connection, Connector, Decoder, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError, StallPolicy,
 };
-use crate::types::{ApiResource, ResourceRef, Scope};
+use crate::types::{ApiResource, ResourceRef, Scope, Threads};
 
 /// Reaches a cluster with kube's client.
 ///
@@ -28,8 +28,10 @@ pub struct KubeConnector {
     pub compression: bool,
     /// How long silence is borne.
     pub stall: StallPolicy,
+    /// What opens connections; `None`: TCP.
+    pub dial: Option<Dial>,
     /// The runtime for clients and sockets.
-    pub io: Handle,
+    pub io: Threads,
 }
 
 #[derive(Clone)]
@@ -48,7 +50,8 @@ impl Connector for KubeConnector {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
         let connector = self.clone();
         async move {
-            match connect(connector.access.clone(), connector.compression, &connector.io).await {
+            let KubeConnector { access, compression, dial, io, .. } = connector.clone();
+            match connect(access, compression, dial, &io).await {
                 Ok(client) => Ok(Arc::new(KubeConnection { client, connector }) as Arc<dyn Connection>),
                 Err(error) => Err(SourceError { class: ErrorClass::Transient, message: with_causes(&error) }),
             }

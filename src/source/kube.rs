@@ -8,7 +8,6 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use kube::Client;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::pump::{Intake, ListIntake, Pieces, WatchIntake, pump};
@@ -17,7 +16,7 @@ use crate::reflector::{
     Decoder, ListRequest, ListStream, ListerWatcher, MAX_OBJECT_BYTES, SourceError, StallPolicy, VersionMatch,
     WatchRequest, WatchStream,
 };
-use crate::types::{ApiResource, Scope};
+use crate::types::{ApiResource, Scope, Threads};
 
 /// What can be set of a [`KubeSource`].
 #[derive(Debug, Clone)]
@@ -51,7 +50,7 @@ pub struct KubeSource {
     scope: Scope,
     decoder: Arc<Mutex<Decoder>>,
     options: KubeSourceOptions,
-    io: Handle,
+    io: Threads,
 }
 
 impl fmt::Debug for KubeSource {
@@ -66,7 +65,7 @@ impl fmt::Debug for KubeSource {
 impl KubeSource {
     /// A source for the resource that `decoder` decodes. `io` is the runtime on which `client` was made.
     #[must_use]
-    pub fn new(client: Client, scope: Scope, decoder: Decoder, options: KubeSourceOptions, io: Handle) -> Self {
+    pub fn new(client: Client, scope: Scope, decoder: Decoder, options: KubeSourceOptions, io: Threads) -> Self {
         let resource = decoder.resource().clone();
         Self { client, resource, scope, decoder: Arc::new(Mutex::new(decoder)), options, io }
     }

@@ -6,6 +6,7 @@
 
 mod client;
 mod connector;
+mod dial;
 mod discovery;
 mod kube;
 mod pump;
@@ -14,6 +15,7 @@ mod transport;
 
 pub use client::{Access, ClientError, Token, connect, read_kubeconfig};
 pub use connector::KubeConnector;
+pub use dial::{Dial, Stream};
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
 

@@ -70,7 +70,7 @@ impl TestServer {
     /// A client for this server.
     pub(super) async fn client(&self) -> kube::Client {
         let access = Access::Server { server: self.url(), ca_file: None, token: None };
-        connect(access, true, &tokio::runtime::Handle::current()).await.unwrap()
+        connect(access, true, None, &crate::types::Threads::current()).await.unwrap()
     }
 
     /// The heads of all requests so far.

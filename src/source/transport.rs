@@ -14,6 +14,8 @@ use tower::util::MapRequestLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 use tower_http::decompression::DecompressionLayer;
 
+use super::dial::Dial;
+
 /// How long a TCP (and TLS) connection may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -31,22 +33,29 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Builds a client whose requests `authorize` has the last word on; runs credential plugins, and blocks over them.
 ///
-/// Behind a proxy the way is kube's own.
+/// Behind a proxy the way is kube's own; `dial` goes before a proxy.
 ///
 /// # Errors
 /// kube's, when the TLS settings or credentials come to nothing.
 pub(super) fn open(
     config: Config,
+    dial: Option<Dial>,
     authorize: impl Fn(Request<Body>) -> Request<Body> + Clone + Send + 'static,
 ) -> Result<Client, kube::Error> {
     let authorize = MapRequestLayer::new(authorize);
+    let is_plain = config.cluster_url.scheme_str() == Some("http");
+    match dial {
+        Some(dial) if is_plain => return over(dial, &config, authorize),
+        Some(dial) => return over(config.rustls_https_connector_with_connector(dial)?, &config, authorize),
+        None => {}
+    }
     if config.proxy_url.is_some() {
         return Ok(ClientBuilder::try_from(config)?.with_layer(&authorize).build());
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_keepalive(Some(KEEP_ALIVE));
-    if config.cluster_url.scheme_str() == Some("http") {
+    if is_plain {
         // A client with TLS would hold the system's roots, 70 KB, for nothing.
         return over(tcp, &config, authorize);
     }

@@ -2,7 +2,12 @@
 //!
 //! Monotonic time is tokio's, so that a test which pauses tokio's clock owns every deadline of the hub.
 
+use std::cell::Cell;
 use std::time::Duration;
+
+thread_local! {
+    static SET: Cell<Option<(jiff::Timestamp, Instant)>> = const { Cell::new(None) };
+}
 
 /// A point on the monotonic clock.
 pub type Instant = tokio::time::Instant;
@@ -17,7 +22,16 @@ pub fn now() -> Instant {
 /// Now, on the wall clock, for people and for the wire; never for deadlines.
 #[must_use]
 pub fn wall() -> jiff::Timestamp {
-    jiff::Timestamp::now()
+    match SET.get() {
+        Some((then, at)) => then.saturating_add(now().duration_since(at)).unwrap_or(jiff::Timestamp::MAX),
+        None => jiff::Timestamp::now(),
+    }
+}
+
+/// Sets this thread's wall clock, which goes with the monotonic one from then on: for a simulation, whose times are to
+/// come again. `None`: the machine's.
+pub fn set_wall(time: Option<jiff::Timestamp>) {
+    SET.set(time.map(|time| (time, now())));
 }
 
 /// Milliseconds since the Unix epoch on the wall clock.

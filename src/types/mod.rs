@@ -4,6 +4,7 @@
 //! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
 
 mod body;
+pub mod chance;
 pub mod clock;
 mod delta;
 mod dictionary;
@@ -24,6 +25,7 @@ pub(crate) mod scan;
 mod selector;
 mod selector_parse;
 pub(crate) mod steps;
+mod threads;
 mod version;
 
 /// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
@@ -44,4 +46,5 @@ pub use path::{FieldPath, InvalidPath, Segment};
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
 pub use saved::{DiskPacker, LaidBody, PackedBody, Shelf};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
+pub use threads::Threads;
 pub use version::ResourceVersion;

@@ -6,11 +6,11 @@ use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
 use super::bucket::BucketRateLimiter;
-use crate::types::clock::Instant;
+use crate::types::{chance, clock::Instant};
 
 /// Below this many lanes, idle ones are not looked for.
 const FEW_LANES: usize = 16;
@@ -230,7 +230,7 @@ impl<R> WithJitterRateLimiter<R> {
     /// `limiter`, and up to `share` of its delay more (0.5: half as long again). Less than none is none.
     #[must_use]
     pub fn new(limiter: R, share: f64) -> Self {
-        Self::with_random(limiter, share, StdRng::from_rng(&mut rand::rng()))
+        Self::with_random(limiter, share, chance::rng())
     }
 
     /// The same with dice of one's own.

@@ -86,7 +86,7 @@ impl House {
     }
 
     fn lists(&self) -> u64 {
-        let stats = self.clusters.values().map(SimCluster::stats);
+        let stats = self.clusters.values().map(|cluster| cluster.stats());
         stats.map(|stats| stats.lists + stats.streaming).sum()
     }
 

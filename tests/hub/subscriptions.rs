@@ -474,6 +474,7 @@ fn add(name: &str, cluster: &SimCluster, fleet: &Fleet) -> AddCluster {
         access: Access::Server { server: cluster.url(), ca_file: None, token: None },
         compression: false,
         stall: quick().reflector.stall,
+        dial: None,
         io: fleet.hub.system().env().io.clone(),
     };
     let name = ClusterName::new(name).unwrap();

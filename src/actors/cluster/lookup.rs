@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use rand::Rng;
 
 use super::{ClusterActor, WantKey, informer_key_of};
 use crate::actors::messages::{Resolved, Wanted};
 use crate::actors::supervision::detach;
 use crate::reflector::{ResolveError, SourceError};
-use crate::types::{ApiResource, InformerHealth, Phase};
+use crate::types::{ApiResource, InformerHealth, Phase, chance};
 
 /// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
 const ABSENT_REST: Duration = Duration::from_secs(20);
@@ -147,13 +146,13 @@ impl ClusterActor {
 
 /// `rest`, with up to half of it added at random.
 pub(super) fn jittered(rest: Duration) -> Duration {
-    rest + rest.mul_f64(rand::rng().random_range(0.0..0.5))
+    rest + rest.mul_f64(0.5 * chance::unit())
 }
 
 /// Exponential, with full jitter above the first delay.
 fn retry_after(attempts: u32) -> Duration {
     let cap = FIRST_RETRY.saturating_mul(1 << attempts.min(6)).min(LAST_RETRY);
-    FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(rand::rng().random_range(0.0..1.0))
+    FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(chance::unit())
 }
 
 /// An error with its causes, for a log line.

@@ -8,7 +8,6 @@ use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::estate::Heir;
@@ -21,7 +20,7 @@ use crate::actors::supervision::{
 };
 use crate::journal::JournalError;
 use crate::sink::{Durability, Event, Found, Store};
-use crate::types::{Dynamic, Notification, Notifications, clock};
+use crate::types::{Dynamic, Notification, Notifications, Threads, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
@@ -144,7 +143,7 @@ impl Sink {
 }
 
 impl Deliver for Sink {
-    fn deliver(&self, batch: Vec<Notification>, _io: &Handle) -> BoxFuture<'static, Delivered> {
+    fn deliver(&self, batch: Vec<Notification>, _io: &Threads) -> BoxFuture<'static, Delivered> {
         let mut sink = self.clone();
         async move {
             while let Some(address) = sink.living().await {

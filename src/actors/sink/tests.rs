@@ -20,7 +20,7 @@ use crate::sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, LetterFilter, LetterSummary, Outcome, RetryParams, Selection,
     SinkHealth,
 };
-use crate::types::Notification;
+use crate::types::{Notification, Threads};
 
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
 
@@ -118,12 +118,7 @@ fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
         rate_limit: None,
         health: SinkHealth::new(),
     };
-    SinkParams {
-        machine,
-        transport: Arc::new(Shared(Arc::clone(transport))),
-        io: runtime::Handle::current(),
-        place: None,
-    }
+    SinkParams { machine, transport: Arc::new(Shared(Arc::clone(transport))), io: Threads::current(), place: None }
 }
 
 impl Bench {
@@ -511,7 +506,7 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
     actix_rt::System::new().block_on(async move {
         let bench = Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| {
             params.transport = transport;
-            params.io = io_handle;
+            params.io = Threads::of(io_handle);
             params.machine.bounds.events = 200;
             params.machine.retry.first = Duration::from_millis(2);
             params.machine.retry.max = Duration::from_millis(10);
@@ -537,12 +532,8 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
 fn a_sink_whose_actor_dies_loses_nothing() {
     paused(async {
         let transport = ScriptedTransport::new(|_, _| Outcome::Accepted);
-        let env = Env::new(
-            runtime::Handle::current(),
-            runtime::Handle::current(),
-            vec![actix_rt::Arbiter::current()],
-            Tuning::default(),
-        );
+        let env =
+            Env::new(Threads::current(), Threads::current(), vec![actix_rt::Arbiter::current()], Tuning::default());
         let mut bounded = params(&transport);
         bounded.machine.bounds.events = 100;
         let sink = Sink::start(bounded, OpenStore::in_memory(), &env);

@@ -12,12 +12,12 @@ use crate::actors::messages::{AddIndexers, Apply, Ask, OpenPartition, OpenedPart
 use crate::actors::{CacheActor, Env, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};
-use crate::types::{Change, DeltaKind, InformerHealth, View};
+use crate::types::{Change, DeltaKind, InformerHealth, Threads, View};
 
 /// A cache whose threads for long work are gone.
 fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
     let io = Runtime::new().unwrap();
-    let handle = io.handle().clone();
+    let handle = Threads::of(io.handle().clone());
     io.shutdown_background();
     System::new().block_on(async move {
         let env = Env::new(handle.clone(), handle, vec![Arbiter::current()], Tuning::default());
@@ -96,7 +96,7 @@ async fn put(cache: &Addr<CacheActor>, opened: &OpenedPartition, names: std::ops
 /// Runs a test on a cache of ten objects, whose arbiter may lose an actor.
 fn with_a_cache<F: Future<Output = ()>>(test: impl FnOnce(Env, Addr<CacheActor>, OpenedPartition) -> F) {
     let io = Runtime::new().unwrap();
-    let handle = io.handle().clone();
+    let handle = Threads::of(io.handle().clone());
     System::new().block_on(async move {
         let arbiter = Arbiter::new();
         let env = Env::new(handle.clone(), handle, vec![arbiter.handle()], Tuning::default());

@@ -14,7 +14,7 @@ use crate::actors::messages::{Apply, Ask, OpenPartition, OpenedPartition};
 use crate::actors::{CacheActor, Env, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{Answer, Bounds, DeltaFifo, Held, OWNER_INDEX, Query, QueryError};
-use crate::types::{Change, DeltaKind, InformerHealth, Uid, View};
+use crate::types::{Change, DeltaKind, InformerHealth, Threads, Uid, View};
 
 /// Keeps the one thread that works on long questions busy until it is opened.
 #[derive(Clone, Default)]
@@ -61,7 +61,7 @@ impl Bed {
 /// A cache of 2,000 objects with one turn, and one thread that is busy.
 fn with_a_busy_cache<F: Future<Output = ()>>(test: impl FnOnce(Bed) -> F) {
     let io = Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
-    let (handle, gate) = (io.handle().clone(), Gate::default());
+    let (handle, gate) = (Threads::of(io.handle().clone()), Gate::default());
     System::new().block_on(async {
         let tuning = Tuning { scans: 1, ..Tuning::default() };
         let env = Env::new(handle.clone(), handle.clone(), vec![Arbiter::current()], tuning);

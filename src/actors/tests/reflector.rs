@@ -63,7 +63,7 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             fifo: Swallow.start().recipient(),
             options: ReflectorOptions { streaming_list: false, ..ReflectorOptions::default() },
             watch_errors: Arc::default(),
-            handlers: tokio::runtime::Handle::current(),
+            handlers: crate::types::Threads::current(),
             budget: crate::actors::memory::Budget::new(),
             resume: None,
         };

@@ -1,0 +1,181 @@
+//! What outlives the hub: clusters, disk, readers, and who remembers what happened.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer_hub::sim::{Churn, FaultScript, PipedCluster, SimConfig, SimDisk, Streaming, World, WorldConfig};
+use informer_hub::types::clock;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use crate::plan::Plan;
+use crate::reader::{Mood, Reader};
+
+/// Where the hub keeps its state on the simulated disk.
+pub(crate) const STATE: &str = "/state";
+
+pub(crate) struct House {
+    pub(crate) plan: Plan,
+    pub(crate) clusters: BTreeMap<String, PipedCluster>,
+    pub(crate) disk: SimDisk,
+    pub(crate) readers: Vec<Arc<Reader>>,
+    rng: Mutex<StdRng>,
+    churns: Mutex<BTreeMap<String, Churn>>,
+    diary: Mutex<Vec<String>>,
+    wall: Mutex<Timestamp>,
+    aloud: bool,
+}
+
+impl House {
+    pub(crate) fn new(plan: Plan, aloud: bool) -> Arc<Self> {
+        let (seed, mut rng) = (plan.seed, plan.rng.clone());
+        let mut cluster = |i| {
+            let (seed, pods) = (seed.wrapping_mul(31).wrapping_add(i), plan.pods);
+            let world = WorldConfig { seed, pods, small: true, history: 200, ..WorldConfig::default() };
+            let streaming = [Streaming::Supported, Streaming::Supported, Streaming::Refused, Streaming::Ignored];
+            let streaming = streaming[rng.random_range(0..streaming.len())];
+            (format!("c{i}"), PipedCluster::new(SimConfig { world, streaming, ..SimConfig::default() }))
+        };
+        let clusters: BTreeMap<_, _> = (0..plan.clusters).map(&mut cluster).collect();
+        let churns = clusters.keys().zip(seed..).map(|(name, seed)| (name.clone(), Churn::new(seed))).collect();
+        Arc::new(Self {
+            clusters,
+            disk: SimDisk::new(seed),
+            readers: ["steady", "moody", "fickle"].map(|name| Arc::new(Reader::new(name))).into(),
+            rng: Mutex::new(rng),
+            churns: Mutex::new(churns),
+            diary: Mutex::default(),
+            wall: Mutex::new(Timestamp::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
+            plan,
+            aloud,
+        })
+    }
+
+    pub(crate) fn chance<T>(&self, roll: impl FnOnce(&mut StdRng) -> T) -> T {
+        roll(&mut self.rng.lock())
+    }
+
+    /// Notes something in the diary, with the time.
+    pub(crate) fn note(&self, what: impl FnOnce() -> String) {
+        let mut line = clock::wall().to_string();
+        let _ = write!(line, " {}", what());
+        if self.aloud {
+            println!("{line}");
+        }
+        self.diary.lock().push(line);
+    }
+
+    pub(crate) fn diary(&self) -> Vec<String> {
+        self.diary.lock().clone()
+    }
+
+    pub(crate) fn wall(&self) -> Timestamp {
+        *self.wall.lock()
+    }
+
+    pub(crate) fn set_wall(&self, time: Timestamp) {
+        *self.wall.lock() = time;
+    }
+
+    /// Does a few things to a cluster's objects.
+    pub(crate) fn churn(&self, name: &str, steps: usize) {
+        let mut churns = self.churns.lock();
+        let Some(churn) = churns.get_mut(name) else { return };
+        self.clusters[name].with_world(|world| {
+            for _ in 0..steps {
+                let operation = churn.step(world);
+                self.note(|| format!("{name}: {operation:?} at {}", world.version()));
+            }
+        });
+    }
+
+    /// One of the clusters.
+    pub(crate) fn any_cluster(&self) -> &str {
+        let at = self.chance(|rng| rng.random_range(0..self.clusters.len()));
+        self.clusters.keys().nth(at).map_or("", String::as_str)
+    }
+
+    /// Something goes wrong, or well again, or just on.
+    pub(crate) fn happen(&self) {
+        match self.chance(|rng| rng.random_range(0..100)) {
+            0..65 => {
+                let steps = self.chance(|rng| if rng.random_bool(0.05) { 100 } else { rng.random_range(1..5) });
+                self.churn(self.any_cluster(), steps);
+            }
+            65..70 => {
+                let name = self.any_cluster();
+                self.note(|| format!("{name}: compacted"));
+                self.clusters[name].with_world(World::compact);
+            }
+            70..80 => {
+                let (name, seed) = (self.any_cluster(), self.chance(Rng::random));
+                self.note(|| format!("{name}: faults"));
+                self.clusters[name].set_faults(FaultScript::seeded(seed, self.plan.faults));
+            }
+            80..85 => {
+                let (name, stays) = (self.any_cluster(), self.chance(|rng| rng.random_bool(0.5)));
+                self.note(|| format!("{name}: cut, stays down: {stays}"));
+                self.clusters[name].stop();
+                if !stays {
+                    self.clusters[name].restart();
+                }
+            }
+            85..88 => self.clusters.values().for_each(PipedCluster::restart),
+            88..95 => self.change_a_mood(),
+            _ => self.change_the_disk(),
+        }
+    }
+
+    fn change_a_mood(&self) {
+        // The first is always good.
+        let reader = &self.readers[self.chance(|rng| rng.random_range(1..self.readers.len()))];
+        let mood = self.chance(|rng| match rng.random_range(0..6) {
+            0 | 1 => Mood::Good,
+            2 => Mood::Moody(rng.random_range(0.05..0.9)),
+            3 => Mood::Slow(Duration::from_millis(rng.random_range(1..3000))),
+            4 => Mood::Mute,
+            _ => Mood::Dead,
+        });
+        self.note(|| format!("{}: {mood:?}", reader.name));
+        *reader.mood.lock() = mood;
+    }
+
+    fn change_the_disk(&self) {
+        let (bad, room) = self.chance(|rng| (rng.random_bool(0.5), rng.random_range(0..200_000)));
+        let full = self.chance(|rng| rng.random_bool(0.3)).then(|| self.disk.bytes() + room);
+        let rate = if bad { self.plan.bad_disk } else { 0.0 };
+        self.note(|| format!("disk: fails {rate}, room until {full:?}"));
+        self.disk.set_fail_rate(rate);
+        self.disk.set_capacity(full);
+    }
+
+    pub(crate) fn mend_the_disk(&self) {
+        self.disk.set_fail_rate(0.0);
+        self.disk.set_lie_rate(0.0);
+        self.disk.set_capacity(None);
+    }
+
+    /// All is well from now on.
+    pub(crate) fn heal(&self) {
+        self.note(|| "all is well".to_owned());
+        self.mend_the_disk();
+        for cluster in self.clusters.values() {
+            cluster.heal();
+            cluster.restart();
+        }
+        for reader in &self.readers {
+            *reader.mood.lock() = Mood::Good;
+        }
+    }
+
+    /// Bytes of a reader's files on disk.
+    pub(crate) fn bytes_of(&self, reader: &str) -> u64 {
+        let dir = Path::new(STATE).join("sinks").join(reader);
+        self.disk.files().iter().filter(|(path, _)| path.starts_with(&dir)).map(|(_, bytes)| bytes).sum()
+    }
+}

@@ -1,0 +1,264 @@
+//! The lives of a hub: begun from what is on disk, ended by will, by force, or with the power.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use actix::{Actor, System};
+use informer_hub::actors::{Subscribe, Subscriber, Tuning};
+use informer_hub::app::{DurableSubscription, Hub, StartError};
+use informer_hub::cache::Query;
+use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, Projection, ResourceConfig};
+use informer_hub::sim::oracle::{Oracle, Replica};
+use informer_hub::sink::{RetryParams, StoreLimits};
+use informer_hub::source::Dial;
+use informer_hub::types::chance::Decided;
+use informer_hub::types::{ApiResource, ClusterName, ClusterSelector, Notification, clock};
+use parking_lot::Mutex;
+use rand::Rng;
+use tokio::runtime::Builder;
+
+use crate::house::{House, STATE};
+use crate::judge;
+use crate::reader::ReaderActor;
+
+/// How long the last life has to come to the truth.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// All lives, one after the other; then whether anything was lost.
+pub(crate) fn all(house: &Arc<House>) -> Result<(), String> {
+    for life in 0..house.plan.lives {
+        on_a_new_thread(house, life, live)??;
+    }
+    on_a_new_thread(house, house.plan.lives, last)?
+}
+
+/// Runs a life on a thread, an actor system and a runtime of its own, which end when it does, whatever is under way.
+fn on_a_new_thread<T: Send>(
+    house: &Arc<House>,
+    life: usize,
+    live: impl AsyncFnOnce(Arc<House>) -> T + Send,
+) -> Result<T, String> {
+    let body = || {
+        let _decided = Decided::by(house.plan.seed.wrapping_mul(1000).wrapping_add(life as u64));
+        let runtime = || Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let system = System::with_tokio_rt(runtime);
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            system.block_on(async {
+                clock::set_wall(Some(house.wall()));
+                let done = live(Arc::clone(house)).await;
+                house.set_wall(clock::wall() + Duration::from_secs(1));
+                clock::set_wall(None);
+                done
+            })
+        }));
+        drop(system);
+        (done, judge::panics())
+    };
+    let (done, panics) = thread::scope(|scope| scope.spawn(body).join()).map_err(|_| "the end of a life panicked")?;
+    match done {
+        Ok(done) if panics == 0 => Ok(done),
+        _ => Err(format!("life {life}: {panics} panics")),
+    }
+}
+
+fn config(house: &House, clusters: &[String]) -> Config {
+    let resource = |name: &str| ResourceConfig {
+        name: name.to_owned(),
+        resource: name.parse().unwrap(),
+        clusters: ClusterSelector::All,
+        namespaces: Vec::new(),
+        label_selector: None,
+        field_selector: None,
+        resync: None,
+        metadata_only: false,
+        projection: Projection::Drop(Vec::new()),
+        indexes: BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]),
+    };
+    let cluster = |name: &String| ClusterConfig {
+        name: ClusterName::new(name).unwrap(),
+        labels: BTreeMap::default(),
+        access: ClusterAccess::Server { server: format!("http://{name}.sim"), ca_file: None, token: None },
+        compression: false,
+    };
+    let hub = HubConfig {
+        state_dir: Some(PathBuf::from(STATE)),
+        checkpoint: house.plan.checkpoint,
+        fsync: house.plan.fsync,
+        ..HubConfig::default()
+    };
+    Config {
+        hub,
+        clusters: clusters.iter().map(cluster).collect(),
+        resources: vec![resource("pods"), resource("widgets.example.com")],
+        sinks: Vec::new(),
+    }
+}
+
+async fn start(house: &Arc<House>, clusters: &[String]) -> Result<Hub, StartError> {
+    let net = Arc::clone(house);
+    let dial = Dial::new(move |uri| {
+        let (net, pause) = (Arc::clone(&net), net.chance(|rng| rng.random_range(0..20)));
+        async move {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            let name = uri.host().and_then(|host| host.strip_suffix(".sim")).unwrap_or_default();
+            net.clusters[name].connect()
+        }
+    });
+    let mut builder = Hub::builder(config(house, clusters))
+        .tuning(Tuning::default())
+        .disk(Arc::new(house.disk.clone()))
+        .dial(dial)
+        .on_this_thread();
+    for (at, reader) in house.readers.iter().enumerate() {
+        let actor = ReaderActor { reader: Arc::clone(reader), house: Arc::clone(house) }.start();
+        let retry = RetryParams { max: Duration::from_secs(20), ..RetryParams::default() };
+        let limits = StoreLimits { journal: house.plan.journal, ..StoreLimits::default() };
+        let mut subscription = DurableSubscription::new(reader.name, actor.recipient())
+            .timeout(Duration::from_secs(2))
+            .retry(retry)
+            .limits(limits);
+        if at == 2 {
+            subscription = subscription.without_old();
+        }
+        builder = builder.subscribe_durably(subscription);
+    }
+    for reader in &house.readers {
+        reader.replica.lock().hub_restarted();
+    }
+    builder.start().await
+}
+
+/// Somebody who is told without a journal, from the beginning of each life.
+async fn overhear(hub: &Hub) -> Arc<Mutex<Replica>> {
+    let replica = Arc::new(Mutex::new(Replica::new()));
+    for resource in ["pods", "widgets.example.com"] {
+        let told = Arc::clone(&replica);
+        let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
+            told.lock().apply(notification);
+        });
+        let subscribe = Subscribe::to_configured(resource, ClusterSelector::All, subscriber).named("passing");
+        let _ = hub.registry().send(subscribe).await;
+    }
+    replica
+}
+
+/// A life in which anything may happen.
+async fn live(house: Arc<House>) -> Result<(), String> {
+    // What happens while nobody looks.
+    for _ in 0..house.chance(|rng| rng.random_range(0..20)) {
+        house.happen();
+    }
+    if house.chance(|rng| rng.random_bool(0.8)) {
+        house.mend_the_disk();
+    }
+    house.disk.set_lie_rate(house.plan.lies);
+    let leave_out = house.chance(|rng| rng.random_bool(0.2)).then(|| house.any_cluster());
+    let names: Vec<_> = house.clusters.keys().filter(|name| Some(name.as_str()) != leave_out).cloned().collect();
+    house.note(|| format!("a hub of {names:?}"));
+    let hub = match start(&house, &names).await {
+        Ok(hub) => hub,
+        Err(error) => {
+            house.note(|| format!("does not start: {error}"));
+            house.mend_the_disk();
+            end(&house);
+            return Ok(());
+        }
+    };
+    let passing = overhear(&hub).await;
+    let until = clock::now() + Duration::from_millis(house.chance(|rng| rng.random_range(10..10_000)));
+    while clock::now() < until {
+        let pause = house.chance(|rng| rng.random_range(0..150));
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        house.happen();
+        judge::bounds(&house)?;
+    }
+    if house.chance(|rng| rng.random_bool(0.2)) {
+        let report = hub.shutdown(Duration::from_secs(5)).await;
+        house.note(|| format!("shut down: {report:?}"));
+    } else if house.chance(|rng| rng.random_bool(0.5)) {
+        // In the middle of something.
+        house.disk.stop_after(house.chance(|rng| rng.random_range(0..40)));
+        let pause = house.chance(|rng| rng.random_range(0..300));
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+    end(&house);
+    let violations = passing.lock().violations().to_vec();
+    if violations.is_empty() { Ok(()) } else { Err(format!("who listened without a journal: {violations:#?}")) }
+}
+
+/// The end of the process, or of the machine.
+fn end(house: &House) {
+    let power = house.plan.power && house.chance(|rng| rng.random_bool(0.6));
+    house.note(|| format!("the end; of the machine: {power}"));
+    if power {
+        house.disk.crash();
+    } else {
+        house.disk.kill();
+    }
+}
+
+/// A life in which all is well, at the end of which everybody has the truth.
+async fn last(house: Arc<House>) -> Result<(), String> {
+    house.heal();
+    let names: Vec<_> = house.clusters.keys().cloned().collect();
+    let hub = start(&house, &names).await.map_err(|error| format!("the last hub does not start: {error}"))?;
+    let passing = overhear(&hub).await;
+    let until = clock::now() + PATIENCE;
+    let promised = house.plan.keeps_promises();
+    loop {
+        let mut wrong = cache_mistakes(&house, &hub).await;
+        wrong.extend(judge::mistakes(&house, &passing.lock()).iter().map(|it| format!("passing: {it}")));
+        for reader in house.readers.iter().filter(|_| promised) {
+            let mistakes = judge::mistakes(&house, &reader.replica.lock());
+            wrong.extend(mistakes.iter().map(|it| format!("{}: {it}", reader.name)));
+        }
+        if wrong.is_empty() {
+            break;
+        }
+        if clock::now() > until {
+            let report = hub.report().await.map(|it| serde_json::to_string_pretty(&it).unwrap());
+            return Err(format!("after {PATIENCE:?}: {wrong:#?}\n{}", report.unwrap_or_default()));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    judge::bounds(&house)?;
+    house.note(|| "everybody has the truth".to_owned());
+    let report = hub.shutdown(Duration::from_secs(60)).await;
+    if !report.undelivered.is_empty() || report.actors_left > 0 {
+        return Err(format!("the last shutdown: {report:?}"));
+    }
+    let mut violations = passing.lock().violations().to_vec();
+    for reader in house.readers.iter().filter(|_| promised) {
+        let theirs = reader.replica.lock();
+        violations.extend(theirs.violations().iter().map(|it| format!("{}: {it}", reader.name)));
+    }
+    if violations.is_empty() { Ok(()) } else { Err(format!("{violations:#?}")) }
+}
+
+async fn cache_mistakes(house: &House, hub: &Hub) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, cluster) in &house.clusters {
+        for (gvr, kind) in judge::resources().into_iter().zip(["Pod", "Widget"]) {
+            let only = ClusterSelector::Names(vec![ClusterName::new(name).unwrap()]);
+            let resource = ApiResource { gvr: gvr.clone(), kind: kind.into(), namespaced: true };
+            let answer = match hub.cache_of(resource).send(Query::list().in_clusters(only)).await {
+                Ok(Ok(answer)) => answer,
+                failed => {
+                    wrong.push(format!("cache: {failed:?}"));
+                    continue;
+                }
+            };
+            let seen = answer
+                .items
+                .iter()
+                .map(|object| (object.key().clone(), (object.uid().clone(), object.resource_version().clone())));
+            let differences = Oracle::diff(&cluster.truth(&gvr), &seen.collect());
+            wrong.extend(differences.iter().map(|it| format!("cache: {name}: {gvr}: {it}")));
+        }
+    }
+    wrong
+}

@@ -1,0 +1,73 @@
+//! A whole hub under a seed: reflectors to durable readers, with its clock, its disk and its network simulated, through
+//! several lives.
+//!
+//! Everything runs on one thread under a paused clock, and all chance comes from the seed, so that a seed that fails
+//! fails again in the same way: `SIMULATION_SEED=17 cargo test --test simulation -- --nocapture` shows what happened.
+//! `SIMULATIONS` is how many there are, 100 unless it says otherwise.
+
+mod house;
+mod judge;
+mod life;
+mod plan;
+mod reader;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use house::House;
+use plan::Plan;
+
+/// Simulations, unless `SIMULATIONS` says otherwise.
+const SIMULATIONS: u64 = 100;
+
+/// At once.
+const WORKERS: usize = 2;
+
+/// Runs one, and gives what happened, and what was wrong.
+fn simulate(seed: u64, aloud: bool) -> (Vec<String>, Result<(), String>) {
+    let plan = Plan::drawn(seed);
+    let house = House::new(plan, aloud);
+    let verdict = life::all(&house);
+    (house.diary(), verdict)
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text:?}")))
+}
+
+#[test]
+fn whatever_goes_wrong_nothing_is_lost() {
+    judge::count_panics();
+    if let Some(seed) = number("SIMULATION_SEED") {
+        let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
+        let (_, verdict) = simulate(seed, true);
+        return verdict.unwrap();
+    }
+    let (next, last) = (AtomicU64::new(0), number("SIMULATIONS").unwrap_or(SIMULATIONS));
+    let failed = thread::scope(|scope| {
+        let work = || {
+            let seeds = std::iter::repeat_with(|| next.fetch_add(1, Relaxed)).take_while(|seed| *seed < last);
+            seeds.filter_map(|seed| Some((seed, simulate(seed, false).1.err()?))).collect::<Vec<_>>()
+        };
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
+    });
+    let told: Vec<_> = failed.iter().map(|(seed, why)| format!("SIMULATION_SEED={seed}: {why}")).collect();
+    assert!(failed.is_empty(), "{} of {last} failed\n{}", failed.len(), told.join("\n\n"));
+}
+
+#[test]
+fn a_seed_happens_again_in_the_same_way() {
+    judge::count_panics();
+    for seed in [1, 2, 3] {
+        let (first, verdict) = simulate(seed, false);
+        let (second, _) = simulate(seed, false);
+        let differs = first.iter().zip(&second).position(|(first, second)| first != second);
+        if let Some(at) = differs {
+            let from = at.saturating_sub(5);
+            panic!("seed {seed}: {:#?}\nand then\n{:#?}", &first[from..=at], &second[from..=at]);
+        }
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+        assert!(first.len() > 100, "seed {seed}: only {} things happened; {verdict:?}", first.len());
+    }
+}

@@ -1,0 +1,67 @@
+//! What a seed decides on before anything happens.
+
+use std::time::Duration;
+
+use informer_hub::types::Fsync;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// What is simulated.
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) clusters: u64,
+    pub(crate) pods: usize,
+    /// Lives before the last, in which all is well.
+    pub(crate) lives: usize,
+    pub(crate) fsync: Fsync,
+    pub(crate) checkpoint: Duration,
+    /// Bytes of the moody readers' journals.
+    pub(crate) journal: u64,
+    /// How likely a request goes wrong.
+    pub(crate) faults: f64,
+    /// How likely a call of the disk that writes fails while it is bad.
+    pub(crate) bad_disk: f64,
+    /// How likely a sync lies. Then no promise holds over a loss of power.
+    pub(crate) lies: f64,
+    /// Whether power is lost, in place of the process alone.
+    pub(crate) power: bool,
+    /// For all that is decided on the way.
+    pub(crate) rng: StdRng,
+}
+
+impl Plan {
+    pub(crate) fn drawn(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed ^ 0x5157_a11e);
+        let fsync = match rng.random_range(0..5) {
+            0 => Fsync::Within(Duration::ZERO),
+            1 => Fsync::Within(Duration::from_millis(200)),
+            2 => Fsync::Never,
+            _ => Fsync::default(),
+        };
+        let lies = if rng.random_bool(0.1) { rng.random_range(0.01..0.5) } else { 0.0 };
+        Self {
+            seed,
+            clusters: rng.random_range(1..4),
+            pods: rng.random_range(1..40),
+            lives: rng.random_range(1..6),
+            fsync,
+            checkpoint: Duration::from_millis([50, 300, 1000, 5000][rng.random_range(0..4)]),
+            journal: [256 << 10, 1 << 20, 1 << 30][rng.random_range(0..3)],
+            faults: [0.0, 0.05, 0.3][rng.random_range(0..3)],
+            bad_disk: [0.0, 0.02, 0.2][rng.random_range(0..3)],
+            lies,
+            power: rng.random_bool(0.5),
+            rng,
+        }
+    }
+
+    /// What a reader may have on disk: its journal, and what a merge writes before the merged goes.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        2 * self.journal
+    }
+
+    /// Whether what was synced is there after whatever happens.
+    pub(crate) fn keeps_promises(&self) -> bool {
+        !self.power || (self.lies == 0.0 && self.fsync != Fsync::Never)
+    }
+}
