@@ -101,19 +101,18 @@ async fn drip(client: TcpStream, server: TcpStream) -> std::io::Result<()> {
 }
 
 async fn garbage(mut client: TcpStream) -> std::io::Result<()> {
-    while client.read(&mut [0; 16 * 1024]).await? > 0 {
-        client.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await?;
-        // Lines of noise, of all lengths: no two answers begin alike.
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(std::process::id());
-        loop {
-            let noise: Vec<u8> = (0..32 * 1024)
-                .map(|_| {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 56) as u8
-                })
-                .collect();
-            client.write_all(&noise).await?;
-        }
+    if client.read(&mut [0; 1024]).await? == 0 {
+        return Ok(());
     }
-    Ok(())
+    client.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await?;
+    // Bytes of all values, lines of all lengths.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut noise = vec![0; 32 * 1024];
+    loop {
+        for byte in &mut noise {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = (state >> 56) as u8;
+        }
+        client.write_all(&noise).await?;
+    }
 }

@@ -18,7 +18,7 @@ const FLAG: &str = "--replay-server";
 /// first in `main`.
 pub fn serve_if_asked() {
     let flags: [(&str, fn()); 3] = [(FLAG, serve), (fronts::FLAG, fronts::serve), (receiver::FLAG, receiver::serve)];
-    for (_, serve) in flags.iter().filter(|(flag, _)| std::env::args().any(|arg| arg == *flag)) {
+    if let Some((_, serve)) = flags.iter().find(|(flag, _)| std::env::args().any(|arg| arg == *flag)) {
         serve();
         std::process::exit(0);
     }
