@@ -268,8 +268,8 @@ async fn open_stores(
                 continue;
             };
             let opened = OpenStore::open(&sink, &place, &|event| found.knows(event));
-            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink, source })?;
-            found.adopt(&orphans);
+            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink: sink.clone(), source })?;
+            found.adopt(&sink, &orphans);
             stores.push(store);
         }
         Ok((stores, found))
@@ -308,19 +308,22 @@ async fn start_reader(
 struct Releasing {
     sinks: RunningSinks,
     io: Threads,
-    /// Where each journal ended when the pass began.
-    marks: Mutex<Vec<(Sink, u64)>>,
+    /// Where each journal ended when the pass began, by sink.
+    marks: Mutex<Vec<(String, u64)>>,
 }
 
 impl CheckpointListener for Releasing {
     fn begins(&self) {
         let sinks = self.sinks.lock();
         *self.marks.lock() =
-            sinks.iter().filter_map(|one| Some((one.sink.clone(), one.health.journal_end()?))).collect();
+            sinks.iter().filter_map(|one| Some((one.name.clone(), one.health.journal_end()?))).collect();
     }
 
     fn completed(&self) {
-        for (sink, end) in std::mem::take(&mut *self.marks.lock()) {
+        let sinks = self.sinks.lock();
+        for (name, end) in std::mem::take(&mut *self.marks.lock()) {
+            // None: the hub is shutting down.
+            let Some(sink) = sinks.iter().find(|one| one.name == name).map(|one| one.sink.clone()) else { continue };
             self.io.spawn_blocking(move || sink.release(end));
         }
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::start::StartError;
 use crate::actors::messages::{InformerFor, Wanted};
 use crate::actors::{Env, Keeping, StateStatus};
-use crate::cache::{DeclaredIndex, PartitionId};
+use crate::cache::{DeclaredIndex, PartitionId, Snapshot};
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::reflector::Decoder;
@@ -70,7 +70,8 @@ impl OpenState {
         let began = clock::now();
         let loading = io.spawn_blocking(move || {
             let loaded = caches::load(&disk, &dir, &|resource, header| wishes.claim(resource, header))?;
-            Ok(Found { loaded, wishes, began })
+            let on_disk = loaded.caches.iter().map(|cache| cache.store.published().load_full()).collect();
+            Ok(Found { loaded, on_disk, wishes, began })
         });
         let found: io::Result<_> = loading.await.map_err(|_| died())?;
         let failed = |source| StateError::Disk { file: self.0.caches(), verb: "read", source };
@@ -109,22 +110,30 @@ impl OpenState {
 /// Caches as they were on disk.
 pub(super) struct Found {
     loaded: Loaded,
+    /// The caches without what readers were told of afterwards, in the same order.
+    on_disk: Vec<Arc<Snapshot>>,
     wishes: Wishes,
     began: Instant,
 }
 
 impl Found {
-    /// Whether a cache has the object of an event, or nobody wants it any more.
+    /// Whether a cache has what an event tells of: its object in that state or a newer one, or all that happened up to
+    /// then, so that the object is gone. Or nobody wants it any more.
     pub(super) fn knows(&self, event: &Event) -> bool {
         let Some(about) = About::of(event) else { return true };
         let Some((cache, partition)) = self.partition_of(&about) else { return true };
-        let snapshot = self.loaded.caches[cache].store.published().load();
-        let stored = snapshot.partition(partition).and_then(|partition| partition.get(&about.key).cloned());
-        stored.is_some_and(|stored| *stored.uid() == Uid::new(event.uid()))
+        let Some(partition) = self.on_disk[cache].partition(partition) else { return true };
+        // Of a reader that is not told of all that happens the last word may be one of long ago.
+        if partition.resume_version().is_some_and(|complete| !event.version().newer_than(complete)) {
+            return true;
+        }
+        partition.get(&about.key).is_some_and(|stored| {
+            *stored.uid() == Uid::new(event.uid()) && !event.version().newer_than(stored.resource_version())
+        })
     }
 
-    /// Takes in objects that somebody was told of after the last checkpoint.
-    pub(super) fn adopt(&mut self, orphans: &[Event]) {
+    /// Takes in objects, and states of objects, that a reader was told of after the last checkpoint.
+    pub(super) fn adopt(&mut self, reader: &str, orphans: &[Event]) {
         for event in orphans {
             let Some(about) = About::of(event) else { continue };
             let Some((cache, partition)) = self.partition_of(&about) else { continue };
@@ -132,11 +141,16 @@ impl Found {
             let Some(demand) = self.wishes.demand(&resource, about.cluster) else { continue };
             let object = about.object(event, &resource, demand);
             let cache = &mut self.loaded.caches[cache];
-            cache.store.revive(partition, &object);
-            cache.plain.push(object);
+            if cache.store.revive(partition, reader, &object) {
+                cache.plain.push(object);
+            }
         }
         if !orphans.is_empty() {
-            tracing::info!(objects = orphans.len(), "told of after the last checkpoint: taken from the journals");
+            tracing::info!(
+                reader,
+                objects = orphans.len(),
+                "told of after the last checkpoint: taken from the journals"
+            );
         }
     }
 

@@ -183,6 +183,11 @@ impl Checkpoints {
         self.0.readers.lock().remove(&id);
     }
 
+    /// Waits for nobody any more: what they are told by may end.
+    pub(in crate::actors) fn remove_readers(&self) {
+        self.0.readers.lock().clear();
+    }
+
     pub(super) fn readers(&self) -> Vec<Arc<Subscription>> {
         self.0.readers.lock().values().cloned().collect()
     }
