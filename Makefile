@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real fuzz oracle bench bench-peers bench-real bench-million demo ci
+.PHONY: help build test test-nightly lint doc deny test-real fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -62,6 +62,12 @@ bench-real: $(GO_PEERS) ## The first list from a real kube-apiserver, beside a r
 
 bench-million: ## A million objects in 100 clusters: memory, and questions while 5,000 events a second arrive
 	$(CARGO) bench --bench hub -- million
+
+bench-isolation: ## What clusters and sinks feel of others that are dead, drip, flood or send garbage; ten minutes
+	$(CARGO) bench --bench hub -- isolation
+
+bench-delivery: ## What journalled delivery costs, and how long it takes, for each hub.fsync; wants taskset; ten minutes
+	$(CARGO) bench --bench hub -- delivery
 
 demo: ## Three simulated clusters with churn, no Kubernetes needed
 	$(CARGO) run --release -- demo
