@@ -14,8 +14,9 @@ build: ## The binary, optimised: target/release/informer-hub
 test: ## Unit, simulation and documentation tests; no network beyond loopback, no Kubernetes
 	$(CARGO) test
 
-test-nightly: ## Every property with 10,000 random cases, optimised, and a hundred kills on real apiservers; takes long
+test-nightly: ## Every property with 10,000 random cases, a thousand simulations, a hundred kills on real apiservers; takes long
 	INFORMER_HUB_CASES=$${INFORMER_HUB_CASES:-10000} $(CARGO) test --release --lib
+	SIMULATIONS=$${SIMULATIONS:-1000} $(CARGO) test --release --test simulation
 	tests/testbed/build.sh
 	KILLS=$${KILLS:-100} $(CARGO) test --release --features real-tests --test real kill::
 

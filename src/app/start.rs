@@ -265,8 +265,8 @@ async fn open_stores(
                 continue;
             };
             let opened = OpenStore::open(&sink, &place, &|event| found.knows(event));
-            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink, source })?;
-            found.adopt(&orphans);
+            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink: sink.clone(), source })?;
+            found.adopt(&sink, &orphans);
             stores.push(store);
         }
         Ok((stores, found))

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::start::StartError;
 use crate::actors::messages::{InformerFor, Wanted};
 use crate::actors::{Env, Keeping, StateStatus};
-use crate::cache::{DeclaredIndex, PartitionId};
+use crate::cache::{DeclaredIndex, PartitionId, Snapshot};
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::reflector::Decoder;
@@ -72,7 +72,8 @@ impl OpenState {
         let began = clock::now();
         let loading = io.spawn_blocking(move || {
             let loaded = caches::load(&disk, &dir, &|resource, header| wishes.claim(resource, header))?;
-            Ok(Found { loaded, wishes, began, ahead: Mutex::default() })
+            let on_disk = loaded.caches.iter().map(|cache| cache.store.published().load_full()).collect();
+            Ok(Found { loaded, on_disk, wishes, began, ahead: Mutex::default() })
         });
         let found: io::Result<_> = loading.await.map_err(|_| died())?;
         let failed = |source| StateError::Disk { file: self.0.caches(), verb: "read", source };
@@ -113,6 +114,8 @@ impl OpenState {
 /// Caches as they were on disk.
 pub(super) struct Found {
     loaded: Loaded,
+    /// The caches without what readers were told of afterwards, in the same order.
+    on_disk: Vec<Arc<Snapshot>>,
     wishes: Wishes,
     began: Instant,
     /// Partitions of which a journal has told what is not on disk: a cache, by its place, and its partition.
@@ -120,31 +123,31 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Whether a cache has the object of an event, or has seen it go, or nobody wants it any more.
+    /// Whether a cache has what an event tells of: its object in that state or a newer one, or all that happened up to
+    /// then, so that the object is gone. Or nobody wants it any more.
     pub(super) fn knows(&self, event: &Event) -> bool {
         let Some(about) = About::of(event) else { return true };
         let Some((cache, id)) = self.partition_of(&about) else { return true };
-        let snapshot = self.loaded.caches[cache].store.published().load();
-        let Some(partition) = snapshot.partition(id) else { return true };
-        let stored = partition.get(&about.key).is_some_and(|stored| *stored.uid() == Uid::new(event.uid()));
-        // All of up to its version has been applied: an object of before then that is not there is gone. Its deletion need
-        // not be in the journal, whose reader may not want to hear of it.
-        let is_past = partition
-            .resume_version()
-            .is_some_and(|version| version == event.version() || version.newer_than(event.version()));
+        let Some(partition) = self.on_disk[cache].partition(id) else { return true };
+        let stored = partition.get(&about.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
+        let complete = partition.resume_version();
         // A tombstone has the version of the last state that was known, so only its object tells.
-        let is_on_disk = if event.event_type() == EventType::Deleted { !stored } else { is_past };
+        let is_on_disk = match event.event_type() {
+            EventType::Deleted => stored.is_none(),
+            _ => complete.is_some_and(|to| to == event.version() || to.newer_than(event.version())),
+        };
         if !is_on_disk {
             self.ahead.lock().insert((cache, id));
         }
-        stored || is_past
+        // Of a reader that is not told of all that happens the last word may be one of long ago.
+        complete.is_some_and(|complete| !event.version().newer_than(complete))
+            || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
     /// Partitions of which no journal has told anything that is not on disk.
     fn settled(&self) -> BTreeSet<(Gvr, View, PartitionId)> {
         let (mut settled, ahead) = (BTreeSet::new(), self.ahead.lock());
-        for (at, cache) in self.loaded.caches.iter().enumerate() {
-            let snapshot = cache.store.published().load();
+        for (at, (cache, snapshot)) in self.loaded.caches.iter().zip(&self.on_disk).enumerate() {
             let complete = snapshot.partitions().filter(|(_, partition)| partition.resume_version().is_some());
             let complete = complete.filter(|(id, _)| !ahead.contains(&(at, *id)));
             settled.extend(complete.map(|(id, _)| (cache.resource.gvr.clone(), cache.view.clone(), id)));
@@ -152,8 +155,8 @@ impl Found {
         settled
     }
 
-    /// Takes in objects that somebody was told of after the last checkpoint.
-    pub(super) fn adopt(&mut self, orphans: &[Event]) {
+    /// Takes in objects, and states of objects, that a reader was told of after the last checkpoint.
+    pub(super) fn adopt(&mut self, reader: &str, orphans: &[Event]) {
         for event in orphans {
             let Some(about) = About::of(event) else { continue };
             let Some((cache, partition)) = self.partition_of(&about) else { continue };
@@ -161,11 +164,16 @@ impl Found {
             let Some(demand) = self.wishes.demand(&resource, about.cluster) else { continue };
             let object = about.object(event, &resource, demand);
             let cache = &mut self.loaded.caches[cache];
-            cache.store.revive(partition, &object);
-            cache.plain.push(object);
+            if cache.store.revive(partition, reader, &object) {
+                cache.plain.push(object);
+            }
         }
         if !orphans.is_empty() {
-            tracing::info!(objects = orphans.len(), "told of after the last checkpoint: taken from the journals");
+            tracing::info!(
+                reader,
+                objects = orphans.len(),
+                "told of after the last checkpoint: taken from the journals"
+            );
         }
     }
 

@@ -28,6 +28,7 @@ mod selector_parse;
 pub(crate) mod steps;
 mod threads;
 mod version;
+mod watched;
 
 /// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
 pub use arcstr::ArcStr as SharedStr;
@@ -50,3 +51,4 @@ pub use saved::{DiskPacker, LaidBody, PackedBody, Shelf};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
 pub use threads::Threads;
 pub use version::ResourceVersion;
+pub use watched::{Unwatched, Watched, Watcher};

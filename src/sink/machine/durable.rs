@@ -93,6 +93,11 @@ impl<T> Durable<T> {
         self.unwritten.len() < MAX_UNWRITTEN && self.unwritten_bytes < MAX_UNWRITTEN_BYTES
     }
 
+    /// Whether an event of a new object is one of an object that the journal has told of.
+    pub(super) fn is_update(&self, event: &Event) -> bool {
+        self.told.is_update(event)
+    }
+
     /// Has an event written, unless the journal has told of it, or of something newer.
     pub(super) fn put(&mut self, event: Event, resync: bool, health: &SinkHealth, now: Instant) {
         if !self.told.is_news(&event, resync) {
