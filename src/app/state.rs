@@ -130,24 +130,24 @@ impl Found {
         let Some((cache, id)) = self.partition_of(&about) else { return true };
         let Some(partition) = self.on_disk[cache].partition(id) else { return true };
         let stored = partition.get(&about.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
-        let complete = partition.resume_version();
+        // All of up to its version has been applied: an object of before then that is not there is gone. Its deletion need
+        // not be in the journal, whose reader may not want to hear of it.
+        let is_past = partition
+            .resume_version()
+            .is_some_and(|version| version == event.version() || version.newer_than(event.version()));
         // A tombstone has the version of the last state that was known, so only its object tells.
-        let is_on_disk = match event.event_type() {
-            EventType::Deleted => stored.is_none(),
-            _ => complete.is_some_and(|to| to == event.version() || to.newer_than(event.version())),
-        };
+        let is_on_disk = if event.event_type() == EventType::Deleted { stored.is_none() } else { is_past };
         if !is_on_disk {
             self.ahead.lock().insert((cache, id));
         }
-        // Of a reader that is not told of all that happens the last word may be one of long ago.
-        complete.is_some_and(|complete| !event.version().newer_than(complete))
-            || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
+        is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
     /// Partitions of which no journal has told anything that is not on disk.
     fn settled(&self) -> BTreeSet<(Gvr, View, PartitionId)> {
         let (mut settled, ahead) = (BTreeSet::new(), self.ahead.lock());
-        for (at, (cache, snapshot)) in self.loaded.caches.iter().zip(&self.on_disk).enumerate() {
+        for (at, cache) in self.loaded.caches.iter().enumerate() {
+            let snapshot = cache.store.published().load();
             let complete = snapshot.partitions().filter(|(_, partition)| partition.resume_version().is_some());
             let complete = complete.filter(|(id, _)| !ahead.contains(&(at, *id)));
             settled.extend(complete.map(|(id, _)| (cache.resource.gvr.clone(), cache.view.clone(), id)));

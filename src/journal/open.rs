@@ -1,6 +1,7 @@
 //! A journal's files, read: by the one who opens it, and by the one who only looks.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,6 +47,10 @@ pub(super) struct Count<'s> {
     expected: Option<Seq>,
     /// Records behind all that were met have numbers from here on.
     floor: Seq,
+    /// Records before the segment that was begun last have numbers below this.
+    begun: Seq,
+    /// Numbers of a merged segment that were not met.
+    gaps: Vec<Range<Seq>>,
     pub(super) lost: u64,
 }
 
@@ -72,16 +77,29 @@ impl Scan {
         scan.next_generation = scan.files.iter().map(|file| file.name.generation + 1).max().unwrap_or(0);
         scan.drop_replaced();
         scan.find_void();
+        scan.end_in_order();
         Ok(scan)
     }
 
     fn drop_replaced(&mut self) {
-        let merged = self.files.iter().filter(|file| file.name.merged).filter_map(|file| file.header.as_ref());
-        let replaced: Vec<u64> = merged.flat_map(|header| header.replaces.iter().copied()).collect();
+        let mut replaced = Vec::new();
+        for file in self.files.iter().filter(|file| file.name.merged) {
+            // None replaces what came after it.
+            let older = |generation: &&u64| **generation < file.name.generation;
+            replaced.extend(file.header.iter().flat_map(|header| header.replaces.iter().filter(older)));
+        }
         let (gone, kept) =
             std::mem::take(&mut self.files).into_iter().partition(|file| replaced.contains(&file.name.generation));
         self.files = kept;
         self.leftovers.extend(Vec::into_iter(gone).map(|file: Scanned| file.name.to_string()));
+    }
+
+    /// None stands for what is in the next one, whatever its header says: records are found by where segments end.
+    fn end_in_order(&mut self) {
+        let behind: Vec<Seq> = self.files.iter().skip(1).map(|next| next.name.first).collect();
+        for (file, behind) in self.files.iter_mut().zip(behind) {
+            file.header.iter_mut().for_each(|header| header.end = header.end.min(behind));
+        }
     }
 
     fn find_void(&mut self) {
@@ -126,7 +144,8 @@ impl Scanned {
             match item {
                 Item::Frame { offset: 0, .. } => {}
                 Item::Frame { offset, payload } => {
-                    let record = split_record(payload).filter(|(seq, _)| *seq < self.void_from);
+                    let counts = |seq| seq < self.void_from && self.name.can_hold(seq, offset);
+                    let record = split_record(payload).filter(|(seq, _)| counts(*seq));
                     let _ = record.and_then(|(seq, record)| each(seq, offset, record));
                 }
                 Item::Damage { from, to } => walked.damaged.push((from, to)),
@@ -142,7 +161,7 @@ impl Scanned {
 impl<'s> Count<'s> {
     pub(super) fn new(said: &'s mut Said) -> Self {
         let expected = said.any.then(|| said.acked.first_missing());
-        Self { said, expected, floor: 0, lost: 0 }
+        Self { said, expected, floor: 0, begun: 0, gaps: Vec::new(), lost: 0 }
     }
 
     pub(super) fn is_acked(&self, seq: Seq) -> bool {
@@ -152,7 +171,7 @@ impl<'s> Count<'s> {
     /// What lies before this number and has not been met is lost, where it was not acknowledged.
     fn met(&mut self, seq: Seq, next: Seq) {
         if let Some(expected) = self.expected {
-            self.lost += self.said.acked.missing(expected..seq);
+            self.lost = self.lost.saturating_add(self.said.acked.missing(expected..seq));
             self.said.acked.insert(expected..seq);
         }
         self.expected = self.expected.max(Some(next));
@@ -161,16 +180,22 @@ impl<'s> Count<'s> {
     /// A segment is begun.
     pub(super) fn begin(&mut self, file: &Scanned) {
         self.met(file.name.first, file.name.first);
+        self.begun = self.begun.max(file.name.first);
         if file.name.merged {
             // Within it numbers are missing by right.
             self.expected = None;
+            self.gaps.clear();
         }
     }
 
     /// A record is met; `None` if it was before.
     pub(super) fn record(&mut self, seq: Seq, name: Name) -> Option<()> {
-        if seq < self.floor.max(name.first) {
+        let due = self.floor.max(name.first);
+        if seq < due {
             return None;
+        }
+        if name.merged && due < seq {
+            self.gaps.push(due..seq);
         }
         self.floor = seq + 1;
         if !name.merged {
@@ -183,7 +208,11 @@ impl<'s> Count<'s> {
     pub(super) fn end(&mut self, file: &Scanned, records: u64) {
         if file.name.merged {
             let header = file.header.as_ref();
-            self.lost += header.map_or(0, |header| header.records.saturating_sub(records));
+            let missing = header.map_or(0, |header| header.records.saturating_sub(records));
+            self.gaps.push(self.floor.max(file.name.first)..header.map_or(0, |header| header.end));
+            // Which numbers they had is not known. Once that has been told, every number that is not pending is acknowledged.
+            let unknown = self.gaps.drain(..).map(|gap| self.said.acked.missing(gap)).sum();
+            self.lost = self.lost.saturating_add(missing.min(unknown));
             self.expected = header.map(|header| header.end).filter(|end| *end >= self.floor);
         }
     }
@@ -194,7 +223,7 @@ impl<'s> Count<'s> {
         if self.expected.is_some_and(|expected| expected < accepted) {
             self.met(accepted, accepted);
         }
-        self.floor.max(accepted).max(self.said.acked.end()).max(self.expected.unwrap_or(0))
+        [self.begun, accepted, self.said.acked.end(), self.expected.unwrap_or(0)].into_iter().fold(self.floor, Seq::max)
     }
 }
 
@@ -235,7 +264,7 @@ impl<R: Record> Journal<R> {
             journal.load(file, at + 1 == files, &mut count, &mut recovery, visit)?;
         }
         journal.next = count.finish();
-        journal.lost = count.lost + recovery.undecodable;
+        journal.lost = count.lost.saturating_add(recovery.undecodable);
         journal.next_generation = scan.next_generation;
         journal.pending = journal.segments.iter().map(|segment| segment.pending as u64).sum();
         (recovery.pending, recovery.lost) = (journal.pending, journal.lost);
@@ -255,8 +284,7 @@ impl<R: Record> Journal<R> {
         let mut records = 0;
         count.begin(file);
         let walked = file.walk(&*self.disk, &self.dir, |seq, offset, bytes| {
-            let fits = segment.can_hold(seq, offset);
-            fits.then_some(()).and_then(|()| count.record(seq, file.name))?;
+            count.record(seq, file.name)?;
             records += 1;
             let acked = count.is_acked(seq);
             match R::decode(bytes) {
@@ -314,7 +342,7 @@ impl<R: Record> Journal<R> {
                     last.bytes = last.synced;
                 }
                 let fit = whole && !last.name.merged && last.bytes < self.segment_bytes && last.bytes >= head();
-                if fit && last.can_hold(self.next, 0) {
+                if fit && last.name.can_hold(self.next, 0) {
                     last.file = Some(file);
                     self.sealed = false;
                 }

@@ -18,9 +18,10 @@ impl<R> Journal<R> {
     pub fn ack(&mut self, seqs: impl IntoIterator<Item = Seq>) -> u64 {
         let before = self.pending;
         for seq in seqs {
-            let behind = self.segments.partition_point(|segment| segment.name.first <= seq);
-            let is_last = behind == self.segments.len();
-            let Some(segment) = self.segments[..behind].last_mut() else { continue };
+            // By where they end: damage may leave one behind it that begins alike and has nothing.
+            let at = self.segments.partition_point(|segment| segment.end <= seq);
+            let is_last = at + 1 == self.segments.len();
+            let Some(segment) = self.segments.get_mut(at) else { continue };
             if segment.ack(seq) {
                 self.pending -= 1;
                 self.acked.push(seq);

@@ -99,6 +99,12 @@ impl Name {
     pub(super) fn salt(self) -> u32 {
         crc32fast::hash(self.to_string().as_bytes())
     }
+
+    /// Whether a record at a place can be told by an entry.
+    pub(super) fn can_hold(self, seq: Seq, offset: u64) -> bool {
+        let delta = seq.checked_sub(self.first);
+        delta.is_some_and(|delta| u32::try_from(delta).is_ok()) && u32::try_from(offset).is_ok()
+    }
 }
 
 // === impl Header ===
@@ -115,8 +121,8 @@ impl Header {
     pub(super) fn decode(payload: &[u8]) -> Result<Option<Self>, UnknownFormat> {
         match payload.split_first() {
             Some((&FORMAT, numbers)) => Ok(Self::numbers(numbers)),
-            Some((&version, _)) => Err(UnknownFormat(version)),
-            None => Ok(None),
+            Some((&version, _)) if version > FORMAT => Err(UnknownFormat(version)),
+            _ => Ok(None),
         }
     }
 
@@ -163,12 +169,6 @@ impl Segment {
             acked: Vec::new(),
             pending: 0,
         }
-    }
-
-    /// Whether a record at a place can be told by an entry.
-    pub(super) fn can_hold(&self, seq: Seq, offset: u64) -> bool {
-        let delta = seq.checked_sub(self.name.first);
-        delta.is_some_and(|delta| u32::try_from(delta).is_ok()) && u32::try_from(offset).is_ok()
     }
 
     /// Takes a record in that lies behind all others.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::cursor::Cursor;
 use super::segment::{self, Header, Name, Segment};
-use super::{AppendError, JournalParams, Record, Seq};
+use super::{AppendError, JournalParams, MAX_SEQ, Record, Seq};
 use crate::disk::frame::{self, Item, Reader};
 use crate::disk::{self, Disk, DiskFile, Open};
 
@@ -230,7 +230,8 @@ impl<R> Journal<R> {
             let Item::Frame { payload, .. } = item else { continue };
             let Some((seq, _)) = segment::split_record(payload) else { continue };
             let at = last.position(seq);
-            if at < last.entries.len() && last.seq(at) == seq {
+            // Only the first of its number counts.
+            if seq >= segment.end && at < last.entries.len() && last.seq(at) == seq {
                 segment.push(seq, bytes.len() as u64, last.is_acked(at))?;
                 frame::write(segment.salt, payload, &mut bytes).map_err(io::Error::other)?;
             }
@@ -258,6 +259,10 @@ impl<R: Record> Journal<R> {
     pub fn append(&mut self, records: &[R]) -> Result<Range<Seq>, AppendError> {
         if records.is_empty() {
             return Ok(self.next..self.next);
+        }
+        if MAX_SEQ - self.next.min(MAX_SEQ) < records.len() as u64 {
+            // Only damage comes this far, and what has such a number is not read back.
+            return Err(io::Error::other("the journal has no numbers left, remove it").into());
         }
         if self.unsynced.len() > UNSYNCED {
             self.sync_records()?;

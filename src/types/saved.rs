@@ -9,6 +9,9 @@ use super::fold::fold;
 use super::object::Loaded;
 use super::{Dictionary, PackedTotals, StoredObject};
 
+/// No body is longer: what says that it is has come to harm, and memory must not be taken for it.
+const LONGEST: usize = 64 << 20;
+
 /// A body as it lies now.
 #[derive(Debug)]
 pub enum LaidBody {
@@ -103,7 +106,7 @@ impl Shelf {
     /// Gives an object a body, at [`Self::finish`] at the latest. `false`, and nothing done, where the bytes are none.
     pub fn lay(&mut self, object: &Arc<StoredObject>, bytes: &[u8]) -> bool {
         let entry = Entry::read(bytes);
-        let is_one = entry.whole == bytes.len() && !entry.packed.is_empty();
+        let is_one = entry.whole == bytes.len() && !entry.packed.is_empty() && entry.len <= LONGEST;
         if is_one {
             self.0.place(object, &entry);
         }

@@ -149,17 +149,20 @@ fn history(objects: usize, versions: u64) -> Vec<Notification> {
 fn a_message_is_answered_when_it_is_on_disk_and_not_before() {
     let mut rig = Rig::new();
     rig.receiver(down);
+    let lone = rig.send(vec![added(pod("lone", "1", "x"), false)]);
+    rig.run(Duration::ZERO);
+    assert_eq!(rig.answered, [lone], "nothing was written lately, so it waits for nobody");
     let number = rig.send(history(3, 1));
     rig.run(Duration::from_millis(9));
-    assert!(rig.answered.is_empty());
+    assert_eq!(rig.answered, [lone]);
     assert_eq!(rig.machine.at_risk(), 3);
     rig.run(Duration::from_millis(2));
-    assert_eq!(rig.answered, [number]);
-    assert_eq!((rig.machine.at_risk(), rig.machine.left()), (0, 3));
+    assert_eq!(rig.answered, [lone, number]);
+    assert_eq!((rig.machine.at_risk(), rig.machine.left()), (0, 4));
     rig.restart(true);
     rig.receiver(|_| Outcome::Accepted);
     rig.run(SECOND);
-    assert_eq!(rig.accepted.len(), 3);
+    assert_eq!(rig.accepted.len(), 4);
 }
 
 #[test]
@@ -367,6 +370,22 @@ fn each_setting_of_fsync_says_when_a_message_is_answered() {
         rig.run(Duration::from_millis(millis));
         assert_eq!(rig.answered.len(), 1, "{fsync:?}");
     }
+}
+
+#[test]
+fn a_full_message_waits_for_nobody() {
+    let mut rig = Rig::new();
+    rig.send(history(1, 1));
+    rig.run(Duration::ZERO);
+    rig.send(history(255, 1));
+    rig.run(Duration::from_millis(9));
+    assert_eq!(rig.answered, [1]);
+    rig.run(SECOND);
+    rig.send(history(1, 2));
+    rig.run(Duration::ZERO);
+    rig.send(history(128, 4).split_off(256));
+    rig.run(Duration::ZERO);
+    assert_eq!(rig.answered, [1, 2, 3, 4]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A message's text by a template in the language of Jinja.
 
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
@@ -65,8 +66,14 @@ impl Template {
         &self.content_type
     }
 
-    /// The message of an event in its plain form.
+    /// The message of an event in its plain form. A panic of the engine is an error like any other: arithmetic that goes
+    /// over, where that is checked.
     pub(super) fn render(&self, event: &str) -> Result<String, String> {
+        catch_unwind(AssertUnwindSafe(|| self.message(event)))
+            .unwrap_or_else(|_| Err("the template panicked".to_owned()))
+    }
+
+    fn message(&self, event: &str) -> Result<String, String> {
         let event: serde_json::Value = serde_json::from_str(event).map_err(|error| error.to_string())?;
         let template = self.engine.get_template(NAME).map_err(|error| describe(&error))?;
         let mut out = Bounded(Vec::new());

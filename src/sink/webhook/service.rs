@@ -107,7 +107,7 @@ impl Service {
 }
 
 /// Turns an answer into an outcome.
-async fn judge(mut response: Response, own: &Url) -> Outcome {
+pub(super) async fn judge(mut response: Response, own: &Url) -> Outcome {
     let status = response.status();
     // The span of the attempt, where somebody traces.
     Span::current().record("http.response.status_code", status.as_u16());

@@ -16,6 +16,7 @@
 
 use std::collections::BTreeSet;
 
+use super::names::MAX_NUMBER;
 use crate::types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
 
 /// What the heads of one record may take.
@@ -193,6 +194,11 @@ impl<'b> Bytes<'b> {
         None
     }
 
+    /// What numbers something: a partition, a dictionary.
+    fn id(&mut self) -> Option<u64> {
+        self.number().filter(|number| *number <= MAX_NUMBER)
+    }
+
     pub(super) fn size(&mut self) -> Option<usize> {
         self.number().and_then(|number| usize::try_from(number).ok())
     }
@@ -267,24 +273,24 @@ impl<'r> Record<'r> {
                 let (resource, view) = bytes.resource()?;
                 Self::File(resource, view)
             }
-            2 => Self::Dictionary(bytes.number()?, bytes.block()?),
-            3 => Self::Partition(bytes.number()?, bytes.header(view)?),
+            2 => Self::Dictionary(bytes.id()?, bytes.block()?),
+            3 => Self::Partition(bytes.id()?, bytes.header(view)?),
             4 => {
-                let (partition, heads_len, heads) = (bytes.number()?, bytes.size()?, bytes.block()?);
+                let (partition, heads_len, heads) = (bytes.id()?, bytes.size()?, bytes.block()?);
                 if heads_len > MAX_HEADS {
                     return None;
                 }
                 Self::Objects { partition, heads_len, heads, bodies: bytes.0 }
             }
             5 => {
-                let partition = bytes.number()?;
+                let partition = bytes.id()?;
                 let mut keys = Vec::new();
                 while !bytes.0.is_empty() {
                     keys.push(ObjectKey::of(bytes.text()?));
                 }
                 Self::Gone(partition, keys)
             }
-            6 => Self::Dropped(bytes.number()?),
+            6 => Self::Dropped(bytes.id()?),
             7 => {
                 bytes.time()?;
                 Self::Commit

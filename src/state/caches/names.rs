@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::types::{Gvr, View};
 
+/// Numbers beyond this are damage: the one behind each must be a number too.
+pub(super) const MAX_NUMBER: u64 = 1 << 62;
+
 /// A file of a resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FileName {
@@ -16,11 +19,12 @@ pub(super) enum FileName {
 
 impl FileName {
     pub(super) fn parse(name: &str) -> Option<Self> {
-        let parsed = if let Some(number) = name.strip_prefix("snapshot-") {
-            Self::Snapshot(number.parse().ok()?)
+        let number = |text: &str| text.parse().ok().filter(|number| *number <= MAX_NUMBER);
+        let parsed = if let Some(snapshot) = name.strip_prefix("snapshot-") {
+            Self::Snapshot(number(snapshot)?)
         } else {
-            let (number, part) = name.strip_prefix("deltas-")?.split_once('-')?;
-            Self::Deltas(number.parse().ok()?, part.parse().ok()?)
+            let (snapshot, part) = name.strip_prefix("deltas-")?.split_once('-')?;
+            Self::Deltas(number(snapshot)?, number(part)?)
         };
         (parsed.to_string() == name).then_some(parsed)
     }

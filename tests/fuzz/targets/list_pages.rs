@@ -1,0 +1,61 @@
+//! A page of a list, in pieces: its items and its end.
+//!
+//! Two bytes say how: the decoder's profile and the limit of an item, and how the bytes arrive. The rest is the page.
+
+use informer_hub::reflector::split::{ListSplitter, ListStep, MAX_OBJECT_BYTES};
+use serde_json::Value;
+
+use super::input::{Input, pieces};
+use super::json;
+use super::objects::Profile;
+
+pub(crate) fn run(data: &[u8]) {
+    let mut input = Input(data);
+    let (control, seed) = (input.byte(), input.byte());
+    let small = control & 0x40 != 0;
+    let sent = if small { None } else { json::plainly(input.0) };
+    let whole = read(control, &[input.0], sent.as_ref());
+    let split = read(control, &pieces(input.0, seed), None);
+    // Of an item that is too large more is known where it came as a whole.
+    if !small {
+        assert_eq!(whole, split, "what comes out depends on how it came in");
+    }
+}
+
+/// What came of the page, item by item, up to its end or an error.
+fn read(control: u8, pieces: &[&[u8]], sent: Option<&Value>) -> Vec<String> {
+    let limit = if control & 0x40 == 0 { MAX_OBJECT_BYTES } else { 60 };
+    let (mut profile, mut splitter, mut told) = (Profile::new(control), ListSplitter::new(limit), Vec::new());
+    for at in 0..=pieces.len() {
+        let ends = at == pieces.len();
+        if let Some(piece) = pieces.get(at) {
+            splitter.feed(piece);
+        }
+        loop {
+            let step = if ends { splitter.finish(&mut profile.decoder) } else { splitter.next(&mut profile.decoder) };
+            match step {
+                Ok(ListStep::NeedMore) => break,
+                Ok(ListStep::Object(object)) => {
+                    let item = sent.and_then(|sent| sent["items"].get(told.len()));
+                    profile.check(&object, item);
+                    told.push(format!("{object:?} {:?} {:?}", object.labels(), object.json()));
+                }
+                Ok(ListStep::Skipped(skipped)) => told.push(format!("{skipped:?}")),
+                Ok(ListStep::End { version, continue_token, remaining }) => {
+                    if let Some(sent) = sent {
+                        assert_eq!(sent["items"].as_array().map_or(0, Vec::len), told.len());
+                        let version_sent = sent["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+                        assert_eq!(version.to_string(), version_sent);
+                    }
+                    told.push(format!("end {version:?} {continue_token:?} {remaining:?}"));
+                }
+                Err(error) => {
+                    told.push(format!("{:?}", error.class));
+                    return told;
+                }
+            }
+            assert!(splitter.buffered() <= 4 << 20);
+        }
+    }
+    told
+}

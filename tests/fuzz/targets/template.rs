@@ -1,0 +1,38 @@
+//! A sink's template: refused with a line, or a message within its bounds.
+//!
+//! The first byte says of which media type messages are.
+
+use std::sync::LazyLock;
+
+use informer_hub::sink::{Event, EventOptions, Shape, Template};
+
+use super::input::Input;
+use super::objects::notifications;
+
+static EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
+    let event = |notification| Event::new(&notification, jiff::Timestamp::UNIX_EPOCH, &EventOptions::default());
+    notifications().into_iter().map(event).collect::<Result<_, _>>().expect("events of whole objects")
+});
+
+pub(crate) fn run(data: &[u8]) {
+    let mut input = Input(data);
+    let is_json = input.byte() & 1 == 0;
+    let Ok(text) = std::str::from_utf8(input.0) else { return };
+    let template = match Template::compile(text, if is_json { "application/json" } else { "text/plain" }) {
+        Ok(template) => template,
+        Err(invalid) => {
+            assert!(!invalid.problem.trim().is_empty() && invalid.line > 0, "{invalid:?}");
+            return;
+        }
+    };
+    let shape = Shape::Template(Box::new(template));
+    for event in &*EVENTS {
+        match shape.one(event) {
+            Ok(message) => {
+                assert!(message.len() <= 1 << 20);
+                assert!(!is_json || serde_json::from_str::<serde::de::IgnoredAny>(&message).is_ok());
+            }
+            Err(problem) => assert!(!problem.contains("hunter2"), "{problem}"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What people write: selectors, paths, questions, resources, sizes, subjects. What is taken and written again is the same.
+//!
+//! The first byte says what the rest is.
+
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use informer_hub::cache::{Fingerprint, Query, TokenKey};
+use informer_hub::config::{ByteSize, HumanDuration};
+use informer_hub::query::{Expr, Head, Matcher, Question};
+use informer_hub::sink::nats::SubjectPattern;
+use informer_hub::types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, Object, ObjectKey, ResourceRef, Uid};
+use smol_str::SmolStr;
+
+use super::input::Input;
+use super::objects::{notifications, pods};
+
+pub(crate) fn run(data: &[u8]) {
+    let mut input = Input(data);
+    let which = input.byte();
+    let Ok(text) = std::str::from_utf8(input.0) else { return };
+    match which % 10 {
+        0 => again::<LabelSelector>(text),
+        1 => again::<FieldPath>(text),
+        2 => again::<Question>(text),
+        3 => question(text),
+        4 => said::<ResourceRef>(text),
+        5 => said::<HumanDuration>(text),
+        6 => said::<ByteSize>(text),
+        7 => said::<SubjectPattern>(text),
+        8 => said::<ClusterName>(text),
+        _ => {
+            let _ = text.parse::<ObjectKey>();
+            token(text);
+        }
+    }
+}
+
+/// Refused in words, or taken.
+fn said<T: FromStr<Err: Display>>(text: &str) {
+    if let Err(error) = text.parse::<T>() {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+/// Refused in words, or taken and written so that it means the same.
+fn again<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
+    match text.parse::<T>() {
+        Ok(value) => {
+            let shown = value.to_string();
+            let read = shown.parse::<T>().unwrap_or_else(|error| panic!("{shown:?} is not read again: {error}"));
+            assert_eq!(read, value, "{shown:?}");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+fn question(text: &str) {
+    let Ok(expr) = text.parse::<Expr>() else { return };
+    let shown = expr.to_string();
+    assert_eq!(shown.parse::<Expr>().ok().as_ref(), Some(&expr), "{shown:?}");
+    let Ok(matcher) = Matcher::new(&expr) else { return };
+    let object = notifications().swap_remove(0).object().expect("it is of an object").clone();
+    let head = Known(&object);
+    let body = object.json().expect("it is there");
+    let on_body = matcher.on_body(&head, &body).expect("it is JSON");
+    assert!(matcher.on_head(&head).is_none_or(|on_head| on_head == on_body), "{shown:?}");
+}
+
+/// What is known of an object without its body.
+struct Known<'o>(&'o Object);
+
+impl Head for Known<'_> {
+    fn cluster(&self) -> &ClusterName {
+        &self.0.origin().cluster
+    }
+
+    fn cluster_labels(&self) -> &ClusterLabels {
+        &self.0.origin().cluster_labels
+    }
+
+    fn namespace(&self) -> &str {
+        self.0.namespace().unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.0.labels().get(key)
+    }
+
+    fn uid(&self) -> &Uid {
+        self.0.stored().uid()
+    }
+
+    fn in_index(&self, index: &str, values: &[SmolStr]) -> bool {
+        let values_here = self.0.index_values().iter().filter(|entry| entry.index == *index);
+        values_here.into_iter().any(|entry| values.iter().any(|value| **value == *entry.value))
+    }
+}
+
+fn token(text: &str) {
+    let of = Fingerprint::new(&Query::list(), &pods().gvr);
+    assert!(TokenKey::new([7; 32]).verify(text, of).is_err(), "a token that nobody signed");
+}

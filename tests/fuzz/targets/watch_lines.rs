@@ -1,0 +1,63 @@
+//! A watch's bytes, in pieces: lines, events, objects.
+//!
+//! Two bytes say how: the decoder's profile and the limit of a line, and how the bytes arrive. The rest is the stream.
+
+use informer_hub::reflector::split::{Line, LineSplitter, MAX_OBJECT_BYTES};
+use informer_hub::reflector::{SourceError, WatchItem};
+
+use super::input::{Input, pieces};
+use super::json;
+use super::objects::Profile;
+
+pub(crate) fn run(data: &[u8]) {
+    let mut input = Input(data);
+    let (control, seed) = (input.byte(), input.byte());
+    let whole = read(control, &[input.0]);
+    let split = read(control, &pieces(input.0, seed));
+    assert_eq!(whole, split, "what comes out depends on how it came in");
+}
+
+/// What came of each line, up to an error.
+fn read(control: u8, pieces: &[&[u8]]) -> Vec<String> {
+    let limit = if control & 0x40 == 0 { MAX_OBJECT_BYTES } else { 100 };
+    let (mut profile, mut splitter, mut told) = (Profile::new(control), LineSplitter::new(limit), Vec::new());
+    for piece in pieces {
+        let fed = splitter.feed(piece, |line| {
+            told.push(line_of(&mut profile, &line)?);
+            Ok(())
+        });
+        if let Err(error) = fed {
+            told.push(format!("{:?}", error.class));
+            return told;
+        }
+    }
+    told.push(format!("{} of {:?}", splitter.is_inside(), splitter.rest()));
+    told
+}
+
+fn line_of(profile: &mut Profile, line: &Line<'_>) -> Result<String, SourceError> {
+    let item = match line {
+        Line::Whole(line) => {
+            // What is known of it halfway is of use where it turns out to be too long.
+            let _ = profile.decoder.skip_event(&line[..line.len() / 2], "half".to_owned());
+            let item = profile.decoder.decode_event(line)?;
+            assert!(json::is_json(line), "taken for JSON, which it is not");
+            let sent = json::plainly(line);
+            if let WatchItem::Added(object) | WatchItem::Modified(object) = &item {
+                profile.check(object, sent.as_ref().map(|sent| &sent["object"]));
+            }
+            item
+        }
+        Line::TooLong(head) => profile.decoder.skip_event(head, "too long".to_owned()),
+    };
+    Ok(shown(&item))
+}
+
+fn shown(item: &WatchItem) -> String {
+    match item {
+        WatchItem::Added(object) | WatchItem::Modified(object) | WatchItem::Deleted(object) => {
+            format!("{item:?} {:?} {:?} {:?}", object.labels(), object.index_values(), object.json().ok())
+        }
+        item => format!("{item:?}"),
+    }
+}
