@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real fuzz oracle bench bench-peers bench-real bench-million demo ci
+.PHONY: help build test test-nightly lint doc deny test-real fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -14,8 +14,9 @@ build: ## The binary, optimised: target/release/informer-hub
 test: ## Unit, simulation and documentation tests; no network beyond loopback, no Kubernetes
 	$(CARGO) test
 
-test-nightly: ## Every property with 10,000 random cases, optimised, a million inputs for each fuzz target, and a hundred kills on real apiservers; takes long
+test-nightly: ## Every property with 10,000 random cases, a thousand simulations, a million inputs a fuzz target, a hundred kills; takes long
 	INFORMER_HUB_CASES=$${INFORMER_HUB_CASES:-10000} $(CARGO) test --release --lib
+	SIMULATIONS=$${SIMULATIONS:-1000} $(CARGO) test --release --test simulation
 	tests/testbed/build.sh
 	FUZZ_RUNS=$${FUZZ_RUNS:-1000000} fuzz/run.sh
 	KILLS=$${KILLS:-100} $(CARGO) test --release --features real-tests --test real kill::
@@ -61,6 +62,12 @@ bench-real: $(GO_PEERS) ## The first list from a real kube-apiserver, beside a r
 
 bench-million: ## A million objects in 100 clusters: memory, and questions while 5,000 events a second arrive
 	$(CARGO) bench --bench hub -- million
+
+bench-isolation: ## What clusters and sinks feel of others that are dead, drip, flood or send garbage; ten minutes
+	$(CARGO) bench --bench hub -- isolation
+
+bench-delivery: ## What journalled delivery costs, and how long it takes, for each hub.fsync; wants taskset; ten minutes
+	$(CARGO) bench --bench hub -- delivery
 
 demo: ## Three simulated clusters with churn, no Kubernetes needed
 	$(CARGO) run --release -- demo

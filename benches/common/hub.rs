@@ -87,7 +87,7 @@ impl Told {
 }
 
 /// The one subscriber.
-pub struct Listener(Told);
+pub struct Listener(pub Told);
 
 impl Actor for Listener {
     type Context = Context<Self>;

@@ -2,10 +2,14 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
+pub mod figures;
+pub mod fronts;
 pub mod heap;
 pub mod hub;
+pub mod loaded;
 pub mod memory;
 pub mod process;
+pub mod receiver;
 pub mod server;
 pub mod table;
 pub mod tls;

@@ -1,6 +1,67 @@
-//! What the kernel says of this process.
+//! What the kernel says of this process, and processes that help it.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
+
+/// The bench's own binary, started again as something else, so that its memory and CPU are not counted. It obeys over
+/// stdin: one line a command, one line an answer; the first line it says by itself. Dropping it kills it.
+pub struct Helper {
+    child: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Helper {
+    /// Starts it with these arguments and variables, on these cores where the bench says which (as `taskset -c` does).
+    pub fn start(args: &[&str], variables: &[(&str, String)], cores: Option<&str>) -> Self {
+        let mut command = pinned(cores);
+        command.args(args).envs(variables.iter().map(|(name, value)| (name, value)));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let commands = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        Self { child, commands, answers }
+    }
+
+    /// The next line that it says.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Its answer to a command.
+    pub fn ask(&mut self, command: &str) -> String {
+        writeln!(self.commands, "{command}").unwrap();
+        self.line()
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The bench's own binary on some cores, or on those that this process has.
+pub fn pinned(cores: Option<&str>) -> Command {
+    let binary = std::env::current_exe().unwrap();
+    let Some(cores) = cores else { return Command::new(binary) };
+    let mut command = Command::new("taskset");
+    command.args(["-c", cores]).arg(binary);
+    command
+}
+
+/// How busy the machine is, as the kernel's load averages say.
+pub fn load() -> String {
+    std::fs::read_to_string("/proc/loadavg").map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
 
 /// User and system time of this process.
 pub fn cpu() -> Duration {

@@ -2,20 +2,23 @@
 //!
 //! That process is the bench's own binary, started again with [`FLAG`].
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufRead;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use informer_hub::sim::replay::{ReplayConfig, ReplayServer, Shape};
 
+use super::process::Helper;
 use super::tls::{self, Wire};
+use super::{fronts, receiver};
 
 /// Makes the binary the server.
 const FLAG: &str = "--replay-server";
 
-/// Serves and never returns, if this is the server's process. To be called first in `main`.
+/// Serves and never returns, if this is the process of a server or of something else that is talked to. To be called
+/// first in `main`.
 pub fn serve_if_asked() {
-    if std::env::args().any(|arg| arg == FLAG) {
+    let flags: [(&str, fn()); 3] = [(FLAG, serve), (fronts::FLAG, fronts::serve), (receiver::FLAG, receiver::serve)];
+    if let Some((_, serve)) = flags.iter().find(|(flag, _)| std::env::args().any(|arg| arg == *flag)) {
         serve();
         std::process::exit(0);
     }
@@ -70,13 +73,13 @@ pub struct RemoteConfig {
     pub protobuf: Option<PathBuf>,
     /// How it speaks.
     pub wire: Wire,
+    /// The cores that it may have; `None`: those of this process.
+    pub cores: Option<String>,
 }
 
 /// The server, seen from the bench.
 pub struct Remote {
-    child: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    process: Helper,
     /// Where it listens.
     pub url: String,
     /// Whom to trust for its certificate, if it has one.
@@ -86,57 +89,50 @@ pub struct Remote {
 impl Remote {
     /// Starts it; returns when it serves.
     pub fn start(config: &RemoteConfig) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.arg(FLAG).env("REPLAY_PODS", config.pods.to_string());
-        command.env("REPLAY_SHAPE", format!("{:?}", config.shape));
-        command.env("REPLAY_WIRE", config.wire.name());
-        if let Some(protobuf) = &config.protobuf {
-            command.env("REPLAY_PROTOBUF", protobuf);
-        }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let commands = child.stdin.take().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut remote = Self { child, commands, answers, url: String::new(), ca_file: None };
-        remote.url = remote.answer();
-        remote.ca_file = (config.wire != Wire::Plain).then(|| ca_file_of(remote.child.id()));
-        remote
+        let mut variables = vec![
+            ("REPLAY_PODS", config.pods.to_string()),
+            ("REPLAY_SHAPE", format!("{:?}", config.shape)),
+            ("REPLAY_WIRE", config.wire.name().to_owned()),
+        ];
+        variables.extend(config.protobuf.iter().map(|file| ("REPLAY_PROTOBUF", file.display().to_string())));
+        let mut process = Helper::start(&[FLAG], &variables, config.cores.as_deref());
+        let url = process.line();
+        let ca_file = (config.wire != Wire::Plain).then(|| ca_file_of(process.id()));
+        Self { process, url, ca_file }
     }
 
-    fn answer(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        line.trim().to_owned()
+    fn ask(&mut self, command: &str) -> u64 {
+        self.process.ask(command).parse().unwrap()
+    }
+
+    /// Where the parts of its pods are, each a cluster.
+    pub fn shards(&self, count: u64) -> Vec<String> {
+        (0..count).map(|i| format!("{}/shards/{i}/{count}", self.url)).collect()
     }
 
     /// The version that the last event so far led to.
     pub fn last_version(&mut self) -> u64 {
-        writeln!(self.commands, "version").unwrap();
-        self.answer().parse().unwrap()
+        self.ask("version")
     }
 
     /// Ends every watch in a way that makes its client list again.
     pub fn expire(&mut self) {
-        writeln!(self.commands, "expire").unwrap();
-        self.answer();
+        self.ask("expire");
     }
 
     /// Has the server send `events` as fast as they are read; returns the version that the last one leads to.
     pub fn flood(&mut self, events: u64) -> u64 {
-        writeln!(self.commands, "flood {events}").unwrap();
-        self.answer().parse().unwrap()
+        self.ask(&format!("flood {events}"))
     }
 
     /// Has the server send `events`, `rate` a second; returns the version that the last one leads to.
     pub fn pace(&mut self, rate: u32, events: u64) -> u64 {
-        writeln!(self.commands, "pace {rate} {events}").unwrap();
-        self.answer().parse().unwrap()
+        self.ask(&format!("pace {rate} {events}"))
     }
 }
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         if let Some(ca_file) = &self.ca_file {
             let _ = std::fs::remove_file(ca_file);
         }

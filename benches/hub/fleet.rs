@@ -47,10 +47,6 @@ fn child(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn shards(server: &Remote, clusters: u64) -> Vec<String> {
-    (0..clusters).map(|i| format!("{}/shards/{i}/{clusters}", server.url)).collect()
-}
-
 /// Runs one number of clusters and prints its figures.
 pub(crate) fn run_one(clusters: &str) {
     let clusters = clusters.parse().unwrap();
@@ -60,7 +56,7 @@ pub(crate) fn run_one(clusters: &str) {
 async fn measure(clusters: u64) -> Value {
     let (pods, events) = (number("BENCH_PODS", 60_000), number("BENCH_EVENTS", 50_000));
     let mut server = Remote::start(&RemoteConfig { pods, ..RemoteConfig::default() });
-    let hub = idle_hub(&shards(&server, clusters), None).await;
+    let hub = idle_hub(&server.shards(clusters), None).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (rss, heap, cpu) = (process::rss(), heap::now().allocated, process::cpu());
     let (_listener, told) = watch_pods(&hub, &[]).await;
@@ -90,7 +86,7 @@ async fn measure(clusters: u64) -> Value {
 pub(crate) fn run_idle() {
     let figures = runtime().block_on(async {
         let server = Remote::start(&RemoteConfig { pods: IDLE, ..RemoteConfig::default() });
-        let hub = idle_hub(&shards(&server, IDLE), None).await;
+        let hub = idle_hub(&server.shards(IDLE), None).await;
         // The clusters' clients are not the informers' cost.
         settle().await;
         let (rss, heap) = (process::rss(), heap::now().allocated);

@@ -9,7 +9,10 @@ mod chart;
 #[path = "../common/mod.rs"]
 mod common;
 mod contestant;
+mod delivery;
 mod fleet;
+mod isolation;
+mod isolation_sinks;
 mod memory;
 mod micro;
 mod million;
@@ -34,14 +37,23 @@ fn main() {
         ["shapes"] => shapes::run(),
         ["fleet"] => fleet::run(),
         ["real"] => real::run(),
+        ["isolation"] => isolation::run(),
+        ["delivery"] => delivery::run(""),
+        ["delivery", part] => delivery::run(part),
         // Processes of the benches' own.
         ["shape", name] => shapes::run_one(name),
         ["fleet-of", clusters] => fleet::run_one(clusters),
         ["fleet-idle"] => fleet::run_idle(),
+        ["isolation-elsewhere", url] => isolation::run_elsewhere(url),
+        ["isolation-sinks"] => isolation_sinks::run(),
+        ["isolation-sink", which] => isolation_sinks::run_one(which),
+        ["delivery-of", way, shape, fsync] => delivery::run_one(way, shape, fsync),
+        ["delivery-latency", fsync, wait] => delivery::run_latency(fsync, wait),
+        ["delivery-state", which] => delivery::run_state(which),
         ["contestant", kind, url] => common::runtime().block_on(contestant::run(kind, url, None)),
         ["contestant", kind, url, ca] => common::runtime().block_on(contestant::run(kind, url, Some(ca.as_ref()))),
         _ => {
-            eprintln!("there are: peers, real, memory, shapes, fleet, million, micro");
+            eprintln!("there are: peers, real, memory, shapes, fleet, million, micro, isolation, delivery");
             std::process::exit(2);
         }
     }

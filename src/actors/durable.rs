@@ -76,3 +76,6 @@ impl fmt::Debug for ActorTransport {
         f.debug_struct("ActorTransport").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

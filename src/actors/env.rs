@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use actix::ArbiterHandle;
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 use super::cache::CacheDirectory;
 use super::capacity::Tuning;
@@ -14,7 +13,7 @@ use super::checkpoint::Checkpoints;
 use super::memory::Budget;
 use super::messages::Wanted;
 use super::supervision::Census;
-use crate::types::{ApiResource, Threads, View};
+use crate::types::{ApiResource, Threads, View, Watched, Watcher};
 
 /// Shared by all actors of one hub; cheap to clone.
 #[derive(Clone)]
@@ -35,7 +34,7 @@ pub struct Env {
     pub census: Census,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
-    synced: Arc<watch::Sender<u64>>,
+    synced: Arc<Watched<()>>,
     /// What the configuration keeps only parts of.
     partial: Arc<RwLock<Vec<Wanted>>>,
 }
@@ -60,7 +59,7 @@ impl Env {
             census,
             arbiters,
             next,
-            synced: Arc::new(watch::Sender::new(0)),
+            synced: Arc::new(Watched::new(())),
             partial: Arc::default(),
         }
     }
@@ -86,12 +85,12 @@ impl Env {
 
     /// Wakes whoever waits for informers to sync.
     pub fn sync_changed(&self) {
-        self.synced.send_modify(|count| *count += 1);
+        self.synced.set(());
     }
 
     /// Something that changes whenever an informer may have synced.
     #[must_use]
-    pub fn watch_syncs(&self) -> watch::Receiver<u64> {
+    pub fn watch_syncs(&self) -> Watcher<()> {
         self.synced.subscribe()
     }
 }

@@ -1,20 +1,20 @@
 //! A signal to wait for before adding more.
 
-use tokio::sync::watch;
+use crate::types::{Watched, Watcher};
 
 /// Held by whoever does the work that lags; dropping it (or [`Self::release`]) lets the waiting go on.
 #[derive(Debug)]
-pub(super) struct PressureSource(watch::Sender<bool>);
+pub(super) struct PressureSource(Watched<()>);
 
 /// Waits until work that lags is done.
 #[derive(Clone, Debug)]
-pub struct Pressure(watch::Receiver<bool>);
+pub struct Pressure(Watcher<()>);
 
 impl PressureSource {
     /// A new pressure.
     #[must_use]
     pub(super) fn new() -> Self {
-        Self(watch::Sender::new(false))
+        Self(Watched::new(()))
     }
 
     /// Something to wait with.

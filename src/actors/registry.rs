@@ -490,6 +490,7 @@ impl Handler<Shutdown> for RegistryActor {
         };
         Box::pin(work.into_actor(self).map(|(), act, ctx| {
             act.env.caches.clear();
+            act.env.checkpoints.remove_readers();
             ctx.stop();
         }))
     }

@@ -177,8 +177,10 @@ impl SinkActor {
         }
         let letters = self.state.machine.take_letters();
         if !letters.is_empty() {
-            let kept = self.store.lock().push_letters(&letters);
+            let mut store = self.store.lock();
+            let kept = store.push_letters(&letters);
             debug_assert!(kept.is_ok(), "memory does not refuse");
+            self.params.machine.health.dead_letters_forgotten.fetch_add(store.take_forgotten(), Relaxed);
         }
         self.answer_drains(now);
         self.state.machine.show();

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 use super::messages::Wanted;
 use super::status::{InformerView, SharedView};
-use crate::types::{ClusterLabels, ClusterName, ClusterSelector, Phase, ResourceVersion, Scope, clock};
+use crate::types::{ClusterLabels, ClusterName, ClusterSelector, Phase, ResourceVersion, Scope, Watcher, clock};
 
 /// How often a wait for sync looks at informers that will not signal (forbidden, absent).
 const SYNC_POLL: Duration = Duration::from_millis(100);
@@ -76,11 +75,11 @@ pub struct SyncView {
     views: Views,
     /// Clusters that have been told what is wanted of them and do not show it yet.
     telling: Arc<AtomicUsize>,
-    changed: watch::Receiver<u64>,
+    changed: Watcher<()>,
 }
 
 impl SyncView {
-    pub(super) fn new(views: Views, telling: Arc<AtomicUsize>, changed: watch::Receiver<u64>) -> Self {
+    pub(super) fn new(views: Views, telling: Arc<AtomicUsize>, changed: Watcher<()>) -> Self {
         Self { views, telling, changed }
     }
 

@@ -40,7 +40,8 @@ pub struct DurableSubscription {
 impl DurableSubscription {
     /// Everything that the configuration watches, told to `subscriber`; objects that are there already included.
     ///
-    /// The name is one to 63 of `A-Z a-z 0-9 . _ -`; no sink and no other durable subscription has it.
+    /// The name is one to 63 of `A-Z a-z 0-9 . _ -`, the first a letter or a digit; no sink and no other durable
+    /// subscription has it.
     #[must_use]
     pub fn new(name: &str, subscriber: Recipient<Deliveries>) -> Self {
         Self {

@@ -21,7 +21,7 @@ use crate::journal::JournalError;
 use crate::sink;
 use crate::source::Dial;
 use crate::state::StateError;
-use crate::types::{ClusterSelector, Threads};
+use crate::types::{ClusterSelector, Threads, check_name};
 
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]
@@ -196,10 +196,7 @@ struct Reader {
 fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
     for (at, one) in durable.iter().enumerate() {
         let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if one.name.is_empty() || one.name.len() > 63 || !one.name.chars().all(legal) || one.name.starts_with('.') {
-            return Err(wrong("a name is 1 to 63 of A-Z a-z 0-9 . _ - and does not begin with a dot".to_owned()));
-        }
+        check_name("name", &one.name).map_err(|error| wrong(format!("a name is {}", error.rule)))?;
         if config.hub.state_dir.is_none() {
             return Err(wrong("there is no state directory to keep it in; set hub.state_dir".to_owned()));
         }
@@ -268,8 +265,8 @@ async fn open_stores(
                 continue;
             };
             let opened = OpenStore::open(&sink, &place, &|event| found.knows(event));
-            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink, source })?;
-            found.adopt(&orphans);
+            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink: sink.clone(), source })?;
+            found.adopt(&sink, &orphans);
             stores.push(store);
         }
         Ok((stores, found))
@@ -308,19 +305,22 @@ async fn start_reader(
 struct Releasing {
     sinks: RunningSinks,
     io: Threads,
-    /// Where each journal ended when the pass began.
-    marks: Mutex<Vec<(Sink, u64)>>,
+    /// Where each journal ended when the pass began, by sink.
+    marks: Mutex<Vec<(String, u64)>>,
 }
 
 impl CheckpointListener for Releasing {
     fn begins(&self) {
         let sinks = self.sinks.lock();
         *self.marks.lock() =
-            sinks.iter().filter_map(|one| Some((one.sink.clone(), one.health.journal_end()?))).collect();
+            sinks.iter().filter_map(|one| Some((one.name.clone(), one.health.journal_end()?))).collect();
     }
 
     fn completed(&self) {
-        for (sink, end) in std::mem::take(&mut *self.marks.lock()) {
+        let sinks = self.sinks.lock();
+        for (name, end) in std::mem::take(&mut *self.marks.lock()) {
+            // None: the hub is shutting down.
+            let Some(sink) = sinks.iter().find(|one| one.name == name).map(|one| one.sink.clone()) else { continue };
             self.io.spawn_blocking(move || sink.release(end));
         }
     }

@@ -1,26 +1,28 @@
 //! The state directory at the start of a hub: opened before anything else, caches restored before any cluster is asked.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::MailboxError;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::start::StartError;
 use crate::actors::messages::{InformerFor, Wanted};
 use crate::actors::{Env, Keeping, StateStatus};
-use crate::cache::{DeclaredIndex, PartitionId};
+use crate::cache::{DeclaredIndex, PartitionId, Snapshot};
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::reflector::Decoder;
 use crate::reflector::decode::Decoded;
-use crate::sink::{Event, REDACTED};
+use crate::sink::{Event, EventType, REDACTED};
 use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin, StoredObject, Threads, Uid};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, StoredObject, Threads, Uid, View};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);
@@ -70,7 +72,8 @@ impl OpenState {
         let began = clock::now();
         let loading = io.spawn_blocking(move || {
             let loaded = caches::load(&disk, &dir, &|resource, header| wishes.claim(resource, header))?;
-            Ok(Found { loaded, wishes, began })
+            let on_disk = loaded.caches.iter().map(|cache| cache.store.published().load_full()).collect();
+            Ok(Found { loaded, on_disk, wishes, began, ahead: Mutex::default() })
         });
         let found: io::Result<_> = loading.await.map_err(|_| died())?;
         let failed = |source| StateError::Disk { file: self.0.caches(), verb: "read", source };
@@ -79,6 +82,7 @@ impl OpenState {
 
     /// Has the caches begin with what was found.
     pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
+        let settled = found.settled();
         let Found { loaded, began, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, why) in loaded.lost {
@@ -103,28 +107,56 @@ impl OpenState {
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
         Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
+            .settled(settled)
     }
 }
 
 /// Caches as they were on disk.
 pub(super) struct Found {
     loaded: Loaded,
+    /// The caches without what readers were told of afterwards, in the same order.
+    on_disk: Vec<Arc<Snapshot>>,
     wishes: Wishes,
     began: Instant,
+    /// Partitions of which a journal has told what is not on disk: a cache, by its place, and its partition.
+    ahead: Mutex<BTreeSet<(usize, PartitionId)>>,
 }
 
 impl Found {
-    /// Whether a cache has the object of an event, or nobody wants it any more.
+    /// Whether a cache has what an event tells of: its object in that state or a newer one, or all that happened up to
+    /// then, so that the object is gone. Or nobody wants it any more.
     pub(super) fn knows(&self, event: &Event) -> bool {
         let Some(about) = About::of(event) else { return true };
-        let Some((cache, partition)) = self.partition_of(&about) else { return true };
-        let snapshot = self.loaded.caches[cache].store.published().load();
-        let stored = snapshot.partition(partition).and_then(|partition| partition.get(&about.key).cloned());
-        stored.is_some_and(|stored| *stored.uid() == Uid::new(event.uid()))
+        let Some((cache, id)) = self.partition_of(&about) else { return true };
+        let Some(partition) = self.on_disk[cache].partition(id) else { return true };
+        let stored = partition.get(&about.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
+        // All of up to its version has been applied: an object of before then that is not there is gone. Its deletion need
+        // not be in the journal, whose reader may not want to hear of it.
+        let is_past = partition
+            .resume_version()
+            .is_some_and(|version| version == event.version() || version.newer_than(event.version()));
+        // A tombstone has the version of the last state that was known, so only its object tells.
+        let is_on_disk = if event.event_type() == EventType::Deleted { stored.is_none() } else { is_past };
+        if !is_on_disk {
+            self.ahead.lock().insert((cache, id));
+        }
+        is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
-    /// Takes in objects that somebody was told of after the last checkpoint.
-    pub(super) fn adopt(&mut self, orphans: &[Event]) {
+    /// Partitions of which no journal has told anything that is not on disk.
+    fn settled(&self) -> BTreeSet<(Gvr, View, PartitionId)> {
+        let (mut settled, ahead) = (BTreeSet::new(), self.ahead.lock());
+        for (at, cache) in self.loaded.caches.iter().enumerate() {
+            let snapshot = cache.store.published().load();
+            let complete = snapshot.partitions().filter(|(_, partition)| partition.resume_version().is_some());
+            let complete = complete.filter(|(id, _)| !ahead.contains(&(at, *id)));
+            settled.extend(complete.map(|(id, _)| (cache.resource.gvr.clone(), cache.view.clone(), id)));
+        }
+        settled
+    }
+
+    /// Takes in objects, and states of objects, that a reader was told of after the last checkpoint.
+    pub(super) fn adopt(&mut self, reader: &str, orphans: &[Event]) {
         for event in orphans {
             let Some(about) = About::of(event) else { continue };
             let Some((cache, partition)) = self.partition_of(&about) else { continue };
@@ -132,11 +164,16 @@ impl Found {
             let Some(demand) = self.wishes.demand(&resource, about.cluster) else { continue };
             let object = about.object(event, &resource, demand);
             let cache = &mut self.loaded.caches[cache];
-            cache.store.revive(partition, &object);
-            cache.plain.push(object);
+            if cache.store.revive(partition, reader, &object) {
+                cache.plain.push(object);
+            }
         }
         if !orphans.is_empty() {
-            tracing::info!(objects = orphans.len(), "told of after the last checkpoint: taken from the journals");
+            tracing::info!(
+                reader,
+                objects = orphans.len(),
+                "told of after the last checkpoint: taken from the journals"
+            );
         }
     }
 

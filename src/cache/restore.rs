@@ -1,6 +1,6 @@
 //! A partition that comes from disk: put into a store as a whole, and gone on from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -86,6 +86,8 @@ struct Waiting {
     is_fresh: bool,
     readers: BTreeSet<String>,
     objects: Option<Objects>,
+    /// What readers were told of afterwards, each its own.
+    told: BTreeMap<String, Vec<Arc<StoredObject>>>,
 }
 
 impl Restored {
@@ -99,6 +101,7 @@ impl Restored {
     pub fn give_up(&self) {
         let mut waiting = self.waiting.lock();
         waiting.readers.clear();
+        waiting.told.clear();
         waiting.objects = None;
     }
 
@@ -122,7 +125,12 @@ impl Restored {
         if !waiting.readers.remove(name) {
             return None;
         }
-        let then = if waiting.readers.is_empty() { waiting.objects.take() } else { waiting.objects.clone() }?;
+        let mut then = if waiting.readers.is_empty() { waiting.objects.take() } else { waiting.objects.clone() }?;
+        for object in waiting.told.remove(name).unwrap_or_default() {
+            if is_news(&object, then.get(object.key())) {
+                then.insert(object);
+            }
+        }
         let synced = waiting.synced;
         drop(waiting);
         let mut since = Vec::new();
@@ -139,6 +147,15 @@ impl Restored {
         });
         Some((synced, since))
     }
+}
+
+/// Whether an object is to take the place of what is under its key.
+fn is_news(object: &StoredObject, stored: Option<&Arc<StoredObject>>) -> bool {
+    stored.is_none_or(|stored| {
+        let same = stored.uid() == object.uid();
+        // Of the same object a body is worth more than a newer version without one.
+        object.resource_version().newer_than(stored.resource_version()) && (object.is_kept() || !same)
+    })
 }
 
 fn gone(old: &Arc<StoredObject>) -> Applied {
@@ -165,7 +182,7 @@ impl Store {
             partition.plain_bytes = objects.iter().map(|object| object.plain_size() as u64).sum();
             objects.iter().for_each(|object| store.index(id, object));
             let objects_then = (!readers.is_empty()).then(|| objects.clone());
-            let waiting = Waiting { synced, is_fresh: true, objects: objects_then, readers };
+            let waiting = Waiting { synced, is_fresh: true, objects: objects_then, readers, told: BTreeMap::new() };
             partition.objects = objects;
             partition.settings = settings;
             partition.resume = version;
@@ -173,6 +190,26 @@ impl Store {
             partition.restored = Some(Arc::new(Restored { waiting: Mutex::new(waiting) }));
         });
         Some(id)
+    }
+
+    /// Takes in an object of which a reader was told after the partition was written to disk: unless what is there under
+    /// its key is not older, or is the same object with a body that this one lacks. The reader goes on from that state;
+    /// how far the partition has come stays as it is. Tells whether the store has it now.
+    pub fn revive(&mut self, id: PartitionId, reader: &str, object: &Arc<StoredObject>) -> bool {
+        let mut is_in = false;
+        self.write(id, |store, partition| {
+            if is_news(object, partition.get(object.key())) {
+                store.set(id, partition, object);
+                is_in = true;
+            }
+            if let Some(restored) = &partition.restored {
+                let mut waiting = restored.waiting.lock();
+                if waiting.readers.contains(reader) {
+                    waiting.told.entry(reader.to_owned()).or_default().push(Arc::clone(object));
+                }
+            }
+        });
+        is_in
     }
 
     /// An informer has opened a partition and takes objects in in its way. Where the partition came from disk, and nobody

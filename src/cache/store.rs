@@ -284,16 +284,6 @@ impl Store {
         });
     }
 
-    /// Puts an object at a key that is free. For a partition that comes from disk, of an object that somebody was told of
-    /// after it was written there; how far the partition has come stays as it is.
-    pub fn revive(&mut self, id: PartitionId, object: &Arc<StoredObject>) {
-        self.write(id, |store, partition| {
-            if partition.get(object.key()).is_none() {
-                store.insert(id, partition, object);
-            }
-        });
-    }
-
     /// Empties the key of an object, whatever is there, as of that object's version.
     pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
         self.write(id, |store, partition| {
@@ -324,7 +314,7 @@ impl Store {
         self.publish();
     }
 
-    fn set(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
+    pub(super) fn set(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         match partition.get(object.key()).cloned() {
             Some(stored) => self.exchange(id, partition, &stored, object),
             None => self.insert(id, partition, object),

@@ -1,15 +1,14 @@
 //! `informer-hub dead-letters`: what sinks of a running hub have given up.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand};
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use super::runtime;
+use super::{Output, runtime};
 
 /// Arguments of `dead-letters`.
 #[derive(Debug, ClapArgs)]
@@ -23,15 +22,9 @@ pub(super) struct Args {
     /// Where the hub listens (hub.listen)
     #[arg(long, global = true, env = "INFORMER_HUB_SERVER", default_value = "http://127.0.0.1:7080")]
     server: String,
-    /// How the answer looks; json where standard output is no terminal
-    #[arg(short, long, global = true, value_enum)]
-    output: Option<Output>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
+    /// How it is printed
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -111,26 +104,25 @@ impl Filter {
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let output = args.output.unwrap_or(if std::io::stdout().is_terminal() { Output::Table } else { Output::Json });
-    runtime()?.block_on(args.run(output))?;
+    runtime()?.block_on(args.run())?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Args {
-    async fn run(&self, output: Output) -> anyhow::Result<()> {
+    async fn run(&self) -> anyhow::Result<()> {
         match &self.what {
-            What::List { sink, filter } => self.list(sink, filter, output).await,
+            What::List { sink, filter } => self.list(sink, filter).await,
             What::Show { sink, number } => {
                 let shown = self.ask(sink, Some(&number.to_string()), &[], None).await?;
                 println!("{}", serde_json::to_string_pretty(&shown)?);
                 Ok(())
             }
-            What::Replay(which) => self.act("replay", "will be delivered again", which, output).await,
-            What::Purge(which) => self.act("purge", "thrown away", which, output).await,
+            What::Replay(which) => self.act("replay", "will be delivered again", which).await,
+            What::Purge(which) => self.act("purge", "thrown away", which).await,
         }
     }
 
-    async fn list(&self, sink: &str, filter: &Filter, output: Output) -> anyhow::Result<()> {
+    async fn list(&self, sink: &str, filter: &Filter) -> anyhow::Result<()> {
         let mut letters = Vec::new();
         let mut from = Some(0);
         while let Some(first) = from {
@@ -140,20 +132,20 @@ impl Args {
             letters.extend(page["letters"].as_array().cloned().unwrap_or_default());
             from = page["next"].as_u64();
         }
-        match output {
+        match self.output {
             Output::Json => println!("{}", serde_json::to_string_pretty(&letters)?),
-            Output::Table if letters.is_empty() => println!("no dead letters"),
-            Output::Table => println!("{}", table(&letters)),
+            Output::Text if letters.is_empty() => println!("no dead letters"),
+            Output::Text => println!("{}", table(&letters)),
         }
         Ok(())
     }
 
-    async fn act(&self, action: &str, done: &str, which: &Which, output: Output) -> anyhow::Result<()> {
+    async fn act(&self, action: &str, done: &str, which: &Which) -> anyhow::Result<()> {
         ensure!(which.all || !which.filter.is_empty(), "say which: a filter, or --all");
         let answer = self.ask(&which.sink, Some(action), &[], Some(which.filter.json())).await?;
-        match output {
+        match self.output {
             Output::Json => println!("{answer}"),
-            Output::Table => println!("{} {done}", answer["count"]),
+            Output::Text => println!("{} {done}", answer["count"]),
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 mod dead_letters;
 mod demo;
@@ -53,6 +53,16 @@ pub fn main(cli: Cli) -> ExitCode {
         eprintln!("informer-hub: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// How an answer looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Tables and lines, for people
+    #[default]
+    Text,
+    /// One JSON document, for programs
+    Json,
 }
 
 /// The exit code for a configuration or command line that is wrong.

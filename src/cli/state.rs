@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
+use super::Output;
 use crate::disk::RealDisk;
 use crate::journal::inspect::JournalReport;
 use crate::state::caches::CacheReport;
@@ -54,13 +55,6 @@ struct Where {
     output: Output,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    #[default]
-    Table,
-    Json,
-}
-
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let (place, verify) = match &args.command {
         Command::Inspect(place) => (place, false),
@@ -71,7 +65,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let report = state::inspect(&dir, access, verify)?;
     match place.output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-        Output::Table => print(&report),
+        Output::Text => print(&report),
     }
     if let Access::InUse(pid) = access {
         let holder = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));

@@ -42,7 +42,9 @@ pub use self::transports::{
     StdoutConfig, TemplateText, TransportConfig, WebhookConfig,
 };
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
-use crate::types::{ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, ResourceRef};
+use crate::types::{
+    ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, ResourceRef, StoreLimits,
+};
 
 /// A checked configuration.
 #[derive(Clone, Debug, Default)]
@@ -249,9 +251,9 @@ pub struct SinkConfig {
     pub body: BodyConfig,
     /// How many events may go; unset: as many as there are.
     pub rate_limit: Option<RateLimitConfig>,
-    /// Bytes that its journal may take in the state directory. Default 1 GiB.
+    /// Bytes that its journal may take in the state directory. Default: [`StoreLimits`]'.
     pub journal_limit: u64,
-    /// Bytes that its dead letters may take there. Default 256 MiB.
+    /// Bytes that its dead letters may take there. Default: [`StoreLimits`]'.
     pub dead_letter_limit: u64,
     /// How events are put together.
     pub batch: BatchConfig,
@@ -276,8 +278,8 @@ impl SinkConfig {
             redact: Vec::new(),
             body: BodyConfig::default(),
             rate_limit: None,
-            journal_limit: 1 << 30,
-            dead_letter_limit: 256 << 20,
+            journal_limit: StoreLimits::default().journal,
+            dead_letter_limit: StoreLimits::default().letters,
             batch: BatchConfig::default(),
             retry: RetryConfig::default(),
             transport,

@@ -15,7 +15,7 @@ use super::{
     BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig, RetryConfig,
     SinkConfig, SinkMatch,
 };
-use crate::types::FieldPath;
+use crate::types::{FieldPath, StoreLimits, check_name};
 
 const EVENTS_PER_BATCH: RangeInclusive<usize> = 1..=10_000;
 const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
@@ -98,9 +98,8 @@ pub(super) fn sinks(
     let checker = table.checker;
     let mut found: Vec<SinkConfig> = Vec::new();
     for (name, path, value) in table.entries() {
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if name.is_empty() || name.len() > 63 || !name.chars().all(legal) {
-            checker.mistake(&path, "is not a name for a sink; use 1 to 63 of A-Z a-z 0-9 . _ -");
+        if let Err(wrong) = check_name("sink name", &name) {
+            checker.mistake(&path, format!("is not a name for a sink; use {}", wrong.rule));
         }
         let mut table = Table::new(checker, path.clone(), value);
         let (transport, body) = transport(&mut table);
@@ -119,8 +118,8 @@ pub(super) fn sinks(
             include_old: table.truth("include_old").unwrap_or(true),
             redact: redact(&mut table),
             rate_limit: rate_limit(&mut table),
-            journal_limit: limit(&mut table, "journal_limit").unwrap_or(1 << 30),
-            dead_letter_limit: limit(&mut table, "dead_letter_limit").unwrap_or(256 << 20),
+            journal_limit: limit(&mut table, "journal_limit").unwrap_or(StoreLimits::default().journal),
+            dead_letter_limit: limit(&mut table, "dead_letter_limit").unwrap_or(StoreLimits::default().letters),
             batch: batch(&mut table, body.is_single()),
             body,
             retry: retry(&mut table),

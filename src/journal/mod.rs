@@ -20,7 +20,7 @@
 //! that has one pending, none for the others; what is appended and not yet synced; one chunk for reading.
 //!
 //! # At the limit
-//! Acknowledged segments go first, even those that retention would have kept. Then [`Journal::append`] refuses with
+//! Acknowledged segments go first, even those that retention would have kept; on a full disk too. Then [`Journal::append`] refuses with
 //! [`AppendError::Full`]; the owner may [`Journal::merge_pending`] and try again.
 
 use std::fmt::Display;

@@ -77,11 +77,16 @@ impl Ranges {
 }
 
 impl FromIterator<Seq> for Ranges {
+    /// Numbers that follow each other cost no more than their range.
     fn from_iter<I: IntoIterator<Item = Seq>>(seqs: I) -> Self {
-        let mut ranges = Self::default();
+        let (mut ranges, mut run) = (Self::default(), 0..0);
         for seq in seqs {
-            ranges.insert(seq..seq + 1);
+            if seq != run.end || run.is_empty() {
+                ranges.insert(std::mem::replace(&mut run, seq..seq));
+            }
+            run.end = seq + 1;
         }
+        ranges.insert(run);
         ranges
     }
 }

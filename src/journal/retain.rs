@@ -119,6 +119,25 @@ impl<R> Journal<R> {
         Ok(())
     }
 
+    /// The disk is full: acknowledged segments at the front go, those too that a restart would have liked to know of; what
+    /// would let them go may itself be waiting for room. The last one as well, where there is room for another's header.
+    pub(super) fn yield_acked(&mut self) {
+        let is_spent = self.segments.last().is_some_and(|last| last.pending == 0 && last.bytes > head());
+        if is_spent && self.sync_records().is_ok() {
+            self.sealed = self.begin_segment().is_err() || self.sealed;
+        }
+        let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
+        let going = sealed.iter().take_while(|segment| segment.pending == 0).count();
+        if going > 0 {
+            self.write_cursor(true);
+        }
+        for _ in 0..going {
+            if self.remove_segment(0).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Writes the acknowledgements, and syncs them where that is due.
     pub(super) fn write_cursor(&mut self, at_once: bool) {
         if self.cursor_pause > 0 {

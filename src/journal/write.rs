@@ -275,6 +275,9 @@ impl<R: Record> Journal<R> {
         if added.is_err() {
             self.unsynced.truncate(mark);
         }
+        if matches!(&added, Err(AppendError::Disk(error)) if error.kind() == io::ErrorKind::StorageFull) {
+            self.yield_acked();
+        }
         added
     }
 

@@ -36,7 +36,7 @@ impl PipedCluster {
     pub fn connect(&self) -> io::Result<DuplexStream> {
         let shared = Arc::clone(self.server.shared());
         let mut gate = shared.gate.subscribe();
-        let now = *gate.borrow_and_update();
+        let now = *gate.see();
         if let Gate::DownFor(pause) = now {
             let knocked = Arc::clone(&shared);
             tokio::spawn(async move { knocked.come_back(pause).await });
@@ -59,12 +59,12 @@ impl PipedCluster {
 
     /// Cuts every connection and refuses new ones until [`Self::restart`].
     pub fn stop(&self) {
-        self.server.shared().gate.send_replace(Gate::Down);
+        self.server.shared().gate.set(Gate::Down);
     }
 
     /// Takes connections again; the world has gone on.
     pub fn restart(&self) {
-        self.server.shared().gate.send_replace(Gate::Up);
+        self.server.shared().gate.set(Gate::Up);
     }
 }
 

@@ -19,7 +19,7 @@ use super::fault::{FaultRecord, FaultScript};
 use super::request;
 use super::shared::{Gate, Shared, SimConfig, Stats};
 use super::world::{Truth, World};
-use crate::types::Gvr;
+use crate::types::{Gvr, Watcher};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -143,7 +143,7 @@ impl SimCluster {
 
     async fn turn(&self, gate: Gate) {
         let mut serving = self.serving.clone();
-        self.server.shared.gate.send_replace(gate);
+        self.server.shared.gate.set(gate);
         // An error means that the server's runtime is gone, and the port with it.
         let _ = serving.wait_for(|&up| up == (gate == Gate::Up)).await;
     }
@@ -205,8 +205,8 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
 }
 
 /// Waits until the gate goes up and listens again; `None` when the port could not be had, to be tried again.
-async fn reopen(shared: &Shared, gate: &mut watch::Receiver<Gate>, address: SocketAddr) -> Option<TcpListener> {
-    let now = *gate.borrow_and_update();
+async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) -> Option<TcpListener> {
+    let now = *gate.see();
     match now {
         Gate::Up => {}
         Gate::Down => {

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::fault::{Armed, Fault, FaultRecord, FaultScript, RequestKind};
 use super::world::{World, WorldConfig};
-use crate::types::Gvr;
+use crate::types::{Gvr, Watched, Watcher};
 
 /// Faults remembered for a failing test to print.
 const LOG: usize = 10_000;
@@ -128,13 +127,13 @@ pub(super) enum Gate {
 pub(super) struct Shared {
     pub(super) config: SimConfig,
     pub(super) counters: Counters,
-    pub(super) gate: watch::Sender<Gate>,
+    pub(super) gate: Watched<Gate>,
     world: Mutex<World>,
     /// The world's version; wakes the watches.
-    changed: watch::Sender<u64>,
+    changed: Watched<u64>,
     faults: Mutex<FaultScript>,
     /// Counts how often the script was healed; releases what is stalled.
-    healed: watch::Sender<u64>,
+    healed: Watched<()>,
     log: Mutex<Vec<FaultRecord>>,
     forbidden: Mutex<BTreeSet<Gvr>>,
 }
@@ -145,11 +144,11 @@ impl Shared {
         Self {
             config,
             counters: Counters::default(),
-            gate: watch::Sender::new(Gate::Up),
-            changed: watch::Sender::new(world.version()),
+            gate: Watched::new(Gate::Up),
+            changed: Watched::new(world.version()),
             world: Mutex::new(world),
             faults: Mutex::new(FaultScript::none()),
-            healed: watch::Sender::new(0),
+            healed: Watched::new(()),
             log: Mutex::new(Vec::new()),
             forbidden: Mutex::new(BTreeSet::new()),
         }
@@ -161,17 +160,17 @@ impl Shared {
         let answer = work(&mut world);
         let version = world.version();
         drop(world);
-        self.changed.send_if_modified(|seen| std::mem::replace(seen, version) != version);
+        self.changed.modify(|seen| std::mem::replace(seen, version) != version);
         answer
     }
 
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub(super) fn changes(&self) -> Watcher<u64> {
         self.changed.subscribe()
     }
 
     /// Wakes the watches although no version has moved (a resource is gone, for example).
     pub(super) fn wake(&self) {
-        self.changed.send_modify(|_| {});
+        self.changed.modify(|_| true);
     }
 
     pub(super) fn set_faults(&self, script: FaultScript) {
@@ -184,10 +183,10 @@ impl Shared {
 
     pub(super) fn heal(&self) {
         *self.faults.lock() = FaultScript::none();
-        self.healed.send_modify(|times| *times += 1);
+        self.healed.set(());
     }
 
-    pub(super) fn healing(&self) -> watch::Receiver<u64> {
+    pub(super) fn healing(&self) -> Watcher<()> {
         self.healed.subscribe()
     }
 
@@ -204,7 +203,7 @@ impl Shared {
     /// Ends what [`Self::go_down`] did, after a while or once the script is healed.
     pub(super) async fn come_back(&self, pause: Duration) {
         self.stall(pause).await;
-        self.gate.send_if_modified(|gate| {
+        self.gate.modify(|gate| {
             let ours = matches!(gate, Gate::DownFor(_));
             if ours {
                 *gate = Gate::Up;
@@ -215,7 +214,7 @@ impl Shared {
 
     /// Takes the cluster down for a while, unless it is down already.
     pub(super) fn go_down(&self, pause: Duration) {
-        self.gate.send_if_modified(|gate| {
+        self.gate.modify(|gate| {
             let up = *gate == Gate::Up;
             if up {
                 *gate = Gate::DownFor(pause);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::watch;
 
 use super::collection::{Cursor, Expired, ResourceDef};
 use super::fault::Fault;
@@ -18,6 +17,7 @@ use super::pump::{Source, Unit, expired_line};
 use super::request::ObjectsRequest;
 use super::shared::Shared;
 use super::world::World;
+use crate::types::Watcher;
 use crate::types::clock::{self, Instant};
 
 /// Events taken from the history under one lock.
@@ -37,7 +37,7 @@ pub(super) struct WatchSource {
     cursor: Option<Cursor>,
     pending: VecDeque<Arc<Event>>,
     position: u64,
-    changed: watch::Receiver<u64>,
+    changed: Watcher<u64>,
     deadline: Instant,
     bookmarks: Option<Duration>,
     next_bookmark: Instant,
@@ -199,7 +199,7 @@ impl Source for WatchSource {
             if self.ended || clock::now() >= self.deadline {
                 return None;
             }
-            self.changed.mark_unchanged();
+            drop(self.changed.see());
             if let Some(unit) = self.ready() {
                 return Some(unit);
             }

@@ -1,19 +1,23 @@
-//! What every transport must do, whatever it talks to: one suite, run against each of them.
+//! What every sink must do, whatever it talks to: one suite, run against each of them.
 //!
-//! A [`Bed`] is a transport with a receiver that can be told to misbehave. Batches are delivered as a sink would:
-//! again after a failure, in halves where the content was refused, given up where a single event is.
+//! A [`Bed`] is a transport with a receiver that can be told to misbehave. Most checks are of the transport alone: batches
+//! are delivered as a sink would, again after a failure, in halves where the content was refused, given up where a single
+//! event is. Those of [`whole`] have a sink's machine and journal before it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+mod life;
+mod whole;
+
 use super::test_objects::{added, event, object, origin};
 use super::{Event, EventOptions, Outcome, Redaction, Transport};
 
 /// How the receiver behaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// As it should.
     #[default]
     None,
@@ -26,13 +30,15 @@ pub(super) enum Fault {
 }
 
 /// A transport and its receiver.
-pub(super) trait Bed: Send + Sync {
+pub(crate) trait Bed: Send + Sync {
     /// A transport whose attempts take no longer than this.
     fn transport(&self, deadline: Duration) -> Arc<dyn Transport>;
     /// Tells the receiver how to behave.
     fn set(&self, fault: Fault);
     /// What the receiver has taken, as text, event by event, in order.
     fn taken(&self) -> Vec<String>;
+    /// The process of all transports so far is gone; what it was about to do it does not.
+    fn killed(&self) {}
     /// Whether the receiver can refuse a content at all.
     fn refuses(&self) -> bool {
         true
@@ -81,7 +87,7 @@ async fn deliver(transport: &dyn Transport, batch: Arc<[Event]>) -> Vec<String> 
     panic!("a hundred attempts were not enough");
 }
 
-pub(super) async fn an_acknowledgement_means_that_all_of_the_batch_was_taken_in_order(bed: &dyn Bed) {
+async fn an_acknowledgement_means_that_all_of_the_batch_was_taken_in_order(bed: &dyn Bed) {
     let transport = bed.transport(LONG);
     let names = [("a", 1), ("b", 1), ("a", 2), ("c", 1), ("a", 3), ("b", 2)];
     assert_eq!(transport.attempt(batch(&names[..4])).await, Outcome::Accepted);
@@ -89,7 +95,7 @@ pub(super) async fn an_acknowledgement_means_that_all_of_the_batch_was_taken_in_
     assert_eq!(states(bed), told(&names));
 }
 
-pub(super) async fn a_failure_is_no_acknowledgement_and_nothing_is_lost_by_it(bed: &dyn Bed) {
+async fn a_failure_is_no_acknowledgement_and_nothing_is_lost_by_it(bed: &dyn Bed) {
     let transport = bed.transport(LONG);
     for round in 1..=3 {
         bed.set(Fault::FailOnce);
@@ -111,7 +117,7 @@ pub(super) async fn a_failure_is_no_acknowledgement_and_nothing_is_lost_by_it(be
     }
 }
 
-pub(super) async fn a_receiver_that_hangs_ends_the_attempt_by_its_deadline(bed: &dyn Bed) {
+async fn a_receiver_that_hangs_ends_the_attempt_by_its_deadline(bed: &dyn Bed) {
     bed.set(Fault::Hang);
     let hanging = bed.transport(SHORT);
     let ended =
@@ -123,7 +129,7 @@ pub(super) async fn a_receiver_that_hangs_ends_the_attempt_by_its_deadline(bed: 
     assert!(states(bed).contains(&("a".to_owned(), 1)));
 }
 
-pub(super) async fn one_event_that_is_always_refused_takes_no_other_along(bed: &dyn Bed) {
+async fn one_event_that_is_always_refused_takes_no_other_along(bed: &dyn Bed) {
     if !bed.refuses() {
         return;
     }
@@ -137,7 +143,7 @@ pub(super) async fn one_event_that_is_always_refused_takes_no_other_along(bed: &
     }
 }
 
-pub(super) async fn what_is_redacted_does_not_arrive(bed: &dyn Bed) {
+async fn what_is_redacted_does_not_arrive(bed: &dyn Bed) {
     let json = serde_json::json!({"metadata": {"name": "web"}, "spec": {"token": "hunter2"}, "data": {"k": "hunter3"}});
     let redaction = Redaction::new(vec!["spec.token".parse().expect("a path")]);
     let options = EventOptions { redaction, ..EventOptions::default() };
@@ -153,7 +159,7 @@ pub(super) async fn what_is_redacted_does_not_arrive(bed: &dyn Bed) {
     assert!(!taken[1].contains("hunter3"), "{taken:?}");
 }
 
-pub(super) async fn an_attempt_that_is_dropped_can_be_made_again(bed: &dyn Bed) {
+async fn an_attempt_that_is_dropped_can_be_made_again(bed: &dyn Bed) {
     bed.set(Fault::Hang);
     let transport = bed.transport(LONG);
     let dropped = tokio::time::timeout(SHORT, transport.attempt(batch(&[("a", 1), ("a", 2)]))).await;
@@ -167,20 +173,24 @@ pub(super) async fn an_attempt_that_is_dropped_can_be_made_again(bed: &dyn Bed) 
 }
 
 /// One check of the suite.
-type Check = for<'b> fn(&'b dyn Bed) -> BoxFuture<'b, ()>;
+pub(crate) type Check = for<'b> fn(&'b dyn Bed) -> BoxFuture<'b, ()>;
 
 /// The suite.
-pub(super) const CHECKS: [(&str, Check); 6] = [
+pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("acknowledgement", |bed| Box::pin(an_acknowledgement_means_that_all_of_the_batch_was_taken_in_order(bed))),
     ("failure", |bed| Box::pin(a_failure_is_no_acknowledgement_and_nothing_is_lost_by_it(bed))),
     ("hang", |bed| Box::pin(a_receiver_that_hangs_ends_the_attempt_by_its_deadline(bed))),
     ("poison", |bed| Box::pin(one_event_that_is_always_refused_takes_no_other_along(bed))),
     ("redaction", |bed| Box::pin(what_is_redacted_does_not_arrive(bed))),
     ("drop", |bed| Box::pin(an_attempt_that_is_dropped_can_be_made_again(bed))),
+    ("restart", |bed| Box::pin(whole::a_restart_delivers_the_rest_and_repeats_at_most_what_was_under_way(bed))),
+    ("back-pressure", |bed| Box::pin(whole::a_receiver_that_does_not_answer_holds_back_the_senders(bed))),
+    ("full journal", |bed| Box::pin(whole::a_full_journal_holds_back_the_senders(bed))),
+    ("shutdown", |bed| Box::pin(whole::a_shutdown_delivers_what_it_can_and_keeps_the_rest(bed))),
 ];
 
 /// Runs the whole suite, each check with a bed of its own.
-pub(super) async fn keeps_the_contract<B: Bed, F: Future<Output = B>>(make: impl Fn() -> F) {
+pub(crate) async fn keeps_the_contract<B: Bed, F: Future<Output = B>>(make: impl Fn() -> F) {
     for (name, check) in CHECKS {
         println!("contract: {name}");
         check(&make().await).await;

@@ -39,6 +39,8 @@ pub struct SinkHealth {
     pub failed_attempts: AtomicU64,
     /// Events given up.
     pub dead_lettered: AtomicU64,
+    /// Of these, kept no more: there was no room for them among the dead letters.
+    pub dead_letters_forgotten: AtomicU64,
     disabled: AtomicBool,
     circuit_open: AtomicBool,
     last_delivery: AtomicI64,
@@ -86,6 +88,7 @@ pub struct SinkStatus {
     pub retries: u64,
     pub failed_attempts: u64,
     pub dead_lettered: u64,
+    pub dead_letters_forgotten: u64,
     pub repeated: u64,
     pub merged: u64,
     pub journal: Option<JournalStatus>,
@@ -187,6 +190,7 @@ impl SinkHealth {
             retries: read(&self.retries),
             failed_attempts: read(&self.failed_attempts),
             dead_lettered: read(&self.dead_lettered),
+            dead_letters_forgotten: read(&self.dead_letters_forgotten),
             repeated: read(&self.repeated),
             merged: read(&self.merged),
             journal: self.journal.lock().clone(),

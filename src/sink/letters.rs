@@ -138,15 +138,17 @@ impl MemoryLetters {
     /// Bytes of their events, at most.
     pub const BYTES: usize = 16 * 1024 * 1024;
 
-    /// Takes a letter in.
-    pub fn push(&mut self, letter: DeadLetter) {
+    /// Takes a letter in. How many were forgotten for it.
+    pub fn push(&mut self, letter: DeadLetter) -> u64 {
         self.bytes += letter.event.size();
         self.ring.push_back((self.next, letter));
         self.next += 1;
+        let before = self.ring.len();
         while self.ring.len() > Self::CAPACITY || self.bytes > Self::BYTES && self.ring.len() > 1 {
             let gone = self.ring.pop_front();
             self.bytes -= gone.map_or(0, |(_, letter)| letter.event.size());
         }
+        (before - self.ring.len()) as u64
     }
 
     /// The letters and their numbers, oldest first.

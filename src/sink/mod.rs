@@ -5,9 +5,9 @@
 //! A [`Selection`] says which notifications a sink takes; each of them becomes one [`Event`], which is queued in
 //! [`Lanes`] until a [`Transport`] has delivered it.
 //!
-//! - **At least once, within one run of the process.** An event leaves the queue when the receiver has acknowledged
-//!   it, or as a [`DeadLetter`] when it was tried for [`RetryParams::give_up_after`]. The queue lives in memory: what
-//!   is pending when the process dies is lost (a durable queue is not part of this version).
+//! - **At least once.** An event leaves the queue when the receiver has acknowledged it, or as a [`DeadLetter`] when it
+//!   was tried for [`RetryParams::give_up_after`]. Where the sink has a [`Store`] on disk, what is pending when the
+//!   process dies is delivered by the next; without one it is lost.
 //! - **Order per object.** Events of one object share a lane, a lane has one batch in flight, and a failed batch
 //!   keeps its place. Between objects no order is promised.
 //! - **Bounded memory.** The queue has a bound in events and in bytes. At the bound the sink keeps its listeners
@@ -41,7 +41,8 @@ mod told;
 pub mod webhook;
 
 #[cfg(test)]
-mod contract;
+pub(crate) mod contract;
+pub use crate::types::StoreLimits;
 #[cfg(test)]
 pub(crate) use event::tests as test_objects;
 pub use event::{Event, EventData, EventError, EventOptions, EventResource, EventType, InvalidRecord};
@@ -56,7 +57,7 @@ pub use redact::{REDACTED, Redaction};
 pub use retry::{Circuit, Decision, RetryParams};
 pub use select::{Initial, OnFilterError, Selection, Verdict};
 pub use shape::{InvalidTemplate, Preset, Shape, Template};
-pub use store::{Commit, Done, Found, JournalState, Store, StoreError, StoreLimits, Work};
+pub use store::{Commit, Done, Found, JournalState, Store, StoreError, Work};
 pub use told::Told;
 
 /// What came of one attempt to deliver one batch.

@@ -1,7 +1,9 @@
-//! Objects that a journal has told of and that the caches on disk do not have: they came after the last checkpoint.
+//! Objects that a journal has told of and that the caches on disk do not have, or not in that state: they came, or changed,
+//! after the last checkpoint.
 //!
-//! If they are gone when the hub starts again, nobody would notice, for a cache misses only what it had. So the caches
-//! begin with these too, in the state that was told; what the cluster says of them is then compared as for any object.
+//! If they are gone when the hub starts again, nobody would notice, for a cache misses only what it had; a successor of an
+//! object would be taken for the object itself. So the caches begin with what was told; what the cluster says of it is
+//! then compared as for any object.
 
 use hashbrown::HashMap;
 
@@ -18,7 +20,7 @@ pub struct Orphans {
 }
 
 impl Orphans {
-    /// Notes an event, and whether a cache on disk has its object.
+    /// Notes an event, and whether a cache on disk has its object in that state, or a newer one.
     pub fn note(&mut self, event: &Event, is_known: bool) {
         if event.event_type() == EventType::Synced {
             return;

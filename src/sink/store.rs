@@ -12,7 +12,7 @@ use super::machine::Durability;
 use super::{Event, InvalidRecord, Orphans, Told};
 use crate::disk::Disk;
 use crate::journal::{AppendError, Journal, JournalError, JournalParams, Record, Recovery};
-use crate::types::{Fsync, clock};
+use crate::types::{Fsync, StoreLimits, clock};
 
 mod letters;
 
@@ -59,6 +59,8 @@ pub enum Done {
         events: Vec<Event>,
         /// Others, that are too large for the journal: they are dead letters.
         given_up: u64,
+        /// Dead letters that there was no room for any more.
+        forgotten: u64,
         /// What is to be tried again, and why.
         left: Option<(Commit, StoreError)>,
         /// How the journal is now.
@@ -136,6 +138,8 @@ pub struct Store {
     unsynced: Vec<Event>,
     /// Bytes when merging last made no room to speak of.
     futile_at: Option<u64>,
+    /// Dead letters forgotten for want of room that nobody has asked for yet.
+    forgotten: u64,
 }
 
 enum Letters {
@@ -152,21 +156,6 @@ pub struct Found {
     pub orphans: Vec<Event>,
     /// What recovery has to say, of the journal and of the dead letters.
     pub recovery: [Recovery; 2],
-}
-
-/// Bounds of a store on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreLimits {
-    /// Bytes of the journal. Default 1 GiB.
-    pub journal: u64,
-    /// Bytes of dead letters; at the limit the oldest are forgotten. Default 256 MiB.
-    pub letters: u64,
-}
-
-impl Default for StoreLimits {
-    fn default() -> Self {
-        Self { journal: 1 << 30, letters: 256 << 20 }
-    }
 }
 
 impl Record for Event {
@@ -218,6 +207,7 @@ impl Store {
             letters: Letters::Memory(MemoryLetters::default()),
             unsynced: Vec::new(),
             futile_at: None,
+            forgotten: 0,
         }
     }
 
@@ -249,6 +239,7 @@ impl Store {
             letters: Letters::Journal(Box::new(letters)),
             unsynced: Vec::new(),
             futile_at: None,
+            forgotten: 0,
         };
         let durability = Durability { fsync, told, first: store.first(), state: store.state() };
         Ok((store, Found { durability, orphans: orphans.into_events(), recovery: [of_events, of_letters] }))
@@ -308,7 +299,7 @@ impl Store {
                 Err(error) => break Some((commit, error)),
             }
         };
-        Done::Committed { events, given_up, left, state: self.state() }
+        Done::Committed { events, given_up, forgotten: self.take_forgotten(), left, state: self.state() }
     }
 
     fn keep_letters(&mut self, commit: &mut Commit) -> Result<(), StoreError> {
@@ -365,12 +356,6 @@ impl Store {
         let freed = bytes.saturating_sub(journal.bytes());
         self.futile_at = (freed < journal.limit() / 8).then_some(journal.bytes());
         Done::Merged { freed: before.saturating_sub(journal.pending()), state: self.state() }
-    }
-
-    /// Whether there is a journal.
-    #[must_use]
-    pub fn is_durable(&self) -> bool {
-        self.journal.is_some()
     }
 }
 

@@ -52,6 +52,16 @@ impl Told {
         is_news
     }
 
+    /// Whether an event tells of a newer state of an object as if it were new, because the caches on disk do not say who was
+    /// told of it.
+    #[must_use]
+    pub fn is_update(&self, event: &Event) -> bool {
+        let last = || self.objects.get(&identity(event));
+        event.event_type() == EventType::Added
+            && !self.objects.is_empty()
+            && last().is_some_and(|last| !last.deleted && last.version != *event.version())
+    }
+
     /// Objects that are remembered.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -114,6 +124,17 @@ mod tests {
         told.note(&deleted("3"));
         assert!(!told.is_news(&deleted("7"), false));
         assert!(!told.is_news(&update("9"), false), "of an object that is gone");
+    }
+
+    #[test]
+    fn a_newer_state_of_an_object_that_was_told_of_is_an_update_whatever_it_is_called() {
+        let mut told = Told::default();
+        told.note(&update("6"));
+        let as_new = |name, version| event(&added(pod(name, version, "x"), true));
+        assert!(told.is_update(&as_new("web", "7")) && !told.is_update(&as_new("web", "6")));
+        assert!(!told.is_update(&as_new("api", "7")) && !told.is_update(&update("7")));
+        told.note(&deleted("6"));
+        assert!(!told.is_update(&as_new("web", "7")));
     }
 
     #[test]

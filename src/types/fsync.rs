@@ -6,7 +6,8 @@ use std::time::Duration;
 /// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// Within so long, together with what else has come by then; zero: at once, with what has come meanwhile.
+    /// At once, but no sooner after the last time than this, and then together with what else has come by then; zero: at
+    /// once, with what has come meanwhile.
     Within(Duration),
     /// When the operating system sees fit: half a minute, as a rule.
     Never,

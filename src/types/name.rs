@@ -1,4 +1,4 @@
-//! The name of a cluster and the labels that select it.
+//! The name of a cluster and the labels that select it; the rule for all names of the hub's own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,6 +29,21 @@ pub struct InvalidName {
     pub rule: &'static str,
 }
 
+/// Checks a name of the hub's own: of a cluster, a sink, a durable subscriber. They become parts of file names and paths,
+/// so none of them is hidden, leads elsewhere or looks like an option.
+///
+/// # Errors
+/// [`InvalidName`] with the rule.
+pub fn check_name(what: &'static str, text: &str) -> Result<(), InvalidName> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if starts_well && text.len() <= 63 && text.chars().all(legal) {
+        return Ok(());
+    }
+    let rule = "1 to 63 of A-Z a-z 0-9 . _ -, starting with a letter or a digit";
+    Err(InvalidName { what, text: text.to_owned(), rule })
+}
+
 impl ClusterName {
     /// Checks `text` and makes a name of it.
     ///
@@ -36,17 +51,7 @@ impl ClusterName {
     /// [`InvalidName`] when `text` breaks the rule in the type's documentation.
     pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidName> {
         let text = text.as_ref();
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if starts_well && text.len() <= 63 && text.chars().all(legal) {
-            Ok(Self(text.into()))
-        } else {
-            Err(InvalidName {
-                what: "cluster name",
-                text: text.to_owned(),
-                rule: "1 to 63 of A-Z a-z 0-9 . _ -, starting with a letter or a digit",
-            })
-        }
+        check_name("cluster name", text).map(|()| Self(text.into()))
     }
 
     /// The name as text.
@@ -97,7 +102,7 @@ mod tests {
         for good in ["a", "prod-eu", "kind_1", "0.example", &"x".repeat(63)] {
             assert_eq!(ClusterName::new(good).unwrap().as_str(), good);
         }
-        for bad in ["", "-a", "a b", "a/b", "ü", &"x".repeat(64)] {
+        for bad in ["", "-a", ".", "..", ".hidden", "a b", "a/b", "ü", &"x".repeat(64)] {
             assert!(ClusterName::new(bad).is_err(), "{bad:?}");
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix::{Actor, Addr, ArbiterHandle, Context, Handler};
 use informer_hub::actors::durable::{Deliveries, Refusal};
 use informer_hub::app::{DurableSubscription, Hub, StartError};
+use informer_hub::cache::Query;
 use informer_hub::config::Config;
 use informer_hub::sim::{SimCluster, World};
 use informer_hub::sink::{Event, EventType, RetryParams};
@@ -190,6 +191,40 @@ async fn what_was_told_after_the_last_checkpoint_and_went_during_the_downtime_is
     assert_eq!(types, [EventType::Added, EventType::Deleted]);
     let last = of_it[1].data::<Pod>().unwrap();
     assert!(last.tombstone && last.object.is_some());
+}
+
+/// A journal of a reader that takes no deletions has objects that seem to have come after the checkpoint and never gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_seen_to_go_before_the_last_checkpoint_does_not_come_back() {
+    let house = House::new(5);
+    let live = async || {
+        let clerk = house.clerk(|_| Ok(()));
+        let subscription = DurableSubscription::new("clerk", clerk.recipient()).events(&[EventType::Added]);
+        let builder = Hub::builder(house.config(OFTEN)).tuning(quick());
+        builder.subscribe_durably(subscription).start().await.unwrap()
+    };
+    let hub = live().await;
+    let come = house.create();
+    let is_told = || house.book.lock().iter().any(|event| event.subject().ends_with(come.name()));
+    until("it is told", async || is_told()).await;
+    house.delete(&come);
+    // What comes later, and is on disk, tells that the deletion is, too.
+    let later = house.create();
+    let version = house.clusters["c0"].truth(&pods().gvr)[&later].1.as_number();
+    until("the checkpoint has caught up", async || {
+        let report = hub.report().await.unwrap();
+        let kept = report.hub.clusters[0].informers[0].checkpoint.as_ref().and_then(|kept| kept.version.clone());
+        kept.and_then(|kept| kept.parse().ok()) >= version
+    })
+    .await;
+    drop(hub);
+    let hub = live().await;
+    let there = async |key: &ObjectKey| {
+        let found = hub.cache_of(pods()).send(Query::list().across_clusters()).await.unwrap().unwrap();
+        found.items.iter().any(|object| object.key() == key)
+    };
+    until("what came later is there", async || there(&later).await).await;
+    assert!(!there(&come).await, "it is gone for good");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::{Subscribe, Subscriber};
 use informer_hub::app::{Hub, StartError};
 use informer_hub::cache::{Answer, Query};
-use informer_hub::config::Config;
+use informer_hub::config::{ClusterAccess, Config, FileConfig, SinkConfig, TransportConfig};
 use informer_hub::sim::{Churn, SimCluster, World};
 use informer_hub::types::{ClusterSelector, Freshness, Notification, Object, ObjectKey};
 use parking_lot::Mutex;
@@ -434,5 +434,43 @@ async fn a_reader_that_does_not_answer_holds_its_partitions_and_nobody_elses() {
     .await;
     gate.store(true, SeqCst);
     life.kept().await;
+    life.end().await;
+}
+
+/// What a cluster that is dead since before the start has told before then is on disk: nobody need remember it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_cluster_keeps_no_journal_from_letting_go_of_what_is_acknowledged() {
+    let house = House::new(2, 20);
+    let config = || {
+        let path = house.dir.path().join("events.jsonl");
+        let file = FileConfig { path, max_size: 1 << 30, keep: 1, fsync: false };
+        let sink = SinkConfig::new("file", TransportConfig::File(file));
+        Config { sinks: vec![SinkConfig { journal_limit: 1 << 20, ..sink }], ..house.config() }
+    };
+    let life = house.live_with(config()).await;
+    life.converged(&house).await;
+    life.kept().await;
+    life.end().await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut without = config();
+    let dead = without.clusters.iter_mut().find(|cluster| cluster.name.as_str() == "c1").unwrap();
+    dead.access = ClusterAccess::Server { server: format!("http://{nobody}"), ca_file: None, token: None };
+    let life = house.live_with(without).await;
+    // The numbers of the first events of the journal's segments, which are an eighth of its limit each.
+    let journal = house.dir.path().join("state/sinks/file/journal");
+    let oldest = || {
+        let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter_map(|name| name.split_once('-')?.0.parse::<u64>().ok()).min()
+    };
+    assert_eq!(oldest(), Some(0));
+    let mut churn = Churn::new(3);
+    until("the first segment has gone", async || {
+        house.clusters["c0"].with_world(|world| churn.step(world));
+        let status = life.hub.report().await.unwrap().sinks[0].status.journal.clone();
+        let bytes = status.map_or(0, |journal| journal.bytes);
+        assert!(bytes < 700 << 10, "{bytes} bytes, and it has let go of nothing");
+        oldest() > Some(0)
+    })
+    .await;
     life.end().await;
 }

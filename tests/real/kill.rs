@@ -1,5 +1,9 @@
 //! The program itself, killed again and again at any moment while two real clusters change and a receiver is moody.
+//!
+//! It is the program of the profile that the test has: with `--release`, as `make test-nightly` has it, the one that is
+//! shipped.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,8 +15,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use informer_hub::sim::oracle::{Oracle, Replica, Told};
-use informer_hub::types::ApiResource;
+use informer_hub::sim::oracle::{Oracle, Replica, Told, What};
+use informer_hub::types::{ApiResource, Uid};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -31,17 +35,47 @@ const KILLS: u64 = 10;
 #[derive(Clone)]
 struct Moody {
     replica: Arc<Mutex<Replica>>,
+    lives: Arc<Mutex<HashMap<Uid, Life>>>,
     requests: Arc<AtomicU64>,
+}
+
+/// What the receiver has been told of one object, from its creation to its end.
+#[derive(Debug, Default)]
+struct Life {
+    /// Whether it was told that it is there.
+    lived: bool,
+    /// Ids of the events that told of its end.
+    ends: BTreeSet<String>,
+}
+
+impl Life {
+    fn note(&mut self, told: &Told) {
+        match &told.what {
+            What::Deleted { .. } => drop(self.ends.insert(told.id.clone().unwrap())),
+            _ => self.lived = true,
+        }
+    }
 }
 
 impl Moody {
     async fn start() -> (Self, String) {
-        let moody = Self { replica: Arc::new(Mutex::new(Replica::at_least_once())), requests: Arc::default() };
+        let replica = Arc::new(Mutex::new(Replica::at_least_once()));
+        let moody = Self { replica, lives: Arc::default(), requests: Arc::default() };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}/events", listener.local_addr().unwrap());
         let router = Router::new().route("/events", post(receive)).with_state(moody.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         (moody, url)
+    }
+
+    /// How many of these objects the receiver has been told of. Of each of them it must have been told the end, by one
+    /// event; that may have come several times. Of others it must have been told nothing.
+    fn ended_once(&self, gone: &[Uid]) -> usize {
+        let lives = self.lives.lock();
+        let told: Vec<_> = gone.iter().filter_map(|uid| Some((uid, lives.get(uid)?))).collect();
+        let wrong: Vec<_> = told.iter().filter(|(_, life)| !life.lived || life.ends.len() != 1).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        told.len()
     }
 }
 
@@ -51,9 +85,12 @@ async fn receive(State(moody): State<Moody>, body: Bytes) -> StatusCode {
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
     let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
-    let mut replica = moody.replica.lock();
-    for event in &events {
-        replica.tell(&Told::from_event(event).unwrap());
+    let (mut replica, mut lives) = (moody.replica.lock(), moody.lives.lock());
+    for told in events.iter().map(|event| Told::from_event(event).unwrap()) {
+        replica.tell(&told);
+        if let What::Added { object, .. } | What::Updated { object, .. } | What::Deleted { object, .. } = &told.what {
+            lives.entry(object.uid.clone()).or_default().note(&told);
+        }
     }
     if mood == 17 { StatusCode::BAD_GATEWAY } else { StatusCode::NO_CONTENT }
 }
@@ -103,6 +140,7 @@ async fn a_hub_that_is_killed_again_and_again_loses_nothing() {
     let seed = seed();
     let mut rng = StdRng::seed_from_u64(seed);
     let mut churns = [Churn::new(seed, "churn"), Churn::new(seed.wrapping_add(1), "churn")];
+    let mut unseen = Vec::new();
     for _ in 0..kills {
         let mut hub = start(&file);
         let [east, west] = &mut churns;
@@ -111,7 +149,11 @@ async fn a_hub_that_is_killed_again_and_again_loses_nothing() {
         hub.kill().unwrap();
         hub.wait().unwrap();
         // What happens while nobody looks.
-        tokio::join!(east.run(&clients[0], 10), west.run(&clients[1], 10));
+        for (churn, client) in [(east, &clients[0]), (west, &clients[1])] {
+            churn.take_deleted();
+            churn.run(client, 10).await;
+            unseen.extend(churn.take_deleted());
+        }
     }
     let mut hub = start(&file);
     for (cluster, client) in clusters.iter().zip(&clients) {
@@ -122,6 +164,9 @@ async fn a_hub_that_is_killed_again_and_again_loses_nothing() {
     hub.kill().unwrap();
     hub.wait().unwrap();
     assert_eq!(moody.replica.lock().violations(), &[] as &[String], "seed {seed}");
+    let ended = moody.ended_once(&unseen);
+    println!("{kills} kills, {} deletions while nobody looked, {ended} of objects that had been told of", unseen.len());
+    assert!(ended > 0, "no deletion was of an object that had been told of: seed {seed}");
 }
 
 async fn agrees(moody: &Moody, cluster: &str, truth: &crate::bed::Truth, resource: &ApiResource) {

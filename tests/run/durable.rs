@@ -12,7 +12,7 @@ use crate::receiver::{Mode, Receiver, SECRET};
 
 const RESOURCES: &str = "[resources.pods]\n[resources.nodes]\n";
 
-fn launch(sim: &SimCluster, receiver: &Receiver, state: &Path) -> Process {
+pub(crate) fn launch(sim: &SimCluster, receiver: &Receiver, state: &Path) -> Process {
     let state = format!("state_dir = {:?}\ncheckpoint = \"100ms\"\n", state.display().to_string());
     let toml = state + &cluster("c0", &sim.url()) + RESOURCES + &receiver.sink("hook");
     Launch::new(&toml).env("HOOK_SECRET", SECRET).start()
@@ -26,6 +26,36 @@ fn churn(sim: &SimCluster, churn: &mut Churn, steps: usize) {
 
 fn state_dir() -> TempDir {
     tempfile::tempdir().unwrap()
+}
+
+/// A hub that has ended in good order while its receiver was dead, and what is left of it.
+pub(crate) struct Ended {
+    pub(crate) sim: SimCluster,
+    pub(crate) receiver: Receiver,
+    pub(crate) state: TempDir,
+    pub(crate) hub: Process,
+}
+
+pub(crate) async fn ended_with_a_dead_receiver(seed: u64) -> Ended {
+    let (sim, state) = (sim(seed, 50), state_dir());
+    let receiver = Receiver::start(Mode::Error);
+    let mut hub = launch(&sim, &receiver, state.path());
+    hub.ready().await;
+    receiver.met(Mode::Error, 8).await;
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 0);
+    Ended { sim, receiver, state, hub }
+}
+
+/// Inverts a byte in the middle of the last file of a directory whose name has this in it. Its name.
+pub(crate) fn damage(dir: &Path, part: &str) -> String {
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let name = names.filter(|name| name.contains(part)).max().unwrap();
+    let mut bytes = std::fs::read(dir.join(&name)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(dir.join(&name), bytes).unwrap();
+    name
 }
 
 async fn sink_status(hub: &Process) -> Value {
@@ -84,13 +114,7 @@ async fn ten_kills_at_any_moment_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_with_a_dead_receiver_is_quick_and_loses_nothing() {
-    let (sim, state) = (sim(7, 50), state_dir());
-    let receiver = Receiver::start(Mode::Error);
-    let mut hub = launch(&sim, &receiver, state.path());
-    hub.ready().await;
-    receiver.met(Mode::Error, 8).await;
-    hub.signal("TERM");
-    assert_eq!(hub.ended().await, 0);
+    let Ended { sim, receiver, state, hub } = ended_with_a_dead_receiver(7).await;
     let kept = hub.line("in the journal, for the next start").await;
     assert!(kept["events"].as_u64() > Some(0), "{kept}");
     receiver.set(Mode::Well);
@@ -113,7 +137,7 @@ fn all_objects(sim: &SimCluster) -> u64 {
     [World::pods(), World::nodes()].map(|gvr| sim.truth(&gvr).len() as u64).iter().sum()
 }
 
-/// The command line as an operator uses it.
+/// Its answer as a program reads it.
 async fn dead_letters(hub: &Process, arguments: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_informer-hub"))
         .arg("dead-letters")
@@ -159,23 +183,8 @@ async fn dead_letters_are_listed_shown_replayed_and_purged_over_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_journal_costs_what_is_damaged_and_is_named() {
-    let (sim, state) = (sim(10, 50), state_dir());
-    let receiver = Receiver::start(Mode::Error);
-    let mut hub = launch(&sim, &receiver, state.path());
-    hub.ready().await;
-    receiver.met(Mode::Error, 8).await;
-    hub.signal("TERM");
-    assert_eq!(hub.ended().await, 0);
-    let journal = state.path().join("sinks/hook/journal");
-    let segment = std::fs::read_dir(&journal)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "log"))
-        .unwrap();
-    let mut bytes = std::fs::read(&segment).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 0xff;
-    std::fs::write(&segment, bytes).unwrap();
+    let Ended { sim, receiver, state, .. } = ended_with_a_dead_receiver(10).await;
+    damage(&state.path().join("sinks/hook/journal"), ".log");
     receiver.set(Mode::Well);
     let hub = launch(&sim, &receiver, state.path());
     let told = hub.line("damage was found").await;

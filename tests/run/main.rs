@@ -9,5 +9,6 @@ mod process;
 mod receiver;
 mod secrets;
 mod shutdown;
+mod state;
 mod status;
 mod traces;

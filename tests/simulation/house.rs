@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,21 +28,27 @@ pub(crate) struct House {
     churns: Mutex<BTreeMap<String, Churn>>,
     diary: Mutex<Vec<String>>,
     wall: Mutex<Timestamp>,
+    /// Whether the last hub ended in order, with all that it had on disk.
+    pub(crate) in_order: Mutex<bool>,
     aloud: bool,
 }
 
 impl House {
     pub(crate) fn new(plan: Plan, aloud: bool) -> Arc<Self> {
         let (seed, mut rng) = (plan.seed, plan.rng.clone());
+        let history = if plan.is_tight() { 100_000 } else { 200 };
         let mut cluster = |i| {
             let (seed, pods) = (seed.wrapping_mul(31).wrapping_add(i), plan.pods);
-            let world = WorldConfig { seed, pods, small: true, history: 200, ..WorldConfig::default() };
+            let world = WorldConfig { seed, pods, small: true, history, ..WorldConfig::default() };
             let streaming = [Streaming::Supported, Streaming::Supported, Streaming::Refused, Streaming::Ignored];
             let streaming = streaming[rng.random_range(0..streaming.len())];
             (format!("c{i}"), PipedCluster::new(SimConfig { world, streaming, ..SimConfig::default() }))
         };
         let clusters: BTreeMap<_, _> = (0..plan.clusters).map(&mut cluster).collect();
         let churns = clusters.keys().zip(seed..).map(|(name, seed)| (name.clone(), Churn::new(seed))).collect();
+        if aloud {
+            println!("{plan:?}");
+        }
         Arc::new(Self {
             clusters,
             disk: SimDisk::new(seed),
@@ -51,6 +57,7 @@ impl House {
             churns: Mutex::new(churns),
             diary: Mutex::default(),
             wall: Mutex::new(Timestamp::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
+            in_order: Mutex::new(true),
             plan,
             aloud,
         })
@@ -107,7 +114,7 @@ impl House {
                 let steps = self.chance(|rng| if rng.random_bool(0.05) { 100 } else { rng.random_range(1..5) });
                 self.churn(self.any_cluster(), steps);
             }
-            65..70 => {
+            65..70 if !self.plan.is_tight() => {
                 let name = self.any_cluster();
                 self.note(|| format!("{name}: compacted"));
                 self.clusters[name].with_world(World::compact);
@@ -173,9 +180,9 @@ impl House {
         }
     }
 
-    /// Bytes of a reader's files on disk.
-    pub(crate) fn bytes_of(&self, reader: &str) -> u64 {
-        let dir = Path::new(STATE).join("sinks").join(reader);
-        self.disk.files().iter().filter(|(path, _)| path.starts_with(&dir)).map(|(_, bytes)| bytes).sum()
+    /// The files of a reader's journal, with their bytes.
+    pub(crate) fn files_of(&self, reader: &str) -> Vec<(PathBuf, u64)> {
+        let dir = Path::new(STATE).join("sinks").join(reader).join("journal");
+        self.disk.files().into_iter().filter(|(path, _)| path.starts_with(&dir)).collect()
     }
 }

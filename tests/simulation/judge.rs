@@ -51,9 +51,11 @@ pub(crate) fn mistakes(house: &House, replica: &Replica) -> Vec<String> {
 /// Whether what the hub has on disk is within its bounds.
 pub(crate) fn bounds(house: &House) -> Result<(), String> {
     for reader in &house.readers {
-        let (bytes, most) = (house.bytes_of(reader.name), house.plan.most_bytes());
+        let bytes: u64 = house.files_of(reader.name).iter().map(|(_, bytes)| bytes).sum();
+        let most = house.plan.most_bytes();
         if bytes > most {
-            return Err(format!("{} has {bytes} bytes on disk, more than {most}", reader.name));
+            let files = house.files_of(reader.name);
+            return Err(format!("{} has {bytes} bytes on disk, more than {most}: {files:#?}", reader.name));
         }
     }
     Ok(())

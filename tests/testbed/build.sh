@@ -4,23 +4,7 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-target=${CARGO_TARGET_DIR:-$here/../../target}
-mkdir -p "$target/testbed"
-out=$(cd "$target/testbed" && pwd)
-
-if ! command -v go >/dev/null 2>&1; then
-    echo "build.sh: go is not installed; the test bed needs Go 1.26 or newer (https://go.dev/dl)" >&2
-    exit 1
-fi
-
-cd "$here"
-stamp=$({ go version; cat go.mod go.sum ./*.go build.sh; } | sha256sum | cut -d' ' -f1)
-if [ ! -x "$out/testbed" ] || [ "$(cat "$out/stamp" 2>/dev/null)" != "$stamp" ]; then
-    echo "build.sh: building the test bed (the first time takes minutes)" >&2
-    rm -f "$out/stamp"
-    # Built beside and moved, so that a cluster that runs from the old binary is not disturbed.
-    nice go build -trimpath -buildvcs=false -o "$out/testbed.new.$$" .
-    mv "$out/testbed.new.$$" "$out/testbed"
-    echo "$stamp" >"$out/stamp"
-fi
-echo "$out/testbed"
+root=$here/../..
+what="the test bed"
+. "$here/go-build.sh"
+go_build testbed . "$here"/*.go

@@ -1,6 +1,6 @@
 //! What outlives the checkpoint's actor: the files, who reads durably, and what is shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::SharedKeeping;
 use crate::actors::subscription::{Subscription, SubscriptionId};
+use crate::cache::PartitionId;
 use crate::disk::Disk;
 use crate::state::caches::CacheFiles;
 use crate::types::clock::{self, Instant};
@@ -25,7 +26,7 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     fn begins(&self);
     /// The pass that began last is complete: every partition is on disk as it was then, or later. Not called for a pass
     /// that left one out, nor before each of them has been heard of since the start, and has had the time of a pass to say
-    /// again what readers were told before it.
+    /// again what readers were told before it; but for those of which the disk had all that readers were told.
     fn completed(&self);
 }
 
@@ -40,7 +41,9 @@ pub struct Keeping {
     pub(super) since: Instant,
     pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
     status: Mutex<StateStatus>,
-    /// Whether at the last pass every partition had been heard of.
+    /// Partitions that came from disk as of all that readers have been told of them.
+    settled: BTreeSet<(Gvr, View, PartitionId)>,
+    /// Whether at the last pass every partition had been heard of that had to be.
     heard: AtomicBool,
 }
 
@@ -90,7 +93,21 @@ impl Keeping {
         };
         let files = Mutex::new(files.into_iter().map(key).collect());
         let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
-        Self { disk, root, every, grace, since: clock::now(), files, status, heard }
+        let settled = BTreeSet::new();
+        Self { disk, root, every, grace, since: clock::now(), files, status, settled, heard }
+    }
+
+    /// With partitions of which readers have been told nothing that is not on disk: a cluster that does not answer has
+    /// nothing to say again of these, so nobody has to remember what it said.
+    #[must_use]
+    pub fn settled(mut self, settled: BTreeSet<(Gvr, View, PartitionId)>) -> Self {
+        self.settled = settled;
+        self
+    }
+
+    /// Whether it is one of these.
+    pub(super) fn is_settled(&self, (gvr, view): &(Gvr, View), id: PartitionId) -> bool {
+        self.settled.contains(&(gvr.clone(), view.clone(), id))
     }
 
     /// Notes whether every partition has been heard of at this pass; whether it had at the last one.
@@ -181,6 +198,11 @@ impl Checkpoints {
 
     pub(in crate::actors) fn remove_reader(&self, id: SubscriptionId) {
         self.0.readers.lock().remove(&id);
+    }
+
+    /// Waits for nobody any more: what they are told by may end.
+    pub(in crate::actors) fn remove_readers(&self) {
+        self.0.readers.lock().clear();
     }
 
     pub(super) fn readers(&self) -> Vec<Arc<Subscription>> {

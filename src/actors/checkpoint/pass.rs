@@ -24,10 +24,10 @@ struct Part {
 }
 
 impl Part {
-    /// Whether every partition has been listed or watched since the start of the process.
-    fn is_heard(&self) -> bool {
+    /// Whether every partition has been listed or watched since the start of the process, or need not be.
+    fn is_heard(&self, keeping: &Keeping) -> bool {
         let heard = |health: &InformerHealth| health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
-        self.snapshot.partitions().all(|(_, partition)| heard(partition.health()))
+        self.snapshot.partitions().all(|(id, it)| heard(it.health()) || keeping.is_settled(&self.key, id))
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
         })
         .collect();
     // A cluster that has not answered yet in this life may have more to say of what its readers were told before.
-    let all_heard = parts.iter().all(Part::is_heard);
+    let all_heard = parts.iter().all(|part| part.is_heard(&keeping));
     let heard_before = keeping.note_heard(all_heard);
     wait(&mut parts, until).await;
     let held: u64 = parts.iter().map(|part| part.barriers.iter().filter(|it| !it.is_open()).count() as u64).sum();

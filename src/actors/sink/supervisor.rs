@@ -8,7 +8,6 @@ use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::estate::Heir;
 use super::letters::LetterRequest;
@@ -20,7 +19,7 @@ use crate::actors::supervision::{
 };
 use crate::journal::JournalError;
 use crate::sink::{Durability, Event, Found, Store};
-use crate::types::{Dynamic, Notification, Notifications, Threads, clock};
+use crate::types::{Dynamic, Notification, Notifications, Threads, Watched, Watcher, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
@@ -35,7 +34,7 @@ type Address = Option<Addr<SinkActor>>;
 /// A running sink. Stops when the last handle goes.
 #[derive(Clone)]
 pub struct Sink {
-    address: watch::Receiver<Address>,
+    address: Watcher<Address>,
     store: Arc<Mutex<Store>>,
     /// Ends the supervisor, and the actor with it.
     _supervisor: Arc<Children>,
@@ -86,7 +85,8 @@ impl Sink {
         if durability.is_some() {
             params.machine.health.show_journal(&store.state());
         }
-        let (address, current) = watch::channel(None);
+        let address = Watched::new(None);
+        let current = address.subscribe();
         let guard = ExitGuard::new(0, 0, None, &env.census);
         let heir = Heir::new(State::new(&params, durability));
         let store = Arc::new(Mutex::new(store));
@@ -171,7 +171,7 @@ struct Supervisor {
     params: SinkParams,
     heir: Heir<State>,
     store: Arc<Mutex<Store>>,
-    address: watch::Sender<Address>,
+    address: Watched<Address>,
     supervision: Supervision,
     children: Children,
     _guard: ExitGuard,
@@ -186,7 +186,7 @@ impl Supervisor {
             stop_with(&token, ctx);
             SinkActor::new(params, state, store, guard)
         });
-        self.address.send_replace(Some(address));
+        self.address.set(Some(address));
     }
 
     /// A sink with a journal goes on from what that has: whatever was under way is found there, or its sender hears that
@@ -237,7 +237,7 @@ impl Handler<ChildExited> for Supervisor {
         let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
         tracing::error!(sink = %self.params.machine.name, "the sink's actor {}; starting it again in {rest:?}", exited.status);
         self.params.machine.health.set_error(format!("the sink's actor {}", exited.status));
-        self.address.send_replace(None);
+        self.address.set(None);
         ctx.run_later(rest, Self::relaunch);
     }
 }

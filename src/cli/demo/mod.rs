@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use self::stage::Stage;
 use self::view::Screen;
-use super::runtime;
+use super::{Output, runtime};
 use crate::config::HumanDuration;
 use crate::telemetry::{self, LogFormat};
 use crate::types::clock;
@@ -54,21 +54,12 @@ pub(super) struct Args {
     /// Decides what changes; equal seeds change equal things
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What is written to standard output; `json` is the summary alone
+    /// What is written to standard output: a live table on a terminal, lines elsewhere, and a summary; or that alone
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     /// How log lines look
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// A live table on a terminal, lines elsewhere, and a summary
-    #[default]
-    Text,
-    /// The summary as one JSON document
-    Json,
 }
 
 pub(super) fn main(args: Args) -> anyhow::Result<ExitCode> {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::*;
 use crate::sink::contract::{Bed, Fault, keeps_the_contract};
@@ -120,17 +121,27 @@ async fn a_full_disk_is_said_and_leaves_nothing_behind() {
 }
 
 /// A writer that does what its script says, byte counts or errors, and then takes everything.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Scripted {
     script: Arc<Mutex<VecDeque<io::Result<usize>>>>,
     taken: Arc<Mutex<Vec<u8>>>,
     /// While it is locked, writes hang.
     gate: Arc<tokio::sync::Mutex<()>>,
+    /// Whether the process that writes is there no more.
+    gone: Arc<AtomicBool>,
+}
+
+impl Scripted {
+    /// Waits as long as writing hangs. Fails where the process is gone by then.
+    fn pass(&self) -> io::Result<()> {
+        drop(self.gate.blocking_lock());
+        if self.gone.load(Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
 }
 
 impl io::Write for Scripted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        drop(self.gate.blocking_lock());
+        self.pass()?;
         let length = self.script.lock().pop_front().unwrap_or(Ok(bytes.len()))?.min(bytes.len());
         self.taken.lock().extend_from_slice(&bytes[..length]);
         Ok(length)
@@ -180,30 +191,85 @@ async fn a_write_that_hangs_ends_the_attempt_and_is_not_done_twice() {
     assert_eq!(String::from_utf8(out.taken.lock().clone()).unwrap().lines().count(), 4);
 }
 
-/// A stream that misbehaves as it is told, which is all that a file can do too.
+/// What writes lines, with a disk or a reader that misbehaves as it is told.
 #[derive(Default)]
-struct StreamBed {
-    out: Scripted,
+struct LinesBed {
+    out: Mutex<Scripted>,
     hanging: Mutex<Option<tokio::sync::OwnedMutexGuard<()>>>,
+    /// Where the file is; `None`: it is a stream.
+    folder: Option<tempfile::TempDir>,
 }
 
-impl Bed for StreamBed {
+/// A file on a disk that misbehaves.
+#[derive(Debug)]
+struct MoodyFile {
+    file: LogFile,
+    mood: Scripted,
+}
+
+impl Lines for MoodyFile {
+    fn place(&self) -> String {
+        self.file.place()
+    }
+
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.mood.pass()?;
+        self.mood.script.lock().pop_front().unwrap_or(Ok(0))?;
+        self.file.append(lines)
+    }
+}
+
+impl LinesBed {
+    /// A file that is put aside again and again while it is written to.
+    fn file() -> Self {
+        Self { folder: Some(tempfile::tempdir().unwrap()), ..Self::default() }
+    }
+
+    fn params(folder: &tempfile::TempDir) -> FileParams {
+        FileParams { max_size: 20_000, keep: 1000, fsync: false, ..params(folder.path()) }
+    }
+}
+
+impl Bed for LinesBed {
     fn transport(&self, deadline: Duration) -> Arc<dyn Transport> {
-        Arc::new(LinesTransport { deadline, ..to_stream(&self.out) })
+        let mood = self.out.lock().clone();
+        let transport = match &self.folder {
+            None => to_stream(&mood),
+            Some(folder) => {
+                let file = LogFile::new(Self::params(folder));
+                LinesTransport::new(Box::new(MoodyFile { file, mood }), Arc::default())
+            }
+        };
+        Arc::new(LinesTransport { deadline, ..transport })
     }
 
     fn set(&self, fault: Fault) {
         *self.hanging.lock() = None;
+        let out = self.out.lock();
         match fault {
-            Fault::Hang => *self.hanging.lock() = Some(Arc::clone(&self.out.gate).try_lock_owned().unwrap()),
-            Fault::FailOnce => self.out.script.lock().push_back(Err(io::ErrorKind::StorageFull.into())),
+            Fault::Hang => *self.hanging.lock() = Some(Arc::clone(&out.gate).try_lock_owned().unwrap()),
+            Fault::FailOnce => out.script.lock().push_back(Err(io::ErrorKind::StorageFull.into())),
             Fault::None | Fault::Poison(_) => {}
         }
     }
 
+    fn killed(&self) {
+        let mut out = self.out.lock();
+        out.gone.store(true, Relaxed);
+        out.gone = Arc::default();
+    }
+
     fn taken(&self) -> Vec<String> {
-        let taken = String::from_utf8(self.out.taken.lock().clone()).unwrap();
-        taken.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        let Some(folder) = &self.folder else {
+            let taken = String::from_utf8(self.out.lock().taken.lock().clone()).unwrap();
+            return taken.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        };
+        let path = Self::params(folder).path;
+        let aside = (1..).map(|number| path.with_extension(format!("jsonl.{number}"))).take_while(|path| path.exists());
+        let mut files: Vec<_> = std::iter::once(path.clone()).chain(aside).collect();
+        files.reverse();
+        let text: String = files.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+        text.lines().map(str::to_owned).collect()
     }
 
     fn refuses(&self) -> bool {
@@ -212,6 +278,11 @@ impl Bed for StreamBed {
 }
 
 #[tokio::test]
-async fn lines_keep_the_contract_of_transports() {
-    keeps_the_contract(|| std::future::ready(StreamBed::default())).await;
+async fn a_stream_keeps_the_contract() {
+    keeps_the_contract(|| std::future::ready(LinesBed::default())).await;
+}
+
+#[tokio::test]
+async fn a_file_keeps_the_contract() {
+    keeps_the_contract(|| std::future::ready(LinesBed::file())).await;
 }

@@ -27,8 +27,9 @@ pub struct Durability {
 const MAX_UNWRITTEN: usize = 4096;
 /// Their bytes, at most; exceeded by one event at most.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// So many bytes are written without waiting for more.
-const ENOUGH: usize = 1024 * 1024;
+/// So many bytes, or events, are written without waiting for more. No more events than a listener hands over at once: it
+/// hands over no others before it is answered, and were held to so many each time.
+const ENOUGH: (usize, usize) = (1024 * 1024, 256);
 /// How long acknowledgements wait to be written where no event comes. Lost, they cost deliveries made twice.
 const ACK_DELAY: Duration = Duration::from_millis(100);
 /// The first pause after the store could not write, and the longest.
@@ -43,6 +44,8 @@ pub(super) struct Durable<T> {
     unwritten_bytes: usize,
     /// Since when there is something unwritten.
     since: Option<Instant>,
+    /// When events were written last: the next ones wait for as long as `fsync` says since then, a lone one not at all.
+    written: Option<Instant>,
     /// Who is answered once so many events are stored.
     waiting: VecDeque<(u64, T)>,
     /// Events taken in since the start.
@@ -73,6 +76,7 @@ impl<T> Durable<T> {
             unwritten: Vec::new(),
             unwritten_bytes: 0,
             since: None,
+            written: None,
             waiting: VecDeque::new(),
             taken: 0,
             stored: 0,
@@ -91,6 +95,11 @@ impl<T> Durable<T> {
 
     pub(super) fn has_room(&self) -> bool {
         self.unwritten.len() < MAX_UNWRITTEN && self.unwritten_bytes < MAX_UNWRITTEN_BYTES
+    }
+
+    /// Whether an event of a new object is one of an object that the journal has told of.
+    pub(super) fn is_update(&self, event: &Event) -> bool {
+        self.told.is_update(event)
     }
 
     /// Has an event written, unless the journal has told of it, or of something newer.
@@ -166,6 +175,9 @@ impl<T> Durable<T> {
             return Some(Work::Merge { from: self.next_read });
         }
         self.working = true;
+        if self.since.is_some() {
+            self.written = Some(now);
+        }
         (self.unwritten_bytes, self.since, self.acked_since) = (0, None, None);
         Some(Work::Commit(Commit {
             events: std::mem::take(&mut self.unwritten),
@@ -182,8 +194,10 @@ impl<T> Durable<T> {
 
     fn commit_due(&self, letters: &[DeadLetter]) -> Option<Instant> {
         let events = self.since.map(|since| {
-            let at_once = self.flushing || self.unwritten_bytes >= ENOUGH || !self.has_room();
-            if at_once { since } else { since + delay(self.fsync) }
+            let enough = self.unwritten_bytes >= ENOUGH.0 || self.unwritten.len() >= ENOUGH.1;
+            let at_once = self.flushing || enough || !self.has_room();
+            let next = self.written.map_or(since, |written| written + delay(self.fsync));
+            if at_once { since } else { since.max(next) }
         });
         let has_acks = !self.acked.is_empty() || !letters.is_empty();
         let acks = self.acked_since.filter(|_| has_acks);
@@ -209,9 +223,10 @@ impl<T> Durable<T> {
     ) {
         self.working = false;
         match done {
-            Done::Committed { events, given_up, left, state } => {
+            Done::Committed { events, given_up, forgotten, left, state } => {
                 self.stored += events.len() as u64 + given_up;
                 params.health.dead_lettered.fetch_add(given_up, Relaxed);
+                params.health.dead_letters_forgotten.fetch_add(forgotten, Relaxed);
                 let caught_up = self.next_read >= self.end;
                 self.appended(state.end);
                 (self.pending, self.bytes) = (state.pending, state.bytes);
@@ -297,7 +312,7 @@ impl<T> Durable<T> {
     }
 }
 
-/// How long what is to be written waits for more.
+/// How far apart events are written.
 fn delay(fsync: Fsync) -> Duration {
     match fsync {
         Fsync::Within(delay) => delay,

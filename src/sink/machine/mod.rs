@@ -29,8 +29,8 @@ pub use settle::Broken;
 
 use super::store::{Done, Work};
 use super::{
-    BatchParams, Bounds, Circuit, DeadLetter, Event, EventError, EventOptions, LaneId, Lanes, RateLimit, RateLimiter,
-    RetryParams, Selection, SinkHealth, Verdict,
+    BatchParams, Bounds, Circuit, DeadLetter, Event, EventError, EventOptions, EventType, LaneId, Lanes, RateLimit,
+    RateLimiter, RetryParams, Selection, SinkHealth, Verdict,
 };
 use crate::types::Notification;
 use crate::types::clock::Instant;
@@ -217,6 +217,10 @@ impl<T> Machine<T> {
         while self.has_room() {
             let Some(notification) = rest.next() else { return true };
             let Some(event) = self.convert(&notification, seen) else { continue };
+            let is_update = self.durable.as_ref().is_some_and(|durable| durable.is_update(&event));
+            let Some(event) = (if is_update { self.as_update(&notification, seen) } else { Some(event) }) else {
+                continue;
+            };
             if let Some(durable) = &mut self.durable {
                 let resync = matches!(notification, Notification::Updated { resync: true, .. });
                 durable.put(event, resync, &self.params.health, now);
@@ -269,6 +273,20 @@ impl<T> Machine<T> {
                 None
             }
         }
+    }
+
+    /// The event of an update, of a notification that tells of an object as if it were new. How it was before is not
+    /// known.
+    fn as_update(&self, notification: &Notification, seen: jiff::Timestamp) -> Option<Event> {
+        let MachineParams { health, options, selection, .. } = &self.params;
+        let Notification::Added { object, .. } = notification else { return None };
+        if !selection.events.contains(&EventType::Updated) {
+            health.filtered.fetch_add(1, Relaxed);
+            return None;
+        }
+        let update = Notification::Updated { old: object.clone(), new: object.clone(), resync: false };
+        let options = EventOptions { include_old: false, ..options.clone() };
+        Event::new(&update, seen, &options).ok()
     }
 
     fn discard(&self, count: usize) {

@@ -16,11 +16,13 @@ impl Store {
     /// [`StoreError::Disk`]; for want of room the oldest are forgotten.
     pub fn push_letters(&mut self, new: &[DeadLetter]) -> Result<(), StoreError> {
         match &mut self.letters {
-            Letters::Memory(letters) => new.iter().for_each(|letter| letters.push(letter.clone())),
+            Letters::Memory(letters) => {
+                self.forgotten += new.iter().map(|letter| letters.push(letter.clone())).sum::<u64>();
+            }
             Letters::Journal(letters) => {
                 while let Err(error) = letters.append(new) {
                     match error {
-                        AppendError::Full { .. } if letters.pending() > 0 => forget_oldest(letters)?,
+                        AppendError::Full { .. } if letters.pending() > 0 => self.forgotten += forget_oldest(letters)?,
                         // More than all the room that there is.
                         AppendError::Full { .. } | AppendError::TooLarge { .. } if new.len() > 1 => {
                             let (first, second) = new.split_at(new.len() / 2);
@@ -29,6 +31,7 @@ impl Store {
                         }
                         error @ (AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
                             tracing::error!(%error, "a dead letter cannot be kept");
+                            self.forgotten += new.len() as u64;
                             return Ok(());
                         }
                         AppendError::Disk(error) => return Err(StoreError::Disk(error)),
@@ -38,6 +41,11 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// How many dead letters were forgotten for want of room since this was last asked for.
+    pub fn take_forgotten(&mut self) -> u64 {
+        std::mem::take(&mut self.forgotten)
     }
 
     /// Dead letters that fit, from a number on, at most so many; each is handed to `each`.
@@ -151,7 +159,8 @@ impl Store {
     }
 }
 
-fn forget_oldest(letters: &mut Journal<DeadLetter>) -> Result<(), StoreError> {
+/// How many went.
+fn forget_oldest(letters: &mut Journal<DeadLetter>) -> Result<u64, StoreError> {
     let from = letters.first_pending();
     let read = letters.read(from, LETTERS_AT_ONCE, usize::MAX).map_err(StoreError::Disk)?;
     let numbers: Vec<u64> = read.records.iter().map(|(number, _)| *number).chain(read.damaged).collect();
@@ -159,5 +168,6 @@ fn forget_oldest(letters: &mut Journal<DeadLetter>) -> Result<(), StoreError> {
     tracing::warn!(count, "dead letters have reached their limit, the oldest are forgotten");
     letters.ack(numbers);
     letters.release(letters.next_seq());
-    letters.sync().map_err(StoreError::Disk)
+    letters.sync().map_err(StoreError::Disk)?;
+    Ok(count as u64)
 }

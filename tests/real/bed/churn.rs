@@ -32,6 +32,7 @@ pub(crate) struct Churn {
     made: usize,
     pods: Truth,
     widgets: Truth,
+    deleted: Vec<Uid>,
 }
 
 #[derive(Clone, Copy)]
@@ -49,7 +50,13 @@ impl Churn {
             made: 0,
             pods: BTreeMap::new(),
             widgets: BTreeMap::new(),
+            deleted: Vec::new(),
         }
+    }
+
+    /// What it has deleted since this was last asked for.
+    pub(crate) fn take_deleted(&mut self) -> Vec<Uid> {
+        std::mem::take(&mut self.deleted)
     }
 
     /// The pods that there are now.
@@ -129,7 +136,8 @@ impl Churn {
             Kind::Widget => delete_now(&widgets(client, &self.namespace), name).await,
         }
         let key = ObjectKey::new(&self.namespace, name);
-        self.of(kind).remove(&key);
+        let gone = self.of(kind).remove(&key);
+        self.deleted.extend(gone.map(|(uid, _)| uid));
     }
 
     fn keep<K: Resource>(&mut self, kind: Kind, object: &K) {

@@ -52,6 +52,7 @@ impl HubUnderTest {
             access: Access::Kubeconfig { path: kubeconfig.to_owned(), context: None },
             compression: true,
             stall: StallPolicy::default(),
+            dial: None,
             io: self.hub.system().env().io.clone(),
         };
         let connector = Arc::new(Witnessed::new(connector, self.witness.clone()));

@@ -1,0 +1,73 @@
+//! A durable subscriber as a sink: the contract of all of them.
+
+use actix::{Actor, Addr, Context, Handler, ResponseFuture};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::sink::contract::{Bed, Fault, keeps_the_contract};
+
+/// A subscriber that misbehaves as it is told.
+struct Subscriber {
+    fault: Arc<Mutex<Fault>>,
+    taken: Arc<Mutex<Vec<String>>>,
+}
+
+impl Actor for Subscriber {
+    type Context = Context<Self>;
+}
+
+impl Handler<Deliveries> for Subscriber {
+    type Result = ResponseFuture<Result<(), Refusal>>;
+
+    fn handle(&mut self, Deliveries(events): Deliveries, _: &mut Context<Self>) -> Self::Result {
+        let mut fault = self.fault.lock();
+        let answer = match &*fault {
+            Fault::Hang => return std::future::pending().boxed_local(),
+            Fault::Poison(text) if events.iter().any(|event| event.json().contains(text)) => {
+                Err(Refusal::Content("cannot be read".to_owned()))
+            }
+            Fault::FailOnce => Err(Refusal::Later("not now".to_owned())),
+            Fault::None | Fault::Poison(_) => {
+                self.taken.lock().extend(events.iter().map(|event| event.json().to_owned()));
+                Ok(())
+            }
+        };
+        if *fault == Fault::FailOnce {
+            *fault = Fault::None;
+        }
+        std::future::ready(answer).boxed_local()
+    }
+}
+
+struct SubscriberBed {
+    subscriber: Addr<Subscriber>,
+    fault: Arc<Mutex<Fault>>,
+    taken: Arc<Mutex<Vec<String>>>,
+}
+
+impl SubscriberBed {
+    fn start() -> Self {
+        let (fault, taken) = (Arc::<Mutex<Fault>>::default(), Arc::<Mutex<Vec<String>>>::default());
+        let subscriber = Subscriber { fault: Arc::clone(&fault), taken: Arc::clone(&taken) }.start();
+        Self { subscriber, fault, taken }
+    }
+}
+
+impl Bed for SubscriberBed {
+    fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
+        Arc::new(ActorTransport::new(self.subscriber.clone().recipient(), timeout))
+    }
+
+    fn set(&self, fault: Fault) {
+        *self.fault.lock() = fault;
+    }
+
+    fn taken(&self) -> Vec<String> {
+        self.taken.lock().clone()
+    }
+}
+
+#[test]
+fn a_durable_subscriber_keeps_the_contract() {
+    actix_rt::System::new().block_on(keeps_the_contract(|| std::future::ready(SubscriberBed::start())));
+}

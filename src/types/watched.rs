@@ -1,0 +1,202 @@
+//! A value that many wait for changes of: tokio's `watch`, but for the order in which they are woken.
+//!
+//! tokio spreads waiters over several lists by a random number that no seed decides; these are woken in the order in which
+//! they began to wait, so that a simulation can happen again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use parking_lot::{RwLock, RwLockReadGuard};
+use tokio::sync::Notify;
+
+/// Changes the value. Dropping it ends every wait.
+pub struct Watched<T>(Arc<Shared<T>>);
+
+/// Sees the value, and waits for its changes. A clone has seen what the original has.
+pub struct Watcher<T> {
+    shared: Arc<Shared<T>>,
+    seen: u64,
+}
+
+/// Whoever changed the value is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody changes this any more")]
+pub struct Unwatched;
+
+struct Shared<T> {
+    value: RwLock<T>,
+    /// Counts changes.
+    version: AtomicU64,
+    changed: Notify,
+}
+
+/// The version once nobody changes the value any more.
+const ENDED: u64 = u64::MAX;
+
+impl<T> Watched<T> {
+    /// Begins with this.
+    #[must_use]
+    pub fn new(value: T) -> Self {
+        Self(Arc::new(Shared { value: RwLock::new(value), version: AtomicU64::new(0), changed: Notify::new() }))
+    }
+
+    /// Somebody who has seen the value as it is.
+    #[must_use]
+    pub fn subscribe(&self) -> Watcher<T> {
+        Watcher { seen: self.0.version.load(SeqCst), shared: Arc::clone(&self.0) }
+    }
+
+    /// Replaces the value.
+    pub fn set(&self, value: T) {
+        self.modify(|old| {
+            *old = value;
+            true
+        });
+    }
+
+    /// Lets the value be changed; `change` says whether it was, and whether anybody is to be woken so.
+    pub fn modify(&self, change: impl FnOnce(&mut T) -> bool) {
+        let mut value = self.0.value.write();
+        let is_changed = change(&mut value);
+        if is_changed {
+            self.0.version.fetch_add(1, SeqCst);
+        }
+        drop(value);
+        if is_changed {
+            self.0.changed.notify_waiters();
+        }
+    }
+}
+
+impl<T> Watcher<T> {
+    /// The value as it is. Keep it for moments only: who changes it waits.
+    pub fn see(&mut self) -> RwLockReadGuard<'_, T> {
+        let value = self.shared.value.read();
+        self.seen = self.shared.version.load(SeqCst);
+        value
+    }
+
+    /// Waits until the value is another than was seen, and takes it for seen.
+    ///
+    /// # Errors
+    /// Nobody changes it any more.
+    ///
+    /// # Cancel safety
+    /// A change that was not reported is reported to the next.
+    pub async fn changed(&mut self) -> Result<(), Unwatched> {
+        changed(&self.shared, &mut self.seen).await
+    }
+
+    /// Waits until the value is as wanted.
+    ///
+    /// # Errors
+    /// It is not, and nobody changes it any more.
+    pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<RwLockReadGuard<'_, T>, Unwatched> {
+        let (shared, seen) = (&*self.shared, &mut self.seen);
+        loop {
+            {
+                let value = shared.value.read();
+                *seen = shared.version.load(SeqCst);
+                if is_wanted(&value) {
+                    return Ok(value);
+                }
+            }
+            changed(shared, seen).await?;
+        }
+    }
+}
+
+async fn changed<T>(shared: &Shared<T>, seen: &mut u64) -> Result<(), Unwatched> {
+    loop {
+        let mut notified = std::pin::pin!(shared.changed.notified());
+        // From here on no change goes unnoticed.
+        notified.as_mut().enable();
+        let version = shared.version.load(SeqCst);
+        if version == ENDED {
+            return Err(Unwatched);
+        }
+        if version != *seen {
+            *seen = version;
+            return Ok(());
+        }
+        notified.await;
+    }
+}
+
+impl<T> Drop for Watched<T> {
+    fn drop(&mut self) {
+        self.0.version.store(ENDED, SeqCst);
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl<T> Clone for Watcher<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), seen: self.seen }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Watched<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watched").field(&*self.0.value.read()).finish()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Watcher<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watcher").field(&*self.shared.value.read()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn each_change_is_reported_once_and_the_end_is_too() {
+        let watched = Watched::new(1);
+        let mut watcher = watched.subscribe();
+        assert_eq!(watcher.changed().now_or_never(), None);
+        watched.set(2);
+        watched.set(3);
+        assert_eq!(watcher.changed().now_or_never(), Some(Ok(())));
+        assert_eq!(watcher.changed().now_or_never(), None);
+        watched.modify(|_| false);
+        assert_eq!(watcher.changed().now_or_never(), None);
+        watched.set(4);
+        assert_eq!(*watcher.see(), 4);
+        assert_eq!(watcher.changed().now_or_never(), None, "what was seen");
+        drop(watched);
+        assert_eq!(watcher.changed().now_or_never(), Some(Err(Unwatched)));
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_woken_in_turn_and_for_what_is_wanted() {
+        let (watched, order) = (Watched::new(0), Arc::new(parking_lot::Mutex::new(Vec::new())));
+        let waiting: Vec<_> = (0..20)
+            .map(|at| {
+                let (mut watcher, order) = (watched.subscribe(), Arc::clone(&order));
+                tokio::spawn(async move {
+                    assert_eq!(watcher.wait_for(|value| *value > 1).await.map(|value| *value), Ok(2));
+                    order.lock().push(at);
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        watched.set(1);
+        tokio::task::yield_now().await;
+        assert!(order.lock().is_empty());
+        watched.set(2);
+        for waiting in waiting {
+            waiting.await.unwrap();
+        }
+        assert_eq!(*order.lock(), (0..20).collect::<Vec<_>>());
+        let mut watcher = watched.subscribe();
+        drop(watched);
+        assert_eq!(watcher.wait_for(|value| *value == 7).await.map(|_| ()), Err(Unwatched));
+        assert_eq!(watcher.wait_for(|value| *value == 2).await.map(|value| *value), Ok(2));
+    }
+}
