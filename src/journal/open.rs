@@ -170,7 +170,8 @@ impl<'s> Count<'s> {
 
     /// What lies before this number and has not been met is lost, where it was not acknowledged.
     fn met(&mut self, seq: Seq, next: Seq) {
-        if let Some(expected) = self.expected {
+        // What lies below the floor has been met, in whatever segment.
+        if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {
             self.lost = self.lost.saturating_add(self.said.acked.missing(expected..seq));
             self.said.acked.insert(expected..seq);
         }
@@ -197,10 +198,10 @@ impl<'s> Count<'s> {
         if name.merged && due < seq {
             self.gaps.push(due..seq);
         }
-        self.floor = seq + 1;
         if !name.merged {
             self.met(seq, seq + 1);
         }
+        self.floor = seq + 1;
         Some(())
     }
 

@@ -60,12 +60,13 @@ impl Interner {
         fresh
     }
 
-    /// The shared copy of a set of labels, each given as key and value; of a repeated key the last one counts.
+    /// The shared copy of a set of labels, each given as key and value; of a repeated key the last one counts, and a key
+    /// with a `=` in it does not.
     pub fn labels<'l>(&mut self, pairs: impl IntoIterator<Item = (Cow<'l, str>, Cow<'l, str>)>) -> Labels {
         self.asked += 1;
         let mut labels = Vec::new();
         let mut scratch = std::mem::take(&mut self.scratch);
-        for (key, value) in pairs {
+        for (key, value) in pairs.into_iter().filter(|(key, _)| !key.contains('=')) {
             scratch.clear();
             scratch.extend([&*key, "=", &*value]);
             labels.push(self.string(&scratch));

@@ -119,10 +119,12 @@ fn key_and_value(label: &Label) -> (&str, &str) {
 }
 
 impl Labels {
-    /// Sorts `pairs` by key and takes them over; of a repeated key the last one counts.
+    /// Sorts `pairs` by key and takes them over; of a repeated key the last one counts. What has a `=` in its key is none of
+    /// Kubernetes' labels, and left out.
     #[must_use]
     pub fn new(pairs: Vec<(SharedStr, SharedStr)>) -> Self {
-        Self::of(pairs.into_iter().map(|(key, value)| format!("{key}={value}").into()).collect())
+        let legal = pairs.into_iter().filter(|(key, _)| !key.contains('='));
+        Self::of(legal.map(|(key, value)| format!("{key}={value}").into()).collect())
     }
 
     /// The same of labels as they are kept.
