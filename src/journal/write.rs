@@ -19,6 +19,7 @@ const LARGEST_SEGMENT: u64 = 1 << 30;
 
 /// A durable log for one reader; the [module](super) has the contract.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub struct Journal<R> {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,

@@ -398,11 +398,11 @@ fn append_what_fits(
     let (mut most, mut folded) = (events.len(), false);
     while !events.is_empty() {
         let count = most.min(events.len());
-        let part = &mut events[..count];
-        for (number, event) in (journal.next_seq()..).zip(part.iter_mut()) {
+        let some = &mut events[..count];
+        for (number, event) in (journal.next_seq()..).zip(some.iter_mut()) {
             event.set_sequence(number);
         }
-        match journal.append(part) {
+        match journal.append(some) {
             Ok(_) => appended.extend(events.drain(..count)),
             Err(AppendError::TooLarge { .. } | AppendError::Full { .. }) if count > 1 => most = count.div_ceil(2),
             Err(AppendError::Retained) => match past.fold(journal) {

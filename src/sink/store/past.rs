@@ -14,7 +14,7 @@ use crate::sink::told::identity;
 use crate::sink::{Event, EventType};
 
 const NAME: &str = "told";
-const SALT: u32 = 0x74_6f_6c_64;
+const SALT: u32 = 0x746f_6c64;
 const FORMAT: u8 = 1;
 
 /// See the module.
@@ -33,7 +33,9 @@ impl Past {
         let mut words: Vec<_> = past.read()?.into_values().collect();
         words.sort_unstable_by_key(|(number, _)| *number);
         past.upto = words.last().map(|(number, _)| number + 1);
-        words.iter().for_each(|(_, event)| visit(event));
+        for (_, event) in &words {
+            visit(event);
+        }
         Ok(past)
     }
 
@@ -134,7 +136,7 @@ mod tests {
     fn told(disk: &Arc<dyn Disk>) -> (Past, Vec<String>) {
         let mut told = Vec::new();
         let past = Past::open(disk, Path::new("/s"), &mut |event| {
-            told.push(format!("{} {}", event.subject(), event.version()))
+            told.push(format!("{} {}", event.subject(), event.version()));
         });
         (past.unwrap(), told)
     }
