@@ -1,6 +1,6 @@
 //! The state directory at the start of a hub: opened before anything else, caches restored before any cluster is asked.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,9 @@ use crate::sink::{Event, EventType, REDACTED};
 use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, StoredObject, Threads, Uid, View};
+use crate::types::{
+    ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid, View,
+};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);
@@ -82,7 +84,7 @@ impl OpenState {
 
     /// Has the caches begin with what was found.
     pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
-        let settled = found.settled();
+        let told = found.told();
         let Found { loaded, began, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, why) in loaded.lost {
@@ -106,8 +108,7 @@ impl OpenState {
         let took = clock::now().duration_since(began);
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
-        Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
-            .settled(settled)
+        Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status).told(told)
     }
 }
 
@@ -118,8 +119,9 @@ pub(super) struct Found {
     on_disk: Vec<Arc<Snapshot>>,
     wishes: Wishes,
     began: Instant,
-    /// Partitions of which a journal has told what is not on disk: a cache, by its place, and its partition.
-    ahead: Mutex<BTreeSet<(usize, PartitionId)>>,
+    /// Partitions of which a journal has told what is not on disk, and up to which version: a cache, by its place, and its
+    /// partition.
+    ahead: Mutex<BTreeMap<(usize, PartitionId), ResourceVersion>>,
 }
 
 impl Found {
@@ -138,21 +140,27 @@ impl Found {
         // A tombstone has the version of the last state that was known, so only its object tells.
         let is_on_disk = if event.event_type() == EventType::Deleted { stored.is_none() } else { is_past };
         if !is_on_disk {
-            self.ahead.lock().insert((cache, id));
+            let mut ahead = self.ahead.lock();
+            let newest = ahead.entry((cache, id)).or_insert_with(|| event.version().clone());
+            if event.version().newer_than(newest) {
+                newest.clone_from(event.version());
+            }
         }
         is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
-    /// Partitions of which no journal has told anything that is not on disk.
-    fn settled(&self) -> BTreeSet<(Gvr, View, PartitionId)> {
-        let (mut settled, ahead) = (BTreeSet::new(), self.ahead.lock());
+    /// Up to which version journals have told of each partition what is not on disk; `None` of those where that is nothing.
+    fn told(&self) -> BTreeMap<(Gvr, View, PartitionId), Option<ResourceVersion>> {
+        let (mut told, ahead) = (BTreeMap::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
             let complete = snapshot.partitions().filter(|(_, partition)| partition.resume_version().is_some());
-            let complete = complete.filter(|(id, _)| !ahead.contains(&(at, *id)));
-            settled.extend(complete.map(|(id, _)| (cache.resource.gvr.clone(), cache.view.clone(), id)));
+            told.extend(complete.map(|(id, _)| {
+                let key = (cache.resource.gvr.clone(), cache.view.clone(), id);
+                (key, ahead.get(&(at, id)).cloned())
+            }));
         }
-        settled
+        told
     }
 
     /// Takes in objects, and states of objects, that a reader was told of after the last checkpoint.

@@ -154,7 +154,7 @@ impl House {
 
     fn change_the_disk(&self) {
         let (bad, room) = self.chance(|rng| (rng.random_bool(0.5), rng.random_range(0..200_000)));
-        let full = self.chance(|rng| rng.random_bool(0.3)).then(|| self.disk.bytes() + room);
+        let full = self.chance(|rng| rng.random_bool(0.5) && self.plan.fills_up).then(|| self.disk.bytes() + room);
         let rate = if bad { self.plan.bad_disk } else { 0.0 };
         self.note(|| format!("disk: fails {rate}, room until {full:?}"));
         self.disk.set_fail_rate(rate);

@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     /// How likely a request goes wrong. Never with tight journals, which do not take a huge object, and at
     /// their limit remember of what they have told no bodies, which a comparison after 410 would show.
     pub(crate) faults: f64,
+    /// Whether the disk fills up now and then.
+    pub(crate) fills_up: bool,
     /// How likely a call of the disk that writes fails while it is bad.
     pub(crate) bad_disk: f64,
     /// How likely a sync lies. Then no promise holds over a loss of power.
@@ -52,11 +54,18 @@ impl Plan {
             checkpoint: Duration::from_millis([50, 300, 1000, 5000][rng.random_range(0..4)]),
             journal,
             faults: if is_tight { 0.0 } else { [0.0, 0.05, 0.3][rng.random_range(0..3)] },
+            fills_up: rng.random_bool(0.4),
             bad_disk: [0.0, 0.02, 0.2][rng.random_range(0..3)],
             lies,
             power: rng.random_bool(0.5),
             rng,
         }
+    }
+
+    /// Whether there is room for everything at any time. Where there is not, a journal lets go of what it has told of and
+    /// remembers the last word alone, or nothing: after a restart some of it may be told again.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.is_tight() && !self.fills_up
     }
 
     /// Whether journals reach their limits.
@@ -69,8 +78,9 @@ impl Plan {
         2 * self.journal
     }
 
-    /// Whether what was synced is there after whatever happens.
+    /// Whether what was synced is there after whatever happens. Of a disk on which call after call fails nothing is
+    /// promised to durable readers but that the hub goes on and its caches are right.
     pub(crate) fn keeps_promises(&self) -> bool {
-        !self.power || (self.lies == 0.0 && self.fsync != Fsync::Never)
+        self.bad_disk == 0.0 && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
     }
 }

@@ -1,9 +1,10 @@
 //! What outlives the checkpoint's actor: the files, who reads durably, and what is shown.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use tokio::sync::Notify;
 
 use super::SharedKeeping;
 use crate::actors::subscription::{Subscription, SubscriptionId};
-use crate::cache::PartitionId;
+use crate::cache::{Partition, PartitionId};
 use crate::disk::Disk;
 use crate::state::caches::CacheFiles;
 use crate::types::clock::{self, Instant};
-use crate::types::{Gvr, View};
+use crate::types::{Gvr, ResourceVersion, View};
 
 /// Hears of checkpoints. What was journalled before a pass began is, once that pass is complete, covered by what the
 /// caches have on disk.
@@ -41,8 +42,8 @@ pub struct Keeping {
     pub(super) since: Instant,
     pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
     status: Mutex<StateStatus>,
-    /// Partitions that came from disk as of all that readers have been told of them.
-    settled: BTreeSet<(Gvr, View, PartitionId)>,
+    /// Partitions that came from disk, and up to which version readers have been told of them what was not there.
+    told: BTreeMap<(Gvr, View, PartitionId), Option<ResourceVersion>>,
     /// Whether at the last pass every partition had been heard of that had to be.
     heard: AtomicBool,
 }
@@ -93,21 +94,29 @@ impl Keeping {
         };
         let files = Mutex::new(files.into_iter().map(key).collect());
         let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
-        let settled = BTreeSet::new();
-        Self { disk, root, every, grace, since: clock::now(), files, status, settled, heard }
+        let told = BTreeMap::new();
+        Self { disk, root, every, grace, since: clock::now(), files, status, told, heard }
     }
 
-    /// With partitions of which readers have been told nothing that is not on disk: a cluster that does not answer has
-    /// nothing to say again of these, so nobody has to remember what it said.
+    /// With what readers have been told of partitions that come from disk: up to which version, where that is not on disk.
     #[must_use]
-    pub fn settled(mut self, settled: BTreeSet<(Gvr, View, PartitionId)>) -> Self {
-        self.settled = settled;
+    pub fn told(mut self, told: BTreeMap<(Gvr, View, PartitionId), Option<ResourceVersion>>) -> Self {
+        self.told = told;
         self
     }
 
-    /// Whether it is one of these.
-    pub(super) fn is_settled(&self, (gvr, view): &(Gvr, View), id: PartitionId) -> bool {
-        self.settled.contains(&(gvr.clone(), view.clone(), id))
+    /// Whether a partition has come as far as readers were told of it before the start, so that nobody has to remember
+    /// what that was.
+    pub(super) fn has_caught_up(&self, (gvr, view): &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
+        let health = partition.health();
+        let is_heard = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
+        match self.told.get(&(gvr.clone(), view.clone(), id)) {
+            None => is_heard(),
+            // A cluster that does not answer has nothing to say again.
+            Some(None) => true,
+            Some(Some(told)) if told.as_number().is_none() => is_heard(),
+            Some(Some(told)) => partition.resume_version().is_some_and(|now| !told.newer_than(now)),
+        }
     }
 
     /// Notes whether every partition has been heard of at this pass; whether it had at the last one.

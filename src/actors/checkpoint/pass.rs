@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::barrier::Barrier;
@@ -11,7 +10,7 @@ use crate::actors::env::Env;
 use crate::cache::Snapshot;
 use crate::state::caches::{CacheFiles, Commit, Wrote};
 use crate::types::clock::{self, Instant};
-use crate::types::{CheckpointState, Gvr, InformerHealth, View};
+use crate::types::{CheckpointState, Gvr, View};
 
 /// How often it is looked whether readers have answered.
 const LOOK: Duration = Duration::from_millis(5);
@@ -24,10 +23,9 @@ struct Part {
 }
 
 impl Part {
-    /// Whether every partition has been listed or watched since the start of the process, or need not be.
+    /// Whether every partition has come as far as before the start.
     fn is_heard(&self, keeping: &Keeping) -> bool {
-        let heard = |health: &InformerHealth| health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
-        self.snapshot.partitions().all(|(id, it)| heard(it.health()) || keeping.is_settled(&self.key, id))
+        self.snapshot.partitions().all(|(id, partition)| keeping.has_caught_up(&self.key, id, partition))
     }
 }
 

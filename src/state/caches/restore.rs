@@ -58,7 +58,7 @@ pub struct Loaded {
 /// Costs about 4 µs for an object with two index values, most of which is finding its place in the indices.
 ///
 /// # Errors
-/// When the directory itself cannot be read. A resource that cannot is no error, but lost.
+/// When the disk refuses to open or read something; damage is no error, and a resource that nothing can be read of is lost.
 pub fn load(
     disk: &Arc<dyn Disk>,
     root: &Path,
@@ -70,7 +70,8 @@ pub fn load(
             Ok(Some(cache)) => loaded.caches.push(cache),
             Ok(None) if !has_snapshot(&**disk, &dir)? => {}
             Ok(None) => loaded.lost.push((dir, "none of its files can be read".to_owned())),
-            Err(error) => loaded.lost.push((dir, error.to_string())),
+            // What a disk refuses now it may give the next time; begun without it, it would be written over.
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", dir.display()))),
         }
     }
     Ok(loaded)
