@@ -154,11 +154,13 @@ impl Found {
         let (mut told, ahead) = (BTreeMap::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
-            let complete = snapshot.partitions().filter(|(_, partition)| partition.resume_version().is_some());
-            told.extend(complete.map(|(id, _)| {
-                let key = (cache.resource.gvr.clone(), cache.view.clone(), id);
-                (key, ahead.get(&(at, id)).cloned())
-            }));
+            for (id, partition) in snapshot.partitions() {
+                let ahead = ahead.get(&(at, id)).cloned();
+                // One that is not complete has all to say again, whatever has been told.
+                if ahead.is_some() || partition.resume_version().is_some() {
+                    told.insert((cache.resource.gvr.clone(), cache.view.clone(), id), ahead);
+                }
+            }
         }
         told
     }
