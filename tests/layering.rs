@@ -109,7 +109,7 @@ fn module(file: &Path) -> Vec<String> {
 }
 
 fn is_test(file: &Path) -> bool {
-    module(file).iter().any(|part| part == "tests" || part.ends_with("_tests"))
+    module(file).iter().any(|part| part == "tests" || part == "contract" || part.ends_with("_tests"))
 }
 
 fn is_test_mark(line: &str) -> bool {

@@ -28,7 +28,7 @@ use super::messages::{
 use super::pressure::PressureSource;
 use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
-use super::write_half::{SharedWriteHalf, Written};
+use super::write_half::{SharedWriteHalf, Written, is_small};
 use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
 use crate::types::{ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, StoredObject, Threads, View, clock};
 
@@ -275,9 +275,12 @@ impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
     fn handle(&mut self, Apply { partition, lease, batch, version }: Apply, ctx: &mut Self::Context) -> Self::Result {
+        // The young of a resource have one bound over all clusters: who floods it waits, and those who add little do not
+        // wait with him, as long as there is room.
+        let adds_little = is_small(&batch);
         let written = self.write_half.write(|half| {
             let written = half.apply(partition, lease, batch, version)?;
-            Some((written, half.young.is_pressing()))
+            Some((written, if adds_little { half.young.is_full() } else { half.young.is_pressing() }))
         });
         let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
         self.pack(ctx);

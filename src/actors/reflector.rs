@@ -299,10 +299,8 @@ impl Driver {
             let next = tokio::select! {
                 biased;
                 next = next => next,
-                () = tokio::time::sleep_until(proven), if !self.told.is_empty() => {
-                    if !self.machine.is_listing() {
-                        self.show_well();
-                    }
+                () = tokio::time::sleep_until(proven), if !self.told.is_empty() && !self.machine.is_listing() => {
+                    self.show_well();
                     continue;
                 }
             };

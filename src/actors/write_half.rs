@@ -226,7 +226,7 @@ impl SharedWriteHalf {
         }
         let Some(mut slot) = self.slot.try_lock() else { return Direct::NotNow(batch, version) };
         match slot.take() {
-            Some(mut half) if !half.young.is_pressing() => {
+            Some(mut half) if !half.young.is_full() => {
                 let written = half.apply(partition, lease, batch, version);
                 *slot = Some(half);
                 Direct::Applied(written)
@@ -245,7 +245,7 @@ impl SharedWriteHalf {
 }
 
 /// Whether a batch is soon applied. The end of a list is not: it walks over the whole partition.
-fn is_small(batch: &[Popped]) -> bool {
+pub(super) fn is_small(batch: &[Popped]) -> bool {
     let changes = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.len(),
         Popped::ReplaceEnd { .. } => DIRECT_BATCH + 1,

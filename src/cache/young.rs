@@ -63,6 +63,12 @@ impl Young {
         self.bytes + self.aging > self.limit + self.limit / 2
     }
 
+    /// Whether the bound is passed three times: who adds little should wait as well.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.bytes + self.aging > 3 * self.limit
+    }
+
     /// What was handed out has been compressed, or never will be.
     pub fn aged(&mut self) {
         self.aging = 0;
@@ -179,17 +185,17 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_and_the_bound_and_a_half_are_passed_only_above_them() {
+    fn the_bound_and_the_bound_and_a_half_and_three_times_the_bound_are_passed_only_above_them() {
         let (objects, size) = ten();
-        let mut young = Young::new(4 * size);
+        let mut young = Young::new(2 * size);
         let passed: Vec<_> = objects
             .iter()
             .map(|object| {
                 young.add(Arc::clone(object));
-                (young.is_over(), young.is_pressing())
+                (young.is_over(), young.is_pressing(), young.is_full())
             })
             .collect();
-        let expected = (1..=10).map(|count| (count > 4, count > 6));
+        let expected = (1..=10).map(|count| (count > 2, count > 3, count > 6));
         assert!(passed.into_iter().eq(expected));
     }
 

@@ -118,6 +118,9 @@ pub enum AppendError {
         /// Records that are not acknowledged.
         pending: u64,
     },
+    /// The limit is reached, and what is acknowledged is held for a restart's sake: see [`Journal::remember`].
+    #[error("the journal is full of what it remembers")]
+    Retained,
     /// A record or all of them together are too large to be ever taken.
     #[error("{bytes} bytes at once are too large for the journal, at most {most}")]
     TooLarge {

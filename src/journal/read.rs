@@ -49,6 +49,27 @@ impl<R: Record> Journal<R> {
         Ok(batch)
     }
 
+    /// Shows what is acknowledged and still on disk, but for the segment that is appended to; in order.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn visit_retained(&self, visit: &mut dyn FnMut(Seq, R)) -> io::Result<()> {
+        let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
+        for segment in sealed {
+            let file = self.disk.open(&segment.path, Open::Read)?;
+            let mut reader = frame::Reader::of_file(&*file, segment.salt)?;
+            while let Some(item) = reader.next()? {
+                let frame::Item::Frame { offset: 1.., payload } = item else { continue };
+                let Some((seq, record)) = split_record(payload) else { continue };
+                let is_ours = (segment.name.first..segment.end).contains(&seq) && !segment.has_pending(seq);
+                if let Some(record) = R::decode(record).ok().filter(|_| is_ours) {
+                    visit(seq, record);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// One pending record.
     ///
     /// # Errors

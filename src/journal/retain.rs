@@ -96,7 +96,7 @@ impl<R> Journal<R> {
         let mut known = false;
         while self.bytes() + size + head() > self.limit {
             let Some((last, sealed)) = self.segments.split_last() else { break };
-            if let Some(at) = sealed.iter().position(|segment| segment.pending == 0) {
+            if let Some(at) = sealed.iter().position(|segment| self.may_go(segment)) {
                 if !known {
                     self.write_cursor(true);
                     known = true;
@@ -108,6 +108,8 @@ impl<R> Journal<R> {
                     return Err(io::Error::new(error.kind(), "acknowledgements cannot be written").into());
                 }
                 self.remove_segment(at)?;
+            } else if sealed.iter().any(|segment| segment.pending == 0) {
+                return Err(AppendError::Retained);
             } else if last.pending == 0 && last.bytes > head() {
                 self.sync_records()?;
                 self.sealed = true;
@@ -121,13 +123,13 @@ impl<R> Journal<R> {
 
     /// The disk is full: acknowledged segments at the front go, those too that a restart would have liked to know of; what
     /// would let them go may itself be waiting for room. The last one as well, where there is room for another's header.
-    pub(super) fn yield_acked(&mut self) {
+    pub fn yield_acked(&mut self) {
         let is_spent = self.segments.last().is_some_and(|last| last.pending == 0 && last.bytes > head());
         if is_spent && self.sync_records().is_ok() {
             self.sealed = self.begin_segment().is_err() || self.sealed;
         }
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
-        let going = sealed.iter().take_while(|segment| segment.pending == 0).count();
+        let going = sealed.iter().take_while(|segment| self.may_go(segment)).count();
         if going > 0 {
             self.write_cursor(true);
         }
@@ -136,6 +138,23 @@ impl<R> Journal<R> {
                 return;
             }
         }
+    }
+
+    /// From now on what is acknowledged and not released goes only once [`Journal::let_go`] has said that it is written
+    /// down elsewhere, even at the limit: [`AppendError::Retained`] asks for that. A merge does not ask.
+    pub fn remember(&mut self) {
+        self.remembers = true;
+    }
+
+    /// What [`Journal::visit_retained`] shows now is written down elsewhere.
+    pub fn let_go(&mut self) {
+        let sealed = self.segments.len().saturating_sub(1);
+        self.segments[..sealed].iter_mut().for_each(|segment| segment.is_told |= segment.pending == 0);
+    }
+
+    /// Whether a segment that is acknowledged has nothing that is still needed after a restart.
+    fn may_go(&self, segment: &Segment) -> bool {
+        segment.pending == 0 && (!self.remembers || segment.is_told || segment.end <= self.keep_from)
     }
 
     /// Writes the acknowledgements, and syncs them where that is due.

@@ -65,6 +65,8 @@ pub(super) struct Segment {
     /// A bit for each entry.
     acked: Vec<u64>,
     pub(super) pending: usize,
+    /// What it holds for a restart's sake is written down elsewhere.
+    pub(super) is_told: bool,
 }
 
 // === impl Name ===
@@ -168,6 +170,7 @@ impl Segment {
             entries: Vec::new(),
             acked: Vec::new(),
             pending: 0,
+            is_told: false,
         }
     }
 
@@ -202,6 +205,12 @@ impl Segment {
 
     pub(super) fn is_acked(&self, at: usize) -> bool {
         self.acked[at / 64] & (1 << (at % 64)) != 0
+    }
+
+    /// Whether it has a record of this number that is not acknowledged.
+    pub(super) fn has_pending(&self, seq: Seq) -> bool {
+        let at = self.position(seq);
+        self.pending > 0 && at < self.entries.len() && self.seq(at) == seq && !self.is_acked(at)
     }
 
     /// The first entry with this number or a higher one.

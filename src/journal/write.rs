@@ -19,6 +19,7 @@ const LARGEST_SEGMENT: u64 = 1 << 30;
 
 /// A durable log for one reader; the [module](super) has the contract.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub struct Journal<R> {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
@@ -48,6 +49,8 @@ pub struct Journal<R> {
     /// The one that the cursor's file knows.
     pub(super) accepted_written: Seq,
     pub(super) keep_from: Seq,
+    /// Whether what is acknowledged and not released is held at the limit too.
+    pub(super) remembers: bool,
     pub(super) pending: u64,
     pub(super) lost: u64,
     /// Merged away, and not removed yet: their files and bytes.
@@ -82,6 +85,7 @@ impl<R> Journal<R> {
             accepted: 0,
             accepted_written: 0,
             keep_from: 0,
+            remembers: false,
             pending: 0,
             lost: 0,
             orphans: Vec::new(),

@@ -15,6 +15,9 @@ use crate::journal::{AppendError, Journal, JournalError, JournalParams, Record, 
 use crate::types::{Fsync, StoreLimits, clock};
 
 mod letters;
+mod past;
+
+use past::Past;
 
 /// What a machine asks of its store.
 #[derive(Debug)]
@@ -133,6 +136,8 @@ pub enum StoreError {
 /// See the module.
 pub struct Store {
     journal: Option<Journal<Event>>,
+    /// What the journal has told of and does not have any more; with a journal.
+    past: Option<Past>,
     letters: Letters,
     /// Appended, and not synced yet.
     unsynced: Vec<Event>,
@@ -204,6 +209,7 @@ impl Store {
     pub fn in_memory() -> Self {
         Self {
             journal: None,
+            past: None,
             letters: Letters::Memory(MemoryLetters::default()),
             unsynced: Vec::new(),
             futile_at: None,
@@ -225,17 +231,21 @@ impl Store {
     ) -> Result<(Self, Found), JournalError> {
         make(disk, directory)?;
         let (mut told, mut orphans) = (Told::default(), Orphans::default());
-        let mut note = |_, event: &Event, _| {
+        let mut note = |event: &Event| {
             told.note(event);
             orphans.note(event, knows(event));
         };
-        let params = sized(limits.journal);
-        let (journal, of_events) = Journal::open(Arc::clone(disk), &directory.join("journal"), params, &mut note)?;
+        let failed = |source| JournalError::Disk { file: directory.to_owned(), verb: "read", source };
+        let past = Past::open(disk, directory, &mut note).map_err(failed)?;
+        let (at, params) = (directory.join("journal"), sized(limits.journal));
+        let (mut journal, of_events) = Journal::open(Arc::clone(disk), &at, params, &mut |_, event, _| note(event))?;
+        journal.remember();
         let params = sized(limits.letters);
         let (letters, of_letters) =
             Journal::open(Arc::clone(disk), &directory.join("dead"), params, &mut |_, _: &DeadLetter, _| {})?;
         let store = Self {
             journal: Some(journal),
+            past: Some(past),
             letters: Letters::Journal(Box::new(letters)),
             unsynced: Vec::new(),
             futile_at: None,
@@ -270,6 +280,7 @@ impl Store {
     /// What is acknowledged and has a lower number may go: the caches on disk are not older.
     pub fn release(&mut self, before: u64) {
         self.journal.iter_mut().for_each(|journal| journal.release(before));
+        self.past.iter_mut().for_each(|past| past.release(before));
     }
 
     /// Does what a machine asks for.
@@ -313,9 +324,9 @@ impl Store {
     /// Moves what is stored to `stored`. Events that were appended and could not be synced stay here, and are synced with
     /// the next.
     fn append(&mut self, commit: &mut Commit, stored: &mut Vec<Event>) -> Result<(), StoreError> {
-        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return Ok(()) };
         journal.ack(std::mem::take(&mut commit.acked));
-        let appended = append_what_fits(journal, &mut commit.events, &mut self.unsynced);
+        let appended = append_what_fits(journal, past, &mut commit.events, &mut self.unsynced);
         // Acknowledgements go even where there is no room for events.
         if commit.sync || appended.is_err() {
             journal.sync().map_err(StoreError::Disk)?;
@@ -324,6 +335,7 @@ impl Store {
         appended.map_err(|error| match error {
             AppendError::Disk(error) => StoreError::Disk(error),
             AppendError::TooLarge { bytes, most } => StoreError::TooLarge { bytes, most },
+            AppendError::Retained => StoreError::Disk(std::io::Error::other("what was told cannot be written down")),
             AppendError::Full { bytes, limit, .. } => {
                 let mergeable = self.futile_at.is_none_or(|futile| bytes > futile + limit / 8 || bytes < futile);
                 StoreError::Full { bytes, limit, mergeable }
@@ -348,7 +360,13 @@ impl Store {
     }
 
     fn merge(&mut self, from: u64) -> Done {
-        let Some(journal) = &mut self.journal else { return Done::Merged { freed: 0, state: JournalState::default() } };
+        let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else {
+            return Done::Merged { freed: 0, state: JournalState::default() };
+        };
+        // A merge takes out what is acknowledged.
+        if let Err(error) = past.fold(journal) {
+            return Done::NotRead { error: StoreError::Disk(error) };
+        }
         let (before, bytes) = (journal.pending(), journal.bytes());
         if let Err(error) = journal.merge_pending(from..journal.next_seq()) {
             return Done::NotRead { error: StoreError::Disk(error) };
@@ -373,23 +391,40 @@ fn make(disk: &Arc<dyn Disk>, directory: &Path) -> Result<(), JournalError> {
 /// Appends events, in parts where they are too many for one go, and moves those that are appended.
 fn append_what_fits(
     journal: &mut Journal<Event>,
+    past: &mut Past,
     events: &mut Vec<Event>,
     appended: &mut Vec<Event>,
 ) -> Result<(), AppendError> {
-    let mut most = events.len();
+    let (mut most, mut folded) = (events.len(), false);
     while !events.is_empty() {
         let count = most.min(events.len());
-        let part = &mut events[..count];
-        for (number, event) in (journal.next_seq()..).zip(part.iter_mut()) {
+        let some = &mut events[..count];
+        for (number, event) in (journal.next_seq()..).zip(some.iter_mut()) {
             event.set_sequence(number);
         }
-        match journal.append(part) {
+        match journal.append(some) {
             Ok(_) => appended.extend(events.drain(..count)),
             Err(AppendError::TooLarge { .. } | AppendError::Full { .. }) if count > 1 => most = count.div_ceil(2),
+            Err(AppendError::Retained) => match past.fold(journal) {
+                Ok(()) => journal.let_go(),
+                Err(error) if is_full(&error) && !folded => {
+                    folded = true;
+                    past.fold_where_full(journal)?;
+                }
+                Err(error) => return Err(error.into()),
+            },
+            Err(AppendError::Disk(error)) if is_full(&error) && !folded => {
+                folded = true;
+                past.fold_where_full(journal)?;
+            }
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::StorageFull
 }
 
 /// Segments of 8 MiB, and of an eighth of what is less than 64 MiB.

@@ -76,7 +76,7 @@ impl Told {
 }
 
 /// A successor under the same name is another object.
-fn identity(event: &Event) -> u64 {
+pub(super) fn identity(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     (event.cluster(), event.subject(), event.uid()).hash(&mut hasher);
     hasher.finish()

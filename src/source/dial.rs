@@ -22,7 +22,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 /// What opens connections to apiservers: a tunnel, a pipe to a simulated server, as `rest.Config.Dial` of client-go. TLS
 /// is spoken over what it gives, where the address says `https`.
 #[derive(Clone)]
-pub struct Dial(Arc<dyn Fn(Uri) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>);
+pub struct Dial(Arc<dyn Fn(Uri) -> Opening + Send + Sync>);
+
+type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
 impl Dial {
     /// Opens each connection by `open`, which has ten seconds for it.

@@ -43,7 +43,7 @@ pub fn rng() -> StdRng {
 /// A number in `[0, 1)`.
 #[must_use]
 pub fn unit() -> f64 {
-    decided(|rng| rng.random()).unwrap_or_else(|| {
+    decided(Rng::random).unwrap_or_else(|| {
         #[expect(clippy::disallowed_methods, reason = "this is where chance comes from")]
         rand::random()
     })

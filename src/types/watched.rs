@@ -157,46 +157,46 @@ mod tests {
 
     #[test]
     fn each_change_is_reported_once_and_the_end_is_too() {
-        let watched = Watched::new(1);
-        let mut watcher = watched.subscribe();
+        let value = Watched::new(1);
+        let mut watcher = value.subscribe();
         assert_eq!(watcher.changed().now_or_never(), None);
-        watched.set(2);
-        watched.set(3);
+        value.set(2);
+        value.set(3);
         assert_eq!(watcher.changed().now_or_never(), Some(Ok(())));
         assert_eq!(watcher.changed().now_or_never(), None);
-        watched.modify(|_| false);
+        value.modify(|_| false);
         assert_eq!(watcher.changed().now_or_never(), None);
-        watched.set(4);
+        value.set(4);
         assert_eq!(*watcher.see(), 4);
         assert_eq!(watcher.changed().now_or_never(), None, "what was seen");
-        drop(watched);
+        drop(value);
         assert_eq!(watcher.changed().now_or_never(), Some(Err(Unwatched)));
     }
 
     #[tokio::test]
     async fn who_waits_is_woken_in_turn_and_for_what_is_wanted() {
-        let (watched, order) = (Watched::new(0), Arc::new(parking_lot::Mutex::new(Vec::new())));
+        let (value, order) = (Watched::new(0), Arc::new(parking_lot::Mutex::new(Vec::new())));
         let waiting: Vec<_> = (0..20)
             .map(|at| {
-                let (mut watcher, order) = (watched.subscribe(), Arc::clone(&order));
+                let (mut watcher, order) = (value.subscribe(), Arc::clone(&order));
                 tokio::spawn(async move {
-                    assert_eq!(watcher.wait_for(|value| *value > 1).await.map(|value| *value), Ok(2));
+                    assert_eq!(watcher.wait_for(|it| *it > 1).await.map(|it| *it), Ok(2));
                     order.lock().push(at);
                 })
             })
             .collect();
         tokio::task::yield_now().await;
-        watched.set(1);
+        value.set(1);
         tokio::task::yield_now().await;
         assert!(order.lock().is_empty());
-        watched.set(2);
+        value.set(2);
         for waiting in waiting {
             waiting.await.unwrap();
         }
         assert_eq!(*order.lock(), (0..20).collect::<Vec<_>>());
-        let mut watcher = watched.subscribe();
-        drop(watched);
-        assert_eq!(watcher.wait_for(|value| *value == 7).await.map(|_| ()), Err(Unwatched));
-        assert_eq!(watcher.wait_for(|value| *value == 2).await.map(|value| *value), Ok(2));
+        let mut watcher = value.subscribe();
+        drop(value);
+        assert_eq!(watcher.wait_for(|it| *it == 7).await.map(|_| ()), Err(Unwatched));
+        assert_eq!(watcher.wait_for(|it| *it == 2).await.map(|it| *it), Ok(2));
     }
 }

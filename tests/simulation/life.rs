@@ -40,7 +40,7 @@ pub(crate) fn all(house: &Arc<House>) -> Result<(), String> {
 fn on_a_new_thread<T: Send>(
     house: &Arc<House>,
     life: usize,
-    live: impl AsyncFnOnce(Arc<House>) -> T + Send,
+    course: impl AsyncFnOnce(Arc<House>) -> T + Send,
 ) -> Result<T, String> {
     let body = || {
         let _decided = Decided::by(house.plan.seed.wrapping_mul(1000).wrapping_add(life as u64));
@@ -49,7 +49,7 @@ fn on_a_new_thread<T: Send>(
         let done = catch_unwind(AssertUnwindSafe(|| {
             system.block_on(async {
                 clock::set_wall(Some(house.wall()));
-                let done = live(Arc::clone(house)).await;
+                let done = course(Arc::clone(house)).await;
                 house.set_wall(clock::wall() + Duration::from_secs(1));
                 clock::set_wall(None);
                 done
@@ -249,8 +249,8 @@ async fn last(house: Arc<House>) -> Result<(), String> {
     }
     let mut violations = passing.lock().violations().to_vec();
     for reader in house.readers.iter().filter(|_| promised) {
-        let theirs = reader.replica.lock();
-        violations.extend(theirs.violations().iter().map(|it| format!("{}: {it}", reader.name)));
+        let theirs = judge::violations(&house, &reader.replica.lock());
+        violations.extend(theirs.iter().map(|it| format!("{}: {it}", reader.name)));
     }
     if violations.is_empty() { Ok(()) } else { Err(format!("{violations:#?}")) }
 }

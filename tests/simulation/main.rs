@@ -5,6 +5,8 @@
 //! fails again in the same way: `SIMULATION_SEED=17 cargo test --test simulation -- --nocapture` shows what happened.
 //! `SIMULATIONS` is how many there are, 100 unless it says otherwise.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers")]
+
 mod house;
 mod judge;
 mod life;

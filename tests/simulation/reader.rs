@@ -71,7 +71,7 @@ impl Handler<Deliveries> for ReaderActor {
                 return Err(Refusal::Later("not in the mood".to_owned()));
             }
             for event in events.iter() {
-                let json: Value = serde_json::from_str(&event.json()).unwrap();
+                let json: Value = serde_json::from_str(event.json()).unwrap();
                 let told = Told::from_event(&json).unwrap();
                 house.note(|| format!("{}: {} {:?}", reader.name, told.origin, told.what));
                 reader.replica.lock().tell(&told);

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use rand::RngCore;
 
 use crate::sink::webhook::SigningKeys;
+use crate::types::chance;
 
 /// A file with a secret. Dropping it removes the file.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(super) struct SecretFile {
 impl SecretFile {
     pub(super) fn create() -> anyhow::Result<Self> {
         let mut bytes = [0_u8; 48];
-        rand::rng().fill_bytes(&mut bytes);
+        chance::rng().fill_bytes(&mut bytes);
         let (name, key) = bytes.split_at(16);
         let name = name.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let path = std::env::temp_dir().join(format!("informer-hub-demo-{name}"));

@@ -34,6 +34,8 @@ impl Store {
                             self.forgotten += new.len() as u64;
                             return Ok(());
                         }
+                        // Letters are not remembered once they are gone.
+                        AppendError::Retained => letters.let_go(),
                         AppendError::Disk(error) => return Err(StoreError::Disk(error)),
                     }
                 }

@@ -100,7 +100,7 @@ fn go_on(disk: &SimDisk, mut journal: Journal<Told>, mut pending: Vec<(Seq, Told
         Ok(seqs) => pending.extend(seqs.zip(new)),
         // Damage has made the numbers run out.
         Err(AppendError::Disk(error)) => assert!(journal.next_seq() > (1 << 62) - 4, "{error}"),
-        Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
+        Err(AppendError::Full { .. } | AppendError::TooLarge { .. } | AppendError::Retained) => {
             assert!(journal.bytes() > PARAMS.limit_bytes / 2);
         }
     }

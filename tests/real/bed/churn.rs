@@ -15,7 +15,7 @@ use super::truth::Truth;
 pub(crate) fn seed() -> u64 {
     let seed = match std::env::var("CHURN_SEED") {
         Ok(text) => text.parse().unwrap_or_else(|error| panic!("CHURN_SEED={text:?} is not a number: {error}")),
-        Err(_) => rand::rng().random(),
+        Err(_) => informer_hub::types::chance::rng().random(),
     };
     println!("CHURN_SEED={seed}");
     seed

@@ -1,0 +1,178 @@
+//! What a journal has told of and had to let go of before the caches on disk had caught up: the last word on each object,
+//! without its body, in a file beside the journal. What it is for: see [`Told`](crate::sink::Told) and
+//! [`Orphans`](crate::sink::Orphans).
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::frame::{self, Item, Reader};
+use crate::disk::{self, Disk, Open};
+use crate::journal::{Journal, Record};
+use crate::sink::told::identity;
+use crate::sink::{Event, EventType};
+
+const NAME: &str = "told";
+const SALT: u32 = 0x746f_6c64;
+const FORMAT: u8 = 1;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Past {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    /// Numbers in the file are lower; `None` without a file.
+    upto: Option<u64>,
+}
+
+impl Past {
+    /// Reads the file, if there is one, to `visit`. What cannot be read of it is forgotten, and said so in the log.
+    pub(super) fn open(disk: &Arc<dyn Disk>, directory: &Path, visit: &mut dyn FnMut(&Event)) -> io::Result<Self> {
+        let mut past = Self { disk: Arc::clone(disk), path: directory.join(NAME), upto: None };
+        let mut words: Vec<_> = past.read()?.into_values().collect();
+        words.sort_unstable_by_key(|(number, _)| *number);
+        past.upto = words.last().map(|(number, _)| number + 1);
+        for (_, event) in &words {
+            visit(event);
+        }
+        Ok(past)
+    }
+
+    /// Writes down what the journal holds for a restart's sake alone, so that it may let go of it.
+    pub(super) fn fold(&mut self, journal: &Journal<Event>) -> io::Result<()> {
+        let words = self.gather(journal)?;
+        self.write(&words)
+    }
+
+    /// The same with a full disk: what the journal lets go of makes the room. A crash within it forgets.
+    pub(super) fn fold_where_full(&mut self, journal: &mut Journal<Event>) -> io::Result<()> {
+        let words = self.gather(journal)?;
+        journal.let_go();
+        journal.yield_acked();
+        self.write(&words)
+    }
+
+    /// The caches on disk are not older than this number.
+    pub(super) fn release(&mut self, before: u64) {
+        if self.upto.is_some_and(|upto| upto <= before) && self.disk.remove(&self.path).is_ok() {
+            self.upto = None;
+        }
+    }
+
+    fn gather(&self, journal: &Journal<Event>) -> io::Result<HashMap<u64, (u64, Event)>> {
+        let mut words = self.read()?;
+        journal.visit_retained(&mut |number, event: Event| {
+            let is_last = |(last, _): &(u64, Event)| *last <= number;
+            let object = identity(&event);
+            if event.event_type() != EventType::Synced && words.get(&object).is_none_or(is_last) {
+                words.insert(object, (number, event.without_body()));
+            }
+        })?;
+        Ok(words)
+    }
+
+    fn read(&self) -> io::Result<HashMap<u64, (u64, Event)>> {
+        let mut words = HashMap::new();
+        let file = match self.disk.open(&self.path, Open::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(words),
+            Err(error) => return Err(error),
+        };
+        let mut reader = Reader::of_file(&*file, SALT)?;
+        let mut damaged = 0_u64;
+        while let Some(item) = reader.next()? {
+            match item {
+                Item::Frame { offset: 0, payload: [FORMAT] } => {}
+                Item::Frame { payload, .. } => match word(payload) {
+                    Some((number, event)) => drop(words.insert(identity(&event), (number, event))),
+                    None => damaged += 1,
+                },
+                Item::Damage { .. } | Item::Torn { .. } => damaged += 1,
+            }
+        }
+        if damaged > 0 {
+            tracing::error!(file = %self.path.display(), damaged, "what was told before is damaged: some of it may be told again");
+        }
+        Ok(words)
+    }
+
+    fn write(&mut self, words: &HashMap<u64, (u64, Event)>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frame::write(SALT, &[FORMAT], &mut bytes).map_err(io::Error::other)?;
+        for (number, event) in words.values() {
+            let fill = |out: &mut Vec<u8>| {
+                out.extend_from_slice(&number.to_le_bytes());
+                event.encode(out);
+            };
+            frame::write_with(SALT, &mut bytes, fill).map_err(io::Error::other)?;
+        }
+        disk::replace(&*self.disk, &self.path, &bytes)?;
+        self.upto = words.values().map(|(number, _)| number + 1).max();
+        Ok(())
+    }
+}
+
+fn word(payload: &[u8]) -> Option<(u64, Event)> {
+    let (number, event) = payload.split_first_chunk()?;
+    Some((u64::from_le_bytes(*number), <Event as Record>::decode(event).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::JournalParams;
+    use crate::sim::SimDisk;
+    use crate::sink::test_objects::event;
+
+    fn journal(disk: &Arc<dyn Disk>) -> Journal<Event> {
+        let params = JournalParams { limit_bytes: 64 << 10, segment_bytes: 4 << 10 };
+        let mut journal =
+            Journal::open(Arc::clone(disk), Path::new("/s/journal"), params, &mut |_, _, _| {}).unwrap().0;
+        journal.remember();
+        journal
+    }
+
+    fn told(disk: &Arc<dyn Disk>) -> (Past, Vec<String>) {
+        let mut told = Vec::new();
+        let past = Past::open(disk, Path::new("/s"), &mut |event| {
+            told.push(format!("{} {}", event.subject(), event.version()));
+        });
+        (past.unwrap(), told)
+    }
+
+    #[test]
+    fn what_a_journal_at_its_limit_lets_go_of_is_remembered_until_it_is_released() {
+        let sim = SimDisk::new(1);
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        crate::disk::make_dir(&*disk, Path::new("/s"), 1).unwrap();
+        let (mut journal, (mut past, _)) = (journal(&disk), told(&disk));
+        let mut folds = 0;
+        for version in 1..200 {
+            let events = [event("a", version, 900), event("b", 1, 100)];
+            while let Err(error) = journal.append(&events) {
+                assert!(matches!(error, crate::journal::AppendError::Retained), "{error}");
+                past.fold(&journal).unwrap();
+                journal.let_go();
+                folds += 1;
+            }
+            journal.sync().unwrap();
+            journal.ack([journal.next_seq() - 2, journal.next_seq() - 1]);
+            assert!(journal.bytes() <= journal.limit());
+        }
+        assert!((2..40).contains(&folds), "{folds}");
+        journal.sync().unwrap();
+        let first = journal.next_seq();
+        drop(journal);
+        sim.crash();
+        let (mut past, words) = told(&disk);
+        assert_eq!(words.len(), 2);
+        let version: u64 =
+            words.iter().find_map(|word| word.strip_prefix("/v1/pods/shop/a ")).unwrap().parse().unwrap();
+        assert!(version > 100 && words.contains(&"/v1/pods/shop/b 1".to_owned()), "{words:?}");
+        past.release(first / 4);
+        assert_eq!(told(&disk).1.len(), 2);
+        past.release(first);
+        assert_eq!(told(&disk).1.len(), 0);
+    }
+}
