@@ -17,7 +17,7 @@ read -ra targets <<<"${FUZZ_TARGETS:-$(cd fuzz_targets && echo *.rs | sed 's/\.r
 triple=$(rustc -vV | sed -n 's/^host: //p')
 flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
 flags+=" -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} CARGO_INCREMENTAL=0 RUST_BACKTRACE=${RUST_BACKTRACE:-0}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} RUST_BACKTRACE=${RUST_BACKTRACE:-0}
 # With a triple the flags are not those of build scripts and macros.
 RUSTFLAGS="$flags" cargo build --release --locked --target "$triple" --bins
 

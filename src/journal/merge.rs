@@ -104,7 +104,12 @@ impl<R: Record> Journal<R> {
         let segments = &self.segments[chunk.clone()];
         let (first, last) = (&segments[0], &segments[segments.len() - 1]);
         let pending: u64 = segments.iter().map(|segment| segment.pending as u64).sum();
-        let end = self.segments.get(chunk.end).map_or(last.end, |next| next.name.first).max(last.end);
+        let behind = self.segments.get(chunk.end).map(|next| next.name.first);
+        if behind == Some(first.name.first) {
+            // By its name the new one would come behind it. Unless there is damage, these have no record.
+            return Ok(chunk.end);
+        }
+        let end = behind.unwrap_or(last.end).max(last.end);
         let opened = Chunk::open(&*self.disk, segments)?;
         let plan = opened.plan::<R>(range)?;
         if !worth_it(segments, &plan, pending) {

@@ -271,6 +271,12 @@ impl<R: Record> Journal<R> {
         if self.unsynced.len() > UNSYNCED {
             self.sync_records()?;
         }
+        // Only damage makes numbers leap: there are never more records in a segment than bytes.
+        let is_far = |last: &Segment| !last.name.can_hold(self.next + LARGEST_SEGMENT, 0);
+        if self.segments.last().is_some_and(is_far) {
+            self.sync_records()?;
+            self.sealed = true;
+        }
         if self.sealed {
             self.begin_segment()?;
         }
