@@ -66,7 +66,7 @@ impl Young {
     /// Whether the bound is passed three times: who adds little should wait as well.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.bytes + self.aging > 3 * self.limit
+        self.bytes + self.aging > self.limit.saturating_mul(3)
     }
 
     /// What was handed out has been compressed, or never will be.
