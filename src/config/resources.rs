@@ -7,7 +7,7 @@ use super::clusters::{meet, selector};
 use super::rules::{field_selector, in_metadata, is_identity, is_namespace};
 use super::spans::KeyPath;
 use super::table::{Checker, Table, text};
-use super::{ClusterConfig, Projection, ResourceConfig};
+use super::{ClusterConfig, ClusterSelector, Projection, ResourceConfig};
 use crate::types::{FieldPath, ResourceRef};
 
 /// client-go's shortest resync, and ours.
@@ -112,7 +112,7 @@ fn projection(table: &mut Table<'_>, metadata_only: bool) -> Projection {
     match (dropped, kept) {
         (_, Some(kept)) => Projection::Keep(paths(kept)),
         (Some(dropped), None) => Projection::Drop(paths(dropped)),
-        (None, None) => Projection::Drop("metadata.managedFields".parse().into_iter().collect()),
+        (None, None) => Projection::default(),
     }
 }
 
@@ -183,7 +183,30 @@ fn check_indexes(checker: &Checker<'_>, path: &KeyPath, resource: &ResourceConfi
     }
 }
 
+impl Default for Projection {
+    fn default() -> Self {
+        Self::Drop("metadata.managedFields".parse().into_iter().collect())
+    }
+}
+
 impl ResourceConfig {
+    /// Everything of a resource, in every cluster, with the defaults of everything else.
+    #[must_use]
+    pub fn new(name: impl Into<String>, resource: ResourceRef) -> Self {
+        Self {
+            name: name.into(),
+            resource,
+            clusters: ClusterSelector::All,
+            namespaces: Vec::new(),
+            label_selector: None,
+            field_selector: None,
+            resync: None,
+            metadata_only: false,
+            projection: Projection::default(),
+            indexes: BTreeMap::new(),
+        }
+    }
+
     /// Whether both are about the same resource as far as can be told before discovery: no group is the core group
     /// here, and no version is any version.
     #[must_use]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::{ClusterStatus, InformerStatus, Subscribe, Subscriber, Tuning};
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
-use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, Projection, ResourceConfig, SinkConfig};
+use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
 use informer_hub::reflector::{ReflectorOptions, StallPolicy};
 use informer_hub::sim::oracle::{Oracle, Replica};
 use informer_hub::sim::{SimCluster, SimConfig, Truth, WorldConfig};
@@ -37,16 +37,8 @@ pub(crate) fn cluster_config(name: &str, url: &str) -> ClusterConfig {
 
 pub(crate) fn resource_config(resource: &str) -> ResourceConfig {
     ResourceConfig {
-        name: resource.to_owned(),
-        resource: resource.parse().unwrap(),
-        clusters: ClusterSelector::All,
-        namespaces: Vec::new(),
-        label_selector: None,
-        field_selector: None,
-        resync: None,
-        metadata_only: false,
-        projection: Projection::Drop(vec!["metadata.managedFields".parse().unwrap()]),
         indexes: BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]),
+        ..ResourceConfig::new(resource, resource.parse().unwrap())
     }
 }
 

@@ -195,16 +195,5 @@ pub(crate) fn cluster(name: &str, kubeconfig: &Path) -> ClusterConfig {
 
 /// Written as somebody would write it in the configuration, so that discovery has something to find out.
 pub(crate) fn resource(resource: &ApiResource) -> ResourceConfig {
-    ResourceConfig {
-        name: resource.gvr.resource.to_string(),
-        resource: resource.gvr.to_string().parse().unwrap(),
-        clusters: ClusterSelector::All,
-        namespaces: Vec::new(),
-        label_selector: None,
-        field_selector: None,
-        resync: None,
-        metadata_only: false,
-        projection: Projection::Drop(vec!["metadata.managedFields".parse().unwrap()]),
-        indexes: BTreeMap::new(),
-    }
+    ResourceConfig::new(resource.gvr.resource.to_string(), resource.gvr.to_string().parse().unwrap())
 }

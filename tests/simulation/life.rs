@@ -67,16 +67,9 @@ fn on_a_new_thread<T: Send>(
 
 fn config(house: &House, clusters: &[String]) -> Config {
     let resource = |name: &str| ResourceConfig {
-        name: name.to_owned(),
-        resource: name.parse().unwrap(),
-        clusters: ClusterSelector::All,
-        namespaces: Vec::new(),
-        label_selector: None,
-        field_selector: None,
-        resync: None,
-        metadata_only: false,
         projection: Projection::Drop(Vec::new()),
         indexes: BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]),
+        ..ResourceConfig::new(name, name.parse().unwrap())
     };
     let cluster = |name: &String| ClusterConfig {
         name: ClusterName::new(name).unwrap(),

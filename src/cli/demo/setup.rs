@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::fleet::{Fleet, resources};
 use crate::config::{
-    BatchConfig, ClusterAccess, ClusterConfig, Config, EventType, HubConfig, Initial, Projection, ResourceConfig,
-    RetryConfig, Secret, SinkConfig, SinkMatch, TransportConfig, WebhookConfig,
+    BatchConfig, ClusterAccess, ClusterConfig, Config, EventType, HubConfig, Initial, ResourceConfig, RetryConfig,
+    Secret, SinkConfig, SinkMatch, TransportConfig, WebhookConfig,
 };
 use crate::types::ClusterSelector;
 
@@ -19,27 +19,15 @@ pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Resul
         access: ClusterAccess::Server { server: url, ca_file: None, token: None },
         compression: false,
     };
-    let resources = resources().map(|resource| resource_config(&resource.gvr.to_string()));
+    let resources = resources().map(|resource| {
+        let name = resource.gvr.to_string();
+        name.parse().map(|resource| ResourceConfig::new(name, resource))
+    });
     Ok(Config {
         hub: HubConfig::default(),
         clusters: fleet.addresses().map(cluster).collect(),
         resources: resources.into_iter().collect::<Result<_, _>>()?,
         sinks: vec![sink(url, secret)],
-    })
-}
-
-fn resource_config(resource: &str) -> anyhow::Result<ResourceConfig> {
-    Ok(ResourceConfig {
-        name: resource.to_owned(),
-        resource: resource.parse()?,
-        clusters: ClusterSelector::All,
-        namespaces: Vec::new(),
-        label_selector: None,
-        field_selector: None,
-        resync: None,
-        metadata_only: false,
-        projection: Projection::Drop(vec!["metadata.managedFields".parse()?]),
-        indexes: BTreeMap::new(),
     })
 }
 
