@@ -20,8 +20,11 @@
 //! that has one pending, none for the others; what is appended and not yet synced; one chunk for reading.
 //!
 //! # At the limit
-//! Acknowledged segments go first, even those that retention would have kept; on a full disk too. Then [`Journal::append`] refuses with
-//! [`AppendError::Full`]; the owner may [`Journal::merge_pending`] and try again.
+//! Acknowledged segments go first, even those that [`Journal::release`] has not let go of yet; with
+//! [`Journal::yield_acked`] on a full disk too. A journal that is to [`Journal::remember`] refuses instead, with
+//! [`AppendError::Retained`], until its owner has written down elsewhere what [`Journal::visit_retained`] shows, and says
+//! so by [`Journal::let_go`]. Where nothing is acknowledged, [`Journal::append`] refuses with [`AppendError::Full`]; the
+//! owner may [`Journal::merge_pending`] and try again.
 
 use std::fmt::Display;
 use std::io;

@@ -49,13 +49,15 @@ impl<R: Record> Journal<R> {
         Ok(batch)
     }
 
-    /// Shows what is acknowledged and still on disk, but for the segment that is appended to; in order.
+    /// Shows what is acknowledged and still on disk, in order; not what the segment has that is appended to, nor what
+    /// [`Journal::let_go`] was told of.
     ///
     /// # Errors
     /// The disk's.
     pub fn visit_retained(&self, visit: &mut dyn FnMut(Seq, R)) -> io::Result<()> {
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
-        for segment in sealed {
+        let has_acked = |segment: &&Segment| segment.pending == 0 || segment.pending < segment.entries.len();
+        for segment in sealed.iter().filter(|segment| !segment.is_told).filter(has_acked) {
             let file = self.disk.open(&segment.path, Open::Read)?;
             let mut reader = frame::Reader::of_file(&*file, segment.salt)?;
             while let Some(item) = reader.next()? {

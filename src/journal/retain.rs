@@ -49,11 +49,15 @@ impl<R> Journal<R> {
         self.remove_orphans();
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
         let goes = |segment: &&Segment| segment.pending == 0 && segment.end <= self.keep_from;
-        let going = sealed.iter().take_while(goes).count();
-        if going > 0 {
+        self.remove_first(sealed.iter().take_while(goes).count());
+    }
+
+    /// Removes so many segments at the front that are acknowledged; ends at one that cannot be.
+    fn remove_first(&mut self, count: usize) {
+        if count > 0 {
             self.write_cursor(true);
         }
-        for _ in 0..going {
+        for _ in 0..count {
             if self.remove_segment(0).is_err() {
                 return;
             }
@@ -129,15 +133,7 @@ impl<R> Journal<R> {
             self.sealed = self.begin_segment().is_err() || self.sealed;
         }
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
-        let going = sealed.iter().take_while(|segment| self.may_go(segment)).count();
-        if going > 0 {
-            self.write_cursor(true);
-        }
-        for _ in 0..going {
-            if self.remove_segment(0).is_err() {
-                return;
-            }
-        }
+        self.remove_first(sealed.iter().take_while(|segment| self.may_go(segment)).count());
     }
 
     /// From now on what is acknowledged and not released goes only once [`Journal::let_go`] has said that it is written

@@ -24,12 +24,17 @@ pub(super) struct Past {
     path: PathBuf,
     /// Numbers in the file are lower; `None` without a file.
     upto: Option<u64>,
+    /// Words that the journal has let go of and the disk has not taken.
+    owed: Words,
 }
+
+/// The last word on each object, and its number.
+type Words = HashMap<u64, (u64, Event)>;
 
 impl Past {
     /// Reads the file, if there is one, to `visit`. What cannot be read of it is forgotten, and said so in the log.
     pub(super) fn open(disk: &Arc<dyn Disk>, directory: &Path, visit: &mut dyn FnMut(&Event)) -> io::Result<Self> {
-        let mut past = Self { disk: Arc::clone(disk), path: directory.join(NAME), upto: None };
+        let mut past = Self { disk: Arc::clone(disk), path: directory.join(NAME), upto: None, owed: Words::new() };
         let mut words: Vec<_> = past.read()?.into_values().collect();
         words.sort_unstable_by_key(|(number, _)| *number);
         past.upto = words.last().map(|(number, _)| number + 1);
@@ -42,38 +47,49 @@ impl Past {
     /// Writes down what the journal holds for a restart's sake alone, so that it may let go of it.
     pub(super) fn fold(&mut self, journal: &Journal<Event>) -> io::Result<()> {
         let words = self.gather(journal)?;
-        self.write(&words)
+        if !words.is_empty() {
+            self.write(&words)?;
+        }
+        self.owed = Words::new();
+        Ok(())
     }
 
-    /// The same with a full disk: what the journal lets go of makes the room. A crash within it forgets.
+    /// The same with a full disk: what the journal lets go of makes the room. A crash before the disk takes it forgets.
     pub(super) fn fold_where_full(&mut self, journal: &mut Journal<Event>) -> io::Result<()> {
-        let words = self.gather(journal)?;
+        self.owed = self.gather(journal)?;
         journal.let_go();
         journal.yield_acked();
-        self.write(&words)
+        self.fold(journal)
     }
 
     /// The caches on disk are not older than this number.
     pub(super) fn release(&mut self, before: u64) {
+        self.owed.retain(|_, (number, _)| *number >= before);
         if self.upto.is_some_and(|upto| upto <= before) && self.disk.remove(&self.path).is_ok() {
             self.upto = None;
         }
     }
 
-    fn gather(&self, journal: &Journal<Event>) -> io::Result<HashMap<u64, (u64, Event)>> {
-        let mut words = self.read()?;
+    /// The words of the file with those that it does not have yet; none where there are none of these.
+    fn gather(&self, journal: &Journal<Event>) -> io::Result<Words> {
+        let mut news = self.owed.clone();
         journal.visit_retained(&mut |number, event: Event| {
-            let is_last = |(last, _): &(u64, Event)| *last <= number;
-            let object = identity(&event);
-            if event.event_type() != EventType::Synced && words.get(&object).is_none_or(is_last) {
-                words.insert(object, (number, event.without_body()));
+            if event.event_type() != EventType::Synced {
+                note(&mut news, number, event.without_body());
             }
         })?;
+        if news.is_empty() {
+            return Ok(news);
+        }
+        let mut words = self.read()?;
+        for (number, event) in news.into_values() {
+            note(&mut words, number, event);
+        }
         Ok(words)
     }
 
-    fn read(&self) -> io::Result<HashMap<u64, (u64, Event)>> {
-        let mut words = HashMap::new();
+    fn read(&self) -> io::Result<Words> {
+        let mut words = Words::new();
         let file = match self.disk.open(&self.path, Open::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(words),
@@ -97,7 +113,7 @@ impl Past {
         Ok(words)
     }
 
-    fn write(&mut self, words: &HashMap<u64, (u64, Event)>) -> io::Result<()> {
+    fn write(&mut self, words: &Words) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame::write(SALT, &[FORMAT], &mut bytes).map_err(io::Error::other)?;
         for (number, event) in words.values() {
@@ -113,6 +129,13 @@ impl Past {
     }
 }
 
+fn note(words: &mut Words, number: u64, event: Event) {
+    let object = identity(&event);
+    if words.get(&object).is_none_or(|(last, _)| *last <= number) {
+        words.insert(object, (number, event));
+    }
+}
+
 fn word(payload: &[u8]) -> Option<(u64, Event)> {
     let (number, event) = payload.split_first_chunk()?;
     Some((u64::from_le_bytes(*number), <Event as Record>::decode(event).ok()?))
@@ -122,7 +145,7 @@ fn word(payload: &[u8]) -> Option<(u64, Event)> {
 mod tests {
     use super::*;
     use crate::journal::JournalParams;
-    use crate::sim::SimDisk;
+    use crate::sim::{DiskCall, SimDisk};
     use crate::sink::test_objects::event;
 
     fn journal(disk: &Arc<dyn Disk>) -> Journal<Event> {
@@ -174,5 +197,28 @@ mod tests {
         assert_eq!(told(&disk).1.len(), 2);
         past.release(first);
         assert_eq!(told(&disk).1.len(), 0);
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_written_as_soon_as_it_can_be() {
+        let sim = SimDisk::new(1);
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        crate::disk::make_dir(&*disk, Path::new("/s"), 1).unwrap();
+        let (mut journal, (mut past, _)) = (journal(&disk), told(&disk));
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            journal.append(&[event(name, 1, 2000)]).unwrap();
+        }
+        journal.sync().unwrap();
+        journal.ack(0..journal.next_seq());
+        // The cursor's file, then this one.
+        sim.fail(DiskCall::Rename, 2);
+        assert!(past.fold_where_full(&mut journal).is_err());
+        let after_failure = told(&disk).1.len();
+        past.fold(&journal).unwrap();
+        assert_eq!(after_failure, 0);
+        let written = told(&disk).1.len();
+        assert!(written >= 4, "{written}");
+        past.fold(&journal).unwrap();
+        assert_eq!(told(&disk).1.len(), written, "a fold without news takes nothing away");
     }
 }
