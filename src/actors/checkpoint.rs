@@ -22,7 +22,7 @@ mod barrier;
 mod keeper;
 mod pass;
 
-pub use keeper::{CheckpointListener, Checkpoints, Keeping, StateStatus};
+pub use keeper::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
 
 /// The shortest wait after a pass, when somebody waits for the next.
 const SHORTEST_REST: Duration = Duration::from_millis(50);

@@ -48,7 +48,7 @@ mod write_half;
 
 pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;
-pub use checkpoint::{CheckpointListener, Checkpoints, Keeping, StateStatus};
+pub use checkpoint::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
 pub use env::Env;
 pub use memory::{Budget, Gauge, InformerMemory, MemoryStatus, MemoryTuning, ProcessGauge};
 pub use pressure::Pressure;

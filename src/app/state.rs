@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::start::StartError;
 use crate::actors::messages::{InformerFor, Wanted};
-use crate::actors::{Env, Keeping, StateStatus};
+use crate::actors::{Env, Keeping, StateStatus, ToldVersions};
 use crate::cache::{DeclaredIndex, PartitionId, Snapshot};
 use crate::config::Config;
 use crate::disk::Disk;
@@ -23,7 +23,7 @@ use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid, View,
+    ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid,
 };
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
@@ -150,15 +150,16 @@ impl Found {
     }
 
     /// Up to which version journals have told of each partition what is not on disk; `None` of those where that is nothing.
-    fn told(&self) -> BTreeMap<(Gvr, View, PartitionId), Option<ResourceVersion>> {
-        let (mut told, ahead) = (BTreeMap::new(), self.ahead.lock());
+    fn told(&self) -> ToldVersions {
+        let (mut told, ahead) = (ToldVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
             for (id, partition) in snapshot.partitions() {
                 let ahead = ahead.get(&(at, id)).cloned();
                 // One that is not complete has all to say again, whatever has been told.
                 if ahead.is_some() || partition.resume_version().is_some() {
-                    told.insert((cache.resource.gvr.clone(), cache.view.clone(), id), ahead);
+                    let key = (cache.resource.gvr.clone(), cache.view.clone());
+                    told.entry(key).or_default().insert(id, ahead);
                 }
             }
         }

@@ -31,6 +31,9 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     fn completed(&self);
 }
 
+/// Up to which version readers have been told of a cache's partitions what was not on disk at the start.
+pub type ToldVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
+
 /// What a hub keeps on disk, and where.
 pub struct Keeping {
     pub(super) disk: Arc<dyn Disk>,
@@ -42,8 +45,8 @@ pub struct Keeping {
     pub(super) since: Instant,
     pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
     status: Mutex<StateStatus>,
-    /// Partitions that came from disk, and up to which version readers have been told of them what was not there.
-    told: BTreeMap<(Gvr, View, PartitionId), Option<ResourceVersion>>,
+    /// Of the partitions that came from disk.
+    told: ToldVersions,
     /// Whether at the last pass every partition had been heard of that had to be.
     heard: AtomicBool,
 }
@@ -98,19 +101,19 @@ impl Keeping {
         Self { disk, root, every, grace, since: clock::now(), files, status, told, heard }
     }
 
-    /// With what readers have been told of partitions that come from disk: up to which version, where that is not on disk.
+    /// With what readers have been told of partitions that come from disk; `None` of those where the disk has all of it.
     #[must_use]
-    pub fn told(mut self, told: BTreeMap<(Gvr, View, PartitionId), Option<ResourceVersion>>) -> Self {
+    pub fn told(mut self, told: ToldVersions) -> Self {
         self.told = told;
         self
     }
 
     /// Whether a partition has come as far as readers were told of it before the start, so that nobody has to remember
     /// what that was.
-    pub(super) fn has_caught_up(&self, (gvr, view): &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
+    pub(super) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
         let is_heard = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
-        match self.told.get(&(gvr.clone(), view.clone(), id)) {
+        match self.told.get(cache).and_then(|told| told.get(&id)) {
             None => is_heard(),
             // A cluster that does not answer has nothing to say again.
             Some(None) => true,
