@@ -42,9 +42,10 @@ pub mod webhook;
 
 #[cfg(test)]
 pub(crate) mod contract;
-pub use crate::types::StoreLimits;
 #[cfg(test)]
 pub(crate) use event::tests as test_objects;
+
+pub use crate::types::StoreLimits;
 pub use event::{Event, EventData, EventError, EventOptions, EventResource, EventType, InvalidRecord};
 pub use filter::{Filter, InvalidFilter};
 pub use health::{JournalStatus, SinkHealth, SinkStatus};

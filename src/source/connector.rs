@@ -50,8 +50,8 @@ impl Connector for KubeConnector {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
         let connector = self.clone();
         async move {
-            let KubeConnector { access, compression, dial, io, .. } = connector.clone();
-            match connect(access, compression, dial, &io).await {
+            let (access, dial) = (connector.access.clone(), connector.dial.clone());
+            match connect(access, connector.compression, dial, &connector.io).await {
                 Ok(client) => Ok(Arc::new(KubeConnection { client, connector }) as Arc<dyn Connection>),
                 Err(error) => Err(SourceError { class: ErrorClass::Transient, message: with_causes(&error) }),
             }

@@ -41,12 +41,6 @@ impl Threads {
         Self { handle, simulated: true }
     }
 
-    /// The runtime.
-    #[must_use]
-    pub fn handle(&self) -> &Handle {
-        &self.handle
-    }
-
     /// Runs what waits.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where

@@ -216,11 +216,8 @@ impl<T> Machine<T> {
     fn admit(&mut self, rest: &mut std::vec::IntoIter<Notification>, seen: jiff::Timestamp, now: Instant) -> bool {
         while self.has_room() {
             let Some(notification) = rest.next() else { return true };
-            let Some(event) = self.convert(&notification, seen) else { continue };
-            let is_update = self.durable.as_ref().is_some_and(|durable| durable.is_update(&event));
-            let Some(event) = (if is_update { self.as_update(&notification, seen) } else { Some(event) }) else {
-                continue;
-            };
+            let event = self.convert(&notification, seen);
+            let Some(event) = event.and_then(|event| self.in_context(event, &notification, seen)) else { continue };
             if let Some(durable) = &mut self.durable {
                 let resync = matches!(notification, Notification::Updated { resync: true, .. });
                 durable.put(event, resync, &self.params.health, now);
@@ -275,11 +272,15 @@ impl<T> Machine<T> {
         }
     }
 
-    /// The event of an update, of a notification that tells of an object as if it were new. How it was before is not
-    /// known.
-    fn as_update(&self, notification: &Notification, seen: jiff::Timestamp) -> Option<Event> {
+    /// An event as it is to be told: that of an update, where the journal has told of an object that the notification tells
+    /// of as if it were new. How it was before is not known.
+    fn in_context(&self, event: Event, notification: &Notification, seen: jiff::Timestamp) -> Option<Event> {
         let MachineParams { health, options, selection, .. } = &self.params;
-        let Notification::Added { object, .. } = notification else { return None };
+        let is_update = self.durable.as_ref().is_some_and(|durable| durable.is_update(&event));
+        let Notification::Added { object, .. } = notification else { return Some(event) };
+        if !is_update {
+            return Some(event);
+        }
         if !selection.events.contains(&EventType::Updated) {
             health.filtered.fetch_add(1, Relaxed);
             return None;
