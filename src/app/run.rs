@@ -17,6 +17,9 @@ use crate::types::{MemoryStep, Phase};
 /// How long after the first signal another one is taken for its echo.
 const ECHO: Duration = Duration::from_millis(100);
 
+/// Its number on Linux, but for MIPS, and on the BSDs.
+const SIGXFSZ: i32 = 25;
+
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
@@ -40,6 +43,8 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
     let deadline = config.hub.shutdown_deadline;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    // A limit to the size of files (`ulimit -f`) is to fail a write, not to end the process.
+    let _too_large = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot listen for SIGXFSZ")?;
     if config.hub.state_dir.is_none() {
         tracing::info!(
             "without hub.state_dir nothing is kept over a restart: what is deleted meanwhile is not seen, what sinks have not delivered is lost, and everything is listed afresh"

@@ -67,16 +67,21 @@ impl Disk for RealDisk {
         File::open(dir)?.sync_all()
     }
 
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(FILE_MODE).open(file)?;
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(FILE_MODE).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
+        // The directory as well, for somebody may remove the file; where it can be locked, which NFS does not allow.
+        let directory = path.parent().and_then(|directory| File::open(directory).ok());
+        if let Some(Err(TryLockError::WouldBlock)) = directory.as_ref().map(File::try_lock) {
+            return Ok(None);
+        }
         // The id is for people; a disk without room for it still locks.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Some(Box::new(file)))
+        Ok(Some(Box::new((file, directory))))
     }
 }
 
@@ -160,6 +165,8 @@ mod tests {
         assert!(RealDisk.lock(&path).unwrap().is_none());
         let pid = String::from_utf8(read_all(&RealDisk, &path, 32).unwrap()).unwrap();
         assert_eq!(pid.trim().parse::<u32>().unwrap(), std::process::id());
+        std::fs::remove_file(&path).unwrap();
+        assert!(RealDisk.lock(&path).unwrap().is_none(), "the file was removed, the lock was not");
         drop(held);
         assert!(RealDisk.lock(&path).unwrap().is_some());
     }

@@ -113,6 +113,16 @@ fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> StateErr
     move |source| StateError::Disk { file, verb, source }
 }
 
+/// What stands where a directory should be.
+fn in_the_way(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ (io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {
+            io::Error::new(kind, "a file is in the way, or a link that leads nowhere")
+        }
+        _ => error,
+    }
+}
+
 /// What FORMAT has to say about a directory.
 enum Format {
     Current,
@@ -127,7 +137,7 @@ impl StateDir {
     /// Where another process has it, a newer version wrote it, it is something else, or the disk fails. Nothing has been
     /// changed then, but for the lock's file.
     pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, StateError> {
-        disk::make_dir(&*disk, root, 1).map_err(failed(root, "made"))?;
+        disk::make_dir(&*disk, root, 1).map_err(in_the_way).map_err(failed(root, "made"))?;
         // Before the lock's file is made: it is not to be in somebody else's directory.
         format(&*disk, root)?;
         let lock_file = root.join(LOCK);

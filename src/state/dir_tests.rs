@@ -186,3 +186,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_in_the_way_of_the_directory_is_named() {
+    let above = tempfile::tempdir().unwrap();
+    let (link, file) = (above.path().join("link"), above.path().join("file"));
+    std::os::unix::fs::symlink(above.path().join("nowhere"), &link).unwrap();
+    std::fs::write(&file, "").unwrap();
+    for path in [link, file.clone(), file.join("below")] {
+        let error = StateDir::open(Arc::new(RealDisk), &path).expect_err("there is no directory");
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert_eq!(cause, "a file is in the way, or a link that leads nowhere", "{error}");
+    }
+}

@@ -13,9 +13,13 @@ use crate::receiver::{Mode, Receiver, SECRET};
 const RESOURCES: &str = "[resources.pods]\n[resources.nodes]\n";
 
 pub(crate) fn launch(sim: &SimCluster, receiver: &Receiver, state: &Path) -> Process {
+    prepare(sim, receiver, state).start()
+}
+
+fn prepare(sim: &SimCluster, receiver: &Receiver, state: &Path) -> Launch {
     let state = format!("state_dir = {:?}\ncheckpoint = \"100ms\"\n", state.display().to_string());
     let toml = state + &cluster("c0", &sim.url()) + RESOURCES + &receiver.sink("hook");
-    Launch::new(&toml).env("HOOK_SECRET", SECRET).start()
+    Launch::new(&toml).env("HOOK_SECRET", SECRET)
 }
 
 fn churn(sim: &SimCluster, churn: &mut Churn, steps: usize) {
@@ -131,6 +135,26 @@ async fn a_second_hub_on_the_same_state_directory_is_refused() {
     let mut second = launch(&sim, &receiver, state.path());
     assert_eq!(second.ended().await, 1);
     assert!(second.log().contains("is in use by process"), "{}", second.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_to_the_size_of_files_is_an_error_that_is_shown_and_not_the_end() {
+    let (sim, state) = (sim(9, 40), state_dir());
+    let receiver = Receiver::start(Mode::Error);
+    let limited =
+        prepare(&sim, &receiver, state.path()).env("INFORMER_HUB_HUB__SHUTDOWN_DEADLINE", "1s").after("ulimit -f 20");
+    let mut hub = limited.start();
+    hub.ready().await;
+    let trouble = until("the journal takes nothing in", async || {
+        sink_status(&hub).await["journal"]["trouble"].as_str().map(ToOwned::to_owned)
+    })
+    .await;
+    assert!(trouble.starts_with("disk: File too large"), "{trouble}");
+    hub.signal("TERM");
+    assert!([0, 1].contains(&hub.ended().await), "it ends by itself");
+    receiver.set(Mode::Well);
+    let _hub = launch(&sim, &receiver, state.path());
+    receiver.converged("c0", &sim, &World::pods()).await;
 }
 
 fn all_objects(sim: &SimCluster) -> u64 {

@@ -68,6 +68,21 @@ impl Launch {
         self
     }
 
+    /// Has a shell do something first, in whose place the hub is run then.
+    pub(crate) fn after(mut self, script: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("{script} && exec \"$0\" \"$@\"")).arg(self.command.get_program());
+        shell.args(self.command.get_args()).current_dir(self.folder.path());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        self.command = shell;
+        self
+    }
+
     /// A file beside the configuration.
     pub(crate) fn file(self, name: &str, content: &str) -> Self {
         std::fs::write(self.folder.path().join(name), content).unwrap();
