@@ -8,6 +8,7 @@ mod hub;
 mod load;
 mod report;
 mod run;
+mod service;
 mod sinks;
 mod start;
 mod state;

@@ -1,5 +1,6 @@
 //! `run`: a hub as a service, from its configuration to its end by a signal.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use tokio::sync::watch;
 
 use super::hub::{Hub, ShutdownReport};
 use super::report::{HubReport, Reporter};
-use crate::api::{self, AskLetters, Show, Shown};
+use super::service;
+use crate::api::{self, AskLetters, Guard, Show, Shown};
 use crate::config::Config;
 use crate::types::{MemoryStep, Phase};
 
@@ -38,6 +40,7 @@ pub enum Ended {
 /// # Errors
 /// When the port is taken, a sink cannot be set up, or the registry dies; not for clusters that cannot be reached.
 pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'static) -> anyhow::Result<Ended> {
+    let guard = Guard::new(service::protection(&config.hub.service)).context("the hub does not start")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("the port has no address")?;
     let deadline = config.hub.shutdown_deadline;
@@ -51,12 +54,13 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
         );
     }
     let hub = Hub::start(config).await.context("the hub does not start")?;
-    tracing::info!(%address, "serving /livez, /readyz and /v1/status");
+    tracing::info!(%address, tls = !guard.is_plain(), "serving /livez, /readyz and /v1/status");
+    warn_of_listeners(&guard, address);
     let (stop, mut stopping) = watch::channel(());
     let stopped = async move {
         let _ = stopping.changed().await;
     };
-    let serving = tokio::spawn(api::serve(listener, show(hub.reporter()), ask_letters(hub.reporter()), stopped));
+    let serving = tokio::spawn(api::serve(listener, guard, show(hub.reporter()), ask_letters(hub.reporter()), stopped));
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
@@ -90,6 +94,18 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
     // Idle keep-alive connections must not hold the process up.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
     Ok(ended(&report, deadline))
+}
+
+/// What others on the way, or anybody, could do.
+fn warn_of_listeners(guard: &Guard, address: SocketAddr) {
+    if address.ip().is_loopback() {
+        return;
+    }
+    if guard.is_open() {
+        tracing::warn!(%address, "everybody who reaches the port may see all and change all: there is no hub.auth");
+    } else if guard.is_plain() {
+        tracing::warn!(%address, "tokens come to the port as plain text: there is no hub.tls");
+    }
 }
 
 fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
