@@ -73,7 +73,8 @@ impl TokenFrom {
     }
 
     fn mark(&self) -> Result<Mark, TokenError> {
-        let place = || self.file.as_deref().map_or_else(|| "its variable".to_owned(), |file| file.display().to_string());
+        let place =
+            || self.file.as_deref().map_or_else(|| "its variable".to_owned(), |file| file.display().to_string());
         let text = (self.read)().map_err(|source| TokenError::Unreadable { place: place(), source })?;
         check_token(&text).map_err(|source| TokenError::Invalid { place: place(), source })?;
         Ok(mark(text.as_bytes()))
@@ -234,7 +235,10 @@ impl Access {
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("token", &self.token).field("read_token", &self.read_token).finish_non_exhaustive()
+        f.debug_struct("Access")
+            .field("token", &self.token)
+            .field("read_token", &self.read_token)
+            .finish_non_exhaustive()
     }
 }
 

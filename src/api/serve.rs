@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -162,6 +162,10 @@ async fn answer(
     seat.begin();
     let response = match house.guard.access.judge(&request, certified) {
         Err(denied) => denied.response(),
+        Ok(_) if request.body().size_hint().lower() > house.guard.limits.body_bytes as u64 => {
+            let most = house.guard.limits.body_bytes;
+            wrong(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: {most} bytes at most"))
+        }
         Ok(known) => {
             let path = request.uri().path().to_owned();
             let mut request = request.map(Body::new);

@@ -77,7 +77,9 @@ fn tls(mut table: Table<'_>) -> Option<TlsConfig> {
     for (name, given) in [("cert_file", cert.is_some()), ("key_file", key.is_some())] {
         if !given && table.lacks(&[name]) {
             let path = table.path.clone();
-            table.checker.mistake(&path, format!("has no {name}; write {name} = \"hub-{}.pem\"", &name[..name.len() - 5]));
+            table
+                .checker
+                .mistake(&path, format!("has no {name}; write {name} = \"hub-{}.pem\"", &name[..name.len() - 5]));
         }
     }
     let found = cert.zip(key).map(|(cert_file, key_file)| TlsConfig { cert_file, key_file, client_ca_file });

@@ -579,7 +579,7 @@ fn a_secret_is_read_without_its_line_break() {
 fn the_environment_overrides_the_file_and_adds_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let environment = [
-        ("INFORMER_HUB_HUB__LISTEN", "0.0.0.0:8080"),
+        ("INFORMER_HUB_HUB__LISTEN", "127.0.0.1:8080"),
         ("INFORMER_HUB_CLUSTERS__ONE__LABELS", "{tier = \"prod\", cost-centre = \"12\"}"),
         ("INFORMER_HUB_CLUSTERS__ONE__LABELS__ZONE", "7"),
         ("INFORMER_HUB_CLUSTERS__TWO__SERVER", "https://two.example.com"),
@@ -596,7 +596,7 @@ fn the_environment_overrides_the_file_and_adds_to_it() {
         ("S", "x"),
     ];
     let config = load(folder.path(), &format!("{BASE}{SINK}"), &environment).unwrap();
-    assert_eq!(config.hub.listen.to_string(), "0.0.0.0:8080");
+    assert_eq!(config.hub.listen.to_string(), "127.0.0.1:8080");
     let labels: Vec<_> = config.clusters[0].labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(labels, ["cost-centre=12", "tier=prod", "zone=7"]);
     assert_eq!(config.clusters[1].name.as_str(), "two");

@@ -127,6 +127,11 @@ impl Drop for Process {
 }
 
 impl Process {
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Everything that it wrote to standard error so far.
     pub(crate) fn log(&self) -> String {
         self.lines.lock().join("\n")

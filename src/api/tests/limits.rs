@@ -113,11 +113,11 @@ async fn who_is_being_answered_keeps_the_place_and_the_next_waits() {
         busy.push(stream);
     }
     port.asked(4).await;
-    let waiting = port.get("/livez");
-    let mut waiting = std::pin::pin!(waiting);
+    let mut waiting = Box::pin(port.get("/livez"));
     assert!(tokio::time::timeout(SHORT, waiting.as_mut()).await.is_err(), "there is no place");
     port.may_answer.add_permits(4);
-    assert!(waiting.await.ends_with("ok\n"));
+    assert!(waiting.as_mut().await.ends_with("ok\n"));
+    drop(waiting);
     for mut stream in busy {
         assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200 "));
     }

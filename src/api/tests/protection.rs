@@ -86,7 +86,10 @@ async fn without_a_token_there_are_probes_that_tell_no_names() {
     let purge = "/v1/sinks/a/dead-letters/purge";
     assert!(port.say(&with("POST", purge, READ_TOKEN)).await.starts_with("HTTP/1.1 403 "));
     let told = port.say(&with("POST", purge, TOKEN)).await;
-    assert!(told.starts_with("HTTP/1.1 415 ") && told.contains("{\"error\":"), "let in, and told what it lacks: {told}");
+    assert!(
+        told.starts_with("HTTP/1.1 415 ") && told.contains("{\"error\":"),
+        "let in, and told what it lacks: {told}"
+    );
     let told = port.say(&with("GET", "/none", TOKEN)).await;
     assert!(told.starts_with("HTTP/1.1 404 "), "{told}");
     let told = port.say(&with("DELETE", "/v1/status", TOKEN)).await;
