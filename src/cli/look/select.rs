@@ -22,19 +22,19 @@ impl Selection {
     pub(super) fn of(&self, status: &Value) -> anyhow::Result<Value> {
         let mut status = status.clone();
         self.check(&status)?;
-        if let Some(clusters) = status["clusters"].as_array_mut() {
+        if let Some(clusters) = list_mut(&mut status, "clusters") {
             clusters.retain(|cluster| {
                 self.clusters.is_empty() || self.clusters.iter().any(|name| cluster["name"] == **name)
             });
             for cluster in clusters.iter_mut() {
-                let Some(informers) = cluster["informers"].as_array_mut() else { continue };
+                let Some(informers) = list_mut(cluster, "informers") else { continue };
                 informers.retain(|informer| self.wants(informer));
                 informers.sort_by_key(informer_concern);
             }
             clusters.retain(|cluster| self.resources.is_empty() || !list(cluster, "informers").is_empty());
             clusters.sort_by_key(cluster_concern);
         }
-        if let Some(sinks) = status["sinks"].as_array_mut() {
+        if let Some(sinks) = list_mut(&mut status, "sinks") {
             sinks.retain(|sink| self.sinks.is_empty() || self.sinks.iter().any(|name| sink["name"] == **name));
             sinks.sort_by_key(sink_concern);
         }
@@ -79,6 +79,10 @@ fn is_resource(resource: &str, asked: &str) -> bool {
 /// A list in an answer; none where there is none.
 pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn list_mut<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Vec<Value>> {
+    value.get_mut(key)?.as_array_mut()
 }
 
 /// Each informer with its cluster's name, the worst first.
