@@ -113,7 +113,6 @@ pub enum TokenError {
 /// What is remembered of a token. Two are compared in a time that depends on neither.
 type Mark = CtOutput<Hmac<Sha256>>;
 
-#[expect(clippy::missing_panics_doc, reason = "it cannot")]
 fn mark(token: &[u8]) -> Mark {
     let mac = Hmac::<Sha256>::new_from_slice(b"informer-hub token").expect("HMAC takes a key of any length");
     mac.chain_update(token).finalize()
@@ -205,12 +204,11 @@ impl Access {
         let known = self.identify(request.headers(), certified);
         let is_free = matches!(path, "/livez" | "/readyz") || (path == "/metrics" && self.metrics_open);
         let verdict = match (known, looks) {
-            (Ok(_), true) => Ok(MayLook(true)),
-            (Err(_), true) if is_free => Ok(MayLook(false)),
             // A browser sends a page's requests to machines that the page's author cannot reach, but says so.
             (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::Page),
-            (Ok(Right::Change), false) => Ok(MayLook(true)),
+            (Ok(_), true) | (Ok(Right::Change), false) => Ok(MayLook(true)),
             (Ok(Right::Look), false) => Err(Denied::LookOnly),
+            (Err(_), true) if is_free => Ok(MayLook(false)),
             (Err(denied), _) => Err(denied),
         };
         if verdict.is_err() {
@@ -272,12 +270,12 @@ mod tests {
     const CHANGE: &str = "change-0123456789abcdef";
     const LOOK: &str = "look-0123456789abcdef";
 
-    fn token(text: &'static str) -> Option<TokenFrom> {
-        Some(TokenFrom::new(None, Arc::new(move || Ok(text.to_owned()))))
+    fn token(text: &'static str) -> TokenFrom {
+        TokenFrom::new(None, Arc::new(move || Ok(text.to_owned())))
     }
 
     fn guarded(metrics_open: bool) -> Access {
-        Access::new(token(CHANGE), token(LOOK), true, metrics_open).unwrap()
+        Access::new(Some(token(CHANGE)), Some(token(LOOK)), true, metrics_open).unwrap()
     }
 
     fn request(method: Method, path: &str, token: Option<&str>) -> Request<()> {
@@ -329,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_certificate_counts_only_where_one_is_asked_for() {
-        let access = Access::new(token(CHANGE), None, false, false).unwrap();
+        let access = Access::new(Some(token(CHANGE)), None, false, false).unwrap();
         assert_eq!(access.judge(&request(Method::GET, "/v1/status", None), true), Err(Denied::Anonymous));
     }
 

@@ -85,16 +85,20 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
 }
 
 fn two_clusters(more: &str) -> (informer_hub::sim::SimCluster, Process) {
+    two_clusters_logged(more, "info")
+}
+
+fn two_clusters_logged(more: &str, log: &str) -> (informer_hub::sim::SimCluster, Process) {
     let sim = sim(31, 20);
     let toml = cluster("well", &sim.url()) + &cluster("down", "http://127.0.0.1:1");
-    let hub = Launch::new(&format!("{more}{toml}[resources.pods]\n[resources.nodes]\n")).start();
-    (sim, hub)
+    let hub = Launch::new(&format!("{more}{toml}[resources.pods]\n[resources.nodes]\n"));
+    (sim, hub.env("RUST_LOG", log).start())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_no_token_is_told_what_to_do_and_who_has_one_is_answered() {
     let papers = Papers::new();
-    let (_sim, hub) = two_clusters(&papers.config());
+    let (_sim, hub) = two_clusters_logged(&papers.config(), "trace");
     let url = hub.url().await.replace("http://", "https://");
     let (ca, token, read_token) = (papers.text("ca.pem"), papers.text("token"), papers.text("read-token"));
     let (cert, key) = (papers.text("operator.pem"), papers.text("operator-key.pem"));

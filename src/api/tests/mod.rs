@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TOKEN: &str = "change-0123456789abcdef";
 const READ_TOKEN: &str = "look-0123456789abcdef";
 
-fn token(text: &'static str) -> Option<TokenFrom> {
-    Some(TokenFrom::new(None, Arc::new(move || Ok(text.to_owned()))))
+fn token(text: &'static str) -> TokenFrom {
+    TokenFrom::new(None, Arc::new(move || Ok(text.to_owned())))
 }
 
 /// A hub's port, with a hub behind it that answers when it is let.

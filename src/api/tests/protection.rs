@@ -67,7 +67,8 @@ async fn ask(client: &reqwest::Client, port: &Port, path: &str) -> (u16, Vec<u8>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_token_there_are_probes_that_tell_no_names() {
-    let protection = Protection { token: token(TOKEN), read_token: token(READ_TOKEN), ..Protection::default() };
+    let protection =
+        Protection { token: Some(token(TOKEN)), read_token: Some(token(READ_TOKEN)), ..Protection::default() };
     let port = Port::open(protection).await;
     let told = port.get("/readyz").await;
     assert!(told.starts_with("HTTP/1.1 200 ") && told.ends_with("ready\n") && !told.contains("c0/nodes"), "{told}");

@@ -246,17 +246,19 @@ pub(super) fn summary(status: &Value) -> String {
     let clusters = list(status, "clusters");
     let informers = informers(status);
     let sinks = list(status, "sinks");
-    let states = |states: Vec<&str>| {
+    let tally = |words: Vec<&str>| {
         let mut counts = std::collections::BTreeMap::new();
-        states.iter().for_each(|state| *counts.entry(*state).or_insert(0_usize) += 1);
-        let counts: Vec<_> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        for word in &words {
+            *counts.entry(*word).or_insert(0_usize) += 1;
+        }
+        let counts: Vec<_> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
         if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
     };
     let sum = |key: &str| informers.iter().map(|(_, informer)| number(informer, key)).fold(0, u64::saturating_add);
     let ready = if status["ready"].as_bool().unwrap_or_default() { "yes" } else { "no" };
-    let of_clusters = states(clusters.iter().map(|cluster| text(cluster, "state")).collect());
-    let of_informers = states(informers.iter().map(|(_, informer)| text(informer, "state")).collect());
-    let of_sinks = states(sinks.iter().map(sink_state).collect());
+    let of_clusters = tally(clusters.iter().map(|cluster| text(cluster, "state")).collect());
+    let of_informers = tally(informers.iter().map(|(_, informer)| text(informer, "state")).collect());
+    let of_sinks = tally(sinks.iter().map(sink_state).collect());
     let mut lines = vec![
         format!("ready      {ready}"),
         format!("clusters   {}{of_clusters}", clusters.len()),
