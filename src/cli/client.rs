@@ -273,3 +273,35 @@ fn tls_problem(error: &(dyn Error + 'static)) -> Option<String> {
     };
     Some(problem)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_says_where_its_hub_is_seen_from_its_own_machine() {
+        let at = |hub: &str| {
+            let text = format!("[hub]\n{hub}\n[clusters.c]\nserver = \"http://127.0.0.1:1\"\n[resources.pods]\n");
+            address(&Config::from_toml(&text).unwrap().hub)
+        };
+        let anybody = "auth = { allow_unauthenticated = true }";
+        assert_eq!(at(""), DEFAULT);
+        assert_eq!(at(&format!("listen = \"0.0.0.0:81\"\n{anybody}")), "http://127.0.0.1:81");
+        assert_eq!(at(&format!("listen = \"[::]:81\"\n{anybody}")), "http://[::1]:81");
+        assert_eq!(at(&format!("listen = \"10.0.0.1:81\"\n{anybody}")), "http://10.0.0.1:81");
+    }
+
+    #[test]
+    fn what_may_be_secret_in_an_address_is_not_repeated() {
+        for bad in ["hub.example.com:7080", "ftp://hub", "http://", "https://u:hunter2@hub", "hunter2"] {
+            let told = parse(bad).unwrap_err().to_string();
+            assert!(told.starts_with("--url ") && !told.contains("hunter2"), "{told}");
+        }
+        assert_eq!(
+            shown(&parse("https://hub.example.com:7080/hunter2?key=hunter2").unwrap()),
+            "https://hub.example.com:7080"
+        );
+        assert!(is_loopback(&parse("http://[::1]:1").unwrap()) && is_loopback(&parse("http://localhost").unwrap()));
+        assert!(!is_loopback(&parse("http://10.0.0.1").unwrap()));
+    }
+}
