@@ -78,7 +78,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     stream.read_exact(&mut [0; 100]).await.unwrap();
     drop(port.stop);
     tokio::time::timeout(PATIENCE, port.serving).await.expect("nothing holds it up").unwrap();
-    assert!(rest(&mut stream).await.len() < 4 << 20);
+    assert!(rest(&mut stream).await.len() < LARGE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,6 +139,6 @@ async fn at_the_end_requests_are_answered_and_idle_connections_are_closed() {
     }
     port.may_answer.add_permits(1);
     let told = rest(&mut busy).await;
-    assert!(told.starts_with("HTTP/1.1 200 ") && told.contains("connection: close"), "{told}");
+    assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
     tokio::time::timeout(PATIENCE, port.serving).await.expect("it ends").unwrap();
 }

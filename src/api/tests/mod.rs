@@ -17,6 +17,9 @@ use super::*;
 /// How long anything may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Bytes of a status: more than the buffers of both ends of a connection take.
+const LARGE: usize = 48 << 20;
+
 const TOKEN: &str = "change-0123456789abcdef";
 const READ_TOKEN: &str = "look-0123456789abcdef";
 
@@ -47,7 +50,7 @@ impl Port {
             tell.add_permits(1);
             Box::pin(async move {
                 let _answering = may.acquire().await.ok()?;
-                let status = serde_json::json!({ "ready": true, "padding": "x".repeat(4 << 20) });
+                let status = serde_json::json!({ "ready": true, "padding": "x".repeat(LARGE) });
                 Some(Shown { ready: true, waiting: vec!["c0/nodes is forbidden".to_owned()], status })
             })
         });

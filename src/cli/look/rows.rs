@@ -1,5 +1,7 @@
 //! From a status to rows, and how much of a concern each is.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Subject;
@@ -234,7 +236,12 @@ fn troubles(status: &Value) -> Vec<Row> {
     let why = |row: &Row| row.cells.last().cloned().unwrap_or_default();
     let is_own = |cluster: &&Value| text(cluster, "state") != "connected" || cluster["lastError"].is_string();
     let clusters = list(status, "clusters").iter().filter(is_own).map(cluster).map(|row| ("cluster", row));
-    let informers = informers(status).into_iter().map(|(cluster, informer)| ("resource", resource(cluster, informer)));
+    // What is wrong with a cluster is wrong with each of its resources, and told once.
+    let is_unreached = |cluster: &&Value| matches!(text(cluster, "state"), "unreachable" | "connecting");
+    let unreached: HashSet<_> =
+        list(status, "clusters").iter().filter(is_unreached).map(|it| text(it, "name")).collect();
+    let informers = informers(status).into_iter().filter(|(cluster, _)| !unreached.contains(cluster));
+    let informers = informers.map(|(cluster, informer)| ("resource", resource(cluster, informer)));
     let sinks = list(status, "sinks").iter().map(sink).map(|row| ("sink", row));
     let mut all: Vec<_> = clusters.chain(informers).chain(sinks).filter(|(_, row)| row.concern.is_some()).collect();
     all.sort_by_key(|(_, row)| row.concern);
@@ -329,7 +336,7 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.name).collect();
-        assert_eq!(names, ["cluster c", "resource a/deployments.apps", "sink chat", "resource c/pods"]);
+        assert_eq!(names, ["cluster c", "resource a/deployments.apps", "sink chat"], "and nothing of what is in c");
     }
 
     #[test]
