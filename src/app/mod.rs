@@ -11,6 +11,7 @@ mod readers;
 mod reload;
 mod report;
 mod run;
+mod service;
 mod sinks;
 mod start;
 mod state;

@@ -1,5 +1,6 @@
 //! `run`: a hub as a service, from its configuration to its end by a signal.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +8,13 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::FutureExt;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
-use super::config_file::ConfigFile;
+use super::config_file::{Asked, ConfigFile};
 use super::hub::{Hub, ShutdownReport};
 use super::report::{HubReport, Reporter};
-use crate::api::{self, AskLetters, Show, Shown};
+use super::service;
+use crate::api::{self, AskLetters, AskReload, Guard, Show, Shown};
 use crate::config::Config;
 use crate::types::{MemoryStep, Phase};
 
@@ -45,6 +47,7 @@ pub async fn run(
     file: Option<PathBuf>,
     progress: impl FnMut(&HubReport) + Send + 'static,
 ) -> anyhow::Result<Ended> {
+    let guard = Guard::new(service::protection(&config.hub.service)).context("the hub does not start")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("the port has no address")?;
     let deadline = config.hub.shutdown_deadline;
@@ -61,13 +64,16 @@ pub async fn run(
     // Before it starts: what changes meanwhile is seen.
     let changes = file.map(|file| ConfigFile::new(file, &config));
     let hub = Hub::start(config).await.context("the hub does not start")?;
-    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup)));
-    tracing::info!(%address, "serving /livez, /readyz and /v1/status");
+    let (ask, asks) = mpsc::channel(1);
+    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
+    tracing::info!(%address, tls = !guard.is_plain(), "serving /livez, /readyz and /v1/status");
+    warn_of_listeners(&guard, address);
     let (stop, mut stopping) = watch::channel(());
     let stopped = async move {
         let _ = stopping.changed().await;
     };
-    let serving = tokio::spawn(api::serve(listener, show(hub.reporter()), ask_letters(hub.reporter()), stopped));
+    let letters = ask_letters(hub.reporter());
+    let serving = tokio::spawn(api::serve(listener, guard, show(hub.reporter()), letters, ask_reload(ask), stopped));
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
@@ -104,6 +110,18 @@ pub async fn run(
     Ok(ended(&report, deadline))
 }
 
+/// What others on the way, or anybody, could do.
+fn warn_of_listeners(guard: &Guard, address: SocketAddr) {
+    if address.ip().is_loopback() {
+        return;
+    }
+    if guard.is_open() {
+        tracing::warn!(%address, "everybody who reaches the port may see all and change all: there is no hub.auth");
+    } else if guard.is_plain() {
+        tracing::warn!(%address, "tokens come to the port as plain text: there is no hub.tls");
+    }
+}
+
 fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
     for (sink, events) in &report.kept {
         tracing::info!(sink, events, "not delivered yet: in the journal, for the next start");
@@ -131,6 +149,18 @@ async fn watch_first_lists(reporter: Reporter, mut progress: impl FnMut(&HubRepo
         }
         tick.tick().await;
     }
+}
+
+/// Asks whoever keeps the configuration's file; nobody does where there is none.
+fn ask_reload(ask: mpsc::Sender<Asked>) -> AskReload {
+    Arc::new(move || {
+        let ask = ask.clone();
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            ask.send(reply).await.ok()?;
+            answer.await.ok()
+        })
+    })
 }
 
 fn ask_letters(reporter: Reporter) -> AskLetters {

@@ -5,13 +5,17 @@
 //! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`:
 //! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. 130 and 143
 //! (128 and the signal's number): `run` was ended at once by a second SIGINT or SIGTERM.
+//! A command whose output has no reader any more (`| head`) ends with 0.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+mod client;
 mod dead_letters;
 mod demo;
+mod look;
+mod out;
 mod run;
 mod state;
 
@@ -32,6 +36,14 @@ pub struct Cli {
 enum Command {
     /// Watch the clusters of a configuration file and deliver what changes
     Run(run::Args),
+    /// Show what a running hub is doing, and what is in trouble
+    Status(look::StatusArgs),
+    /// Show the clusters of a running hub, those in trouble first
+    Clusters(look::ClustersArgs),
+    /// Show what a running hub watches in each cluster, what is in trouble first
+    Resources(look::ResourcesArgs),
+    /// Show the sinks of a running hub, those in trouble first
+    Sinks(look::SinksArgs),
     /// List, show, replay or purge what sinks of a running hub have given up
     DeadLetters(dead_letters::Args),
     /// Show it at work on simulated clusters; needs no Kubernetes
@@ -45,11 +57,18 @@ enum Command {
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::Status(args) => look::status(args),
+        Command::Clusters(args) => look::clusters(args),
+        Command::Resources(args) => look::resources(args),
+        Command::Sinks(args) => look::sinks(args),
         Command::DeadLetters(args) => dead_letters::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),
     };
     done.unwrap_or_else(|error| {
+        if error.is::<out::ReaderGone>() {
+            return ExitCode::SUCCESS;
+        }
         eprintln!("informer-hub: {error:#}");
         ExitCode::FAILURE
     })

@@ -5,6 +5,7 @@ mod clusters;
 mod delivery;
 mod durable;
 mod mistakes;
+mod port;
 mod process;
 mod receiver;
 mod reload;
