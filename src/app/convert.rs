@@ -31,7 +31,8 @@ pub(super) fn connector(
     KubeConnector { access: access(cluster), compression: cluster.compression, stall, dial, io: io.clone() }
 }
 
-fn access(cluster: &ClusterConfig) -> Access {
+/// The way to a cluster.
+pub(crate) fn access(cluster: &ClusterConfig) -> Access {
     match &cluster.access {
         ClusterAccess::Kubeconfig { path, context } => {
             Access::Kubeconfig { path: path.clone(), context: context.clone() }

@@ -13,6 +13,7 @@ mod start;
 mod state;
 mod typed;
 
+pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};

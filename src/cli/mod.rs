@@ -10,8 +10,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::config::ClusterConfig;
+
+mod check;
 mod dead_letters;
 mod demo;
+mod import;
+mod print;
+mod rbac;
 mod run;
 mod state;
 
@@ -32,6 +38,12 @@ pub struct Cli {
 enum Command {
     /// Watch the clusters of a configuration file and deliver what changes
     Run(run::Args),
+    /// Say whether a configuration will work: connections, credentials, rights, resources, memory
+    Check(check::Args),
+    /// Print the least rights (RBAC) that serve a configuration, to apply to its clusters
+    Rbac(rbac::Args),
+    /// Print a configuration of the contexts of a kubeconfig
+    ImportKubeconfig(import::Args),
     /// List, show, replay or purge what sinks of a running hub have given up
     DeadLetters(dead_letters::Args),
     /// Show it at work on simulated clusters; needs no Kubernetes
@@ -45,6 +57,9 @@ enum Command {
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::Check(args) => check::main(&args),
+        Command::Rbac(args) => rbac::main(&args),
+        Command::ImportKubeconfig(args) => import::main(&args),
         Command::DeadLetters(args) => dead_letters::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),
@@ -75,4 +90,14 @@ const SIGNALLED: i32 = 128;
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     use anyhow::Context;
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
+}
+
+/// The clusters that somebody asks for by name, or all of them.
+fn chosen<'c>(clusters: &'c [ClusterConfig], names: &[String]) -> anyhow::Result<Vec<&'c ClusterConfig>> {
+    if let Some(unknown) = names.iter().find(|name| !clusters.iter().any(|it| it.name.as_str() == name.as_str())) {
+        let known: Vec<_> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+        anyhow::bail!("there is no cluster {unknown:?}; there is {}", known.join(", "));
+    }
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    Ok(clusters.iter().filter(|cluster| wanted(cluster.name.as_str())).collect())
 }

@@ -1,0 +1,7 @@
+//! Commands around the configuration as somebody types them: the built binary, files, simulated clusters.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod check;
+mod command;
+mod import;
+mod rbac;
