@@ -3,8 +3,9 @@
 //! # Exit codes
 //! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were
 //! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`:
-//! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. 130 and 143
-//! (128 and the signal's number): `run` was ended at once by a second SIGINT or SIGTERM.
+//! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. `check` has
+//! codes of its own: 1 for warnings, 2 for errors. 130 and 143 (128 and the signal's number): `run` was ended at once by
+//! a second SIGINT or SIGTERM. docs/command-line.md has all of it.
 
 use std::process::ExitCode;
 
@@ -13,12 +14,14 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::config::ClusterConfig;
 
 mod check;
+mod config;
 mod dead_letters;
 mod demo;
 mod import;
 mod print;
 mod rbac;
 mod run;
+mod shell;
 mod state;
 
 /// Watches many Kubernetes clusters so that nothing else has to.
@@ -44,6 +47,12 @@ enum Command {
     Rbac(rbac::Args),
     /// Print a configuration of the contexts of a kubeconfig
     ImportKubeconfig(import::Args),
+    /// Show the configuration that is in force, or the schema of its file
+    Config(config::Args),
+    /// Print what makes a shell complete this program's commands
+    Completions(shell::Completions),
+    /// Print the manual page, or write those of all commands
+    Man(shell::Man),
     /// List, show, replay or purge what sinks of a running hub have given up
     DeadLetters(dead_letters::Args),
     /// Show it at work on simulated clusters; needs no Kubernetes
@@ -60,6 +69,9 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Check(args) => check::main(&args),
         Command::Rbac(args) => rbac::main(&args),
         Command::ImportKubeconfig(args) => import::main(&args),
+        Command::Config(args) => config::main(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
         Command::DeadLetters(args) => dead_letters::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),

@@ -20,6 +20,8 @@ mod raw;
 mod resolve;
 mod resources;
 mod rules;
+mod schema;
+mod show;
 mod sinks;
 mod spans;
 mod table;
@@ -37,6 +39,8 @@ use std::time::Duration;
 
 pub use self::error::{ConfigErrors, Mistake};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
+pub use self::schema::schema;
+pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
 pub use self::transports::{
     BodyConfig, ClientCertConfig, Compression, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, Preset,
     StdoutConfig, TemplateText, TransportConfig, WebhookConfig,

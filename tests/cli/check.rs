@@ -109,12 +109,12 @@ async fn a_cluster_that_says_nothing_holds_no_other_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn warnings_alone_end_with_1() {
     let sim = sim(3);
-    let toml = format!(
+    let toml: String = format!(
         "[hub]\nmemory_limit = \"64MiB\"\n{}labels = {{ a = \"b\" }}\n{}[resources.pods]\nclusters = {{ a = \"b\" }}\n",
         cluster("one", &sim.url()),
         cluster("two", &sim.url())
     );
-    let place = Place::with(&toml + "[resources.nodes]\nclusters = [\"one\"]\nnamespaces = [\"shop\"]\n");
+    let place = Place::with(&(toml + "[resources.nodes]\nclusters = [\"one\"]\nnamespaces = [\"shop\"]\n"));
     let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
     assert_eq!(done.code, 1, "{done:?}");
     let found = findings(&json(&done));

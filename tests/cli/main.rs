@@ -3,5 +3,6 @@
 
 mod check;
 mod command;
+mod config;
 mod import;
 mod rbac;

@@ -21,13 +21,7 @@ async fn each_cluster_gets_what_its_entries_need_and_no_more() {
     let place = Place::with(CONFIG);
     let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "-n", "tools"]).await;
     assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
-    let wanted = [
-        "ServiceAccount tools",
-        "ClusterRole -",
-        "ClusterRoleBinding -",
-        "Role shop",
-        "RoleBinding shop",
-    ];
+    let wanted = ["ServiceAccount tools", "ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"];
     assert_eq!(objects(&done.out), wanted, "{}", done.out);
     for word in ["deployments", "apps", "nodes", "pods", "list", "watch"] {
         assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
