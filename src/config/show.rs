@@ -158,7 +158,7 @@ impl Walk<'_> {
 
     fn value(&mut self, node: &Value, value: &Raw, path: &KeyPath) {
         if let Raw::Dict(_, dict) = value
-            && !dict.is_empty()
+            && (!dict.is_empty() || node["properties"].is_object())
         {
             return self.table(node, Some(value), path);
         }

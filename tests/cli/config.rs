@@ -36,7 +36,10 @@ async fn what_is_in_force_is_shown_with_its_origins() {
 async fn the_schema_is_the_one_in_config() {
     let done = Place::new().run(&["config", "schema"]).await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schema.json");
-    assert!(done.code == 0 && done.out == std::fs::read_to_string(file).unwrap(), "run: informer-hub config schema > config/schema.json");
+    assert!(
+        done.code == 0 && done.out == std::fs::read_to_string(file).unwrap(),
+        "run: informer-hub config schema > config/schema.json"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

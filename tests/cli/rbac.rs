@@ -1,19 +1,21 @@
 //! `rbac`: objects that a cluster would take.
 
+use serde_json::Value;
+
 use crate::command::{Place, sim};
 
 const CONFIG: &str = "[clusters.a]\nserver = \"http://127.0.0.1:1\"\nlabels = { tier = \"prod\" }\n[clusters.b]\n\
                       in_cluster = true\n[resources.po]\nnamespaces = [\"shop\"]\n[resources.deploy]\n\
                       [resources.all-nodes]\nresource = \"nodes\"\nclusters = { tier = \"prod\" }\n";
 
-/// Kind, name and namespace of each object.
+/// Kind and namespace of each object.
 fn objects(yaml: &str) -> Vec<String> {
-    let part = |text: &str, key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key));
-        line.unwrap_or("-").to_owned()
+    let object = |text: &str| {
+        let object: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let place = object["metadata"]["namespace"].as_str().unwrap_or("-");
+        format!("{} {place}", object["kind"].as_str().unwrap())
     };
-    let documents = yaml.split("---\n").skip(1);
-    documents.map(|it| format!("{} {}", part(it, "kind: "), part(it, "  namespace: "))).collect()
+    yaml.split("---\n").skip(1).map(object).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

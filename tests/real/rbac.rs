@@ -132,12 +132,14 @@ async fn the_printed_rights_are_enough_and_each_of_them_is_needed() {
         let taken = &objects[object]["rules"][rule]["resources"][0];
         let seen = comes_true(PATIENCE, async || check(folder.path()).0 == 2).await;
         assert!(seen, "check takes no notice that {verb} of {taken} is gone");
-        let is_it = |it: &InformerStatus| taken.as_str().is_some_and(|plural| it.resource.split('.').next() == Some(plural));
+        let is_it =
+            |it: &InformerStatus| taken.as_str().is_some_and(|plural| it.resource.split('.').next() == Some(plural));
         hub_until(folder.path(), &format!("{taken} without {verb}"), |it| {
             if is_it(it) { it.state == Phase::Forbidden } else { it.state == Phase::Watching }
         })
         .await;
         apply(&admin, &objects[object]).await;
+        assert!(comes_true(PATIENCE, async || check(folder.path()).0 == 0).await, "{verb} of {taken} is given back");
         tried += 1;
     }
     assert_eq!(tried, 6, "two verbs of three resources");
