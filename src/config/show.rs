@@ -133,9 +133,9 @@ struct Walk<'w> {
 impl Walk<'_> {
     /// A table: the keys that the schema has, each with what is written or else with its default.
     fn table(&mut self, node: &Value, written: Option<&Raw>, path: &KeyPath) {
-        let none = Map::new();
+        let nothing = Map::new();
         let node = shape(node, written);
-        let known = node["properties"].as_object().unwrap_or(&none);
+        let known = node["properties"].as_object().unwrap_or(&nothing);
         let values = written.and_then(Raw::as_dict);
         let has = |key: &str| values.is_some_and(|values| values.contains_key(key));
         for (key, sub) in known {

@@ -1,5 +1,6 @@
 //! Dates of certificates and tokens of our own making.
 
+use super::CredentialKind::{CaCertificate, ClientCertificate, Exec, Token};
 use super::*;
 
 /// A token as Kubernetes signs them, but for the signature.
@@ -38,7 +39,6 @@ fn a_context_has_the_dates_of_its_certificate_its_token_and_its_ca() {
         let context = context.map(str::to_owned);
         credentials(&Access::Kubeconfig { path: path.clone(), context }).unwrap()
     };
-    use CredentialKind::{CaCertificate, ClientCertificate, Exec, Token};
     let found = of(None);
     assert_eq!(
         years(&found),
@@ -54,9 +54,9 @@ fn a_context_has_the_dates_of_its_certificate_its_token_and_its_ca() {
 
 #[test]
 fn a_chain_ends_with_its_first_certificate() {
-    let mut chain = Credential::new(CredentialKind::ClientCertificate, String::new());
+    let mut chain = Credential::new(ClientCertificate, String::new());
     chain = chain.with_pem((certificate(2050) + &certificate(2035)).as_bytes());
-    assert_eq!(years(&[chain]), [(CredentialKind::ClientCertificate, Some(2035))]);
+    assert_eq!(years(&[chain]), [(ClientCertificate, Some(2035))]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_is_there_and_cannot_be_used_says_so() {
 #[test]
 fn a_token_that_is_no_jwt_has_no_dates() {
     let dates = |token: &str| {
-        let found = Credential::new(CredentialKind::Token, String::new()).with_token(token);
+        let found = Credential::new(Token, String::new()).with_token(token);
         (found.expires.map(Timestamp::as_second), found.problem)
     };
     assert_eq!(dates(&jwt(r#"{"exp":1893456000}"#)), (Some(1_893_456_000), None));

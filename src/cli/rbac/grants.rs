@@ -39,7 +39,9 @@ impl Grants {
         if namespaces.is_empty() || !named.namespaced {
             to(&mut self.everywhere);
         } else {
-            namespaces.iter().for_each(|namespace| to(self.by_namespace.entry(namespace.clone()).or_default()));
+            for namespace in namespaces {
+                to(self.by_namespace.entry(namespace.clone()).or_default());
+            }
         }
     }
 

@@ -43,9 +43,9 @@ const IDENTITY: [&str; 7] = [
 /// What comes from the environment it does not see: a file that only the environment makes whole does not pass.
 #[must_use]
 pub fn schema() -> Value {
-    let mut clusters = named("Clusters, by the names that you give them.", NAME, cluster());
+    let mut clusters = named("Clusters, by the names that you give them.", NAME, &cluster());
     let mut resources = resources();
-    let sinks = named("Who is told of changes, by the names that you give them.", NAME, sinks::sink());
+    let sinks = named("Who is told of changes, by the names that you give them.", NAME, &sinks::sink());
     for table in [&mut clusters, &mut resources] {
         table["minProperties"] = json!(1);
     }
@@ -158,7 +158,7 @@ fn resources() -> Value {
             ("metadata_only", default(truth("Ask for metadata only."), false)),
             ("drop", default(paths("What is not kept of each object.", false), drop)),
             ("keep", paths("Only these paths, and what identifies the object. The opposite of drop.", true)),
-            ("indexes", named("Paths to look objects up by, by name.", "^[A-Za-z0-9._-]+$", index)),
+            ("indexes", named("Paths to look objects up by, by name.", "^[A-Za-z0-9._-]+$", &index)),
         ],
     );
     resource["not"] = json!({ "required": ["drop", "keep"] });

@@ -26,7 +26,7 @@ pub(super) fn table(description: &str, properties: Vec<(&str, Value)>) -> Value 
 }
 
 /// A table whose keys are names.
-pub(super) fn named(description: &str, names: &str, each: Value) -> Value {
+pub(super) fn named(description: &str, names: &str, each: &Value) -> Value {
     let names = json!({ "pattern": names });
     node(description, json!({ "type": "object", "propertyNames": names, "additionalProperties": each }))
 }
