@@ -64,9 +64,9 @@ async fn apply(client: &Client, object: &Value) {
 async fn token(client: &Client) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "informer-hub");
     let spec = TokenRequestSpec { expiration_seconds: Some(3_600), ..TokenRequestSpec::default() };
-    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let answer = accounts.create_token_request("informer-hub", &PostParams::default(), &request).await.unwrap();
-    answer.status.unwrap().token
+    answer.status.unwrap().token.unwrap()
 }
 
 /// Runs a hub until each of its informers is as wanted.
