@@ -36,6 +36,7 @@ mod supervisor;
 
 use estate::Estate;
 pub use letters::{LetterAnswer, LetterRequest};
+use supervisor::Reconfigure;
 pub use supervisor::{OpenStore, Sink};
 
 /// What a sink is built from.
@@ -96,6 +97,8 @@ pub struct SinkActor {
     state: Estate<State>,
     store: Arc<Mutex<Store>>,
     timer: Option<(SpawnHandle, Instant)>,
+    /// Counts its configurations: what comes of an attempt of an earlier one says nothing any more.
+    generation: u64,
     _guard: ExitGuard,
 }
 
@@ -161,7 +164,7 @@ impl SinkActor {
         guard: ExitGuard,
     ) -> Self {
         state.machine.attempt_again(clock::now());
-        Self { params, state, store, timer: None, _guard: guard }
+        Self { params, state, store, timer: None, generation: 0, _guard: guard }
     }
 
     /// Does what the machine wants done, answers who can be answered, and sets the timer for the rest.
@@ -192,7 +195,11 @@ impl SinkActor {
         // The call itself is inside the task too, so that a panic in it is the task's.
         let span = spans::delivery(&self.params.machine.name, batch.len() as u64);
         let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
+        let generation = self.generation;
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
+            if actor.generation != generation {
+                return;
+            }
             actor.state.machine.attempted(lane, outcome.map_err(broken), clock::now());
             actor.pump(ctx);
         }));
@@ -298,6 +305,17 @@ impl Handler<Drain> for SinkActor {
         self.state.machine.flush(clock::now());
         self.pump(ctx);
         Reply::from(answer)
+    }
+}
+
+impl Handler<Reconfigure> for SinkActor {
+    type Result = ();
+
+    fn handle(&mut self, Reconfigure(params): Reconfigure, ctx: &mut Context<Self>) {
+        self.generation += 1;
+        self.state.machine.reconfigure(params.machine.clone(), clock::now());
+        self.params = params;
+        self.pump(ctx);
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn connector(
     dial: Option<Dial>,
     io: &Threads,
 ) -> KubeConnector {
-    KubeConnector { access: access(cluster), compression: cluster.compression, stall, dial, io: io.clone() }
+    KubeConnector::over(dial, access(cluster), cluster.compression, stall, io)
 }
 
 /// The way to a cluster.

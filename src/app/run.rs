@@ -1,5 +1,6 @@
 //! `run`: a hub as a service, from its configuration to its end by a signal.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use futures::FutureExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use super::config_file::ConfigFile;
 use super::hub::{Hub, ShutdownReport};
 use super::report::{HubReport, Reporter};
 use crate::api::{self, AskLetters, Show, Shown};
@@ -31,13 +33,18 @@ pub enum Ended {
     Cut(i32),
 }
 
-/// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go.
+/// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go. Where `file` is
+/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`].
 ///
 /// After [`Ended::Cut`] the hub's threads are still at work; the process is meant to end.
 ///
 /// # Errors
 /// When the port is taken, a sink cannot be set up, or the registry dies; not for clusters that cannot be reached.
-pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'static) -> anyhow::Result<Ended> {
+pub async fn run(
+    config: Config,
+    file: Option<PathBuf>,
+    progress: impl FnMut(&HubReport) + Send + 'static,
+) -> anyhow::Result<Ended> {
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("the port has no address")?;
     let deadline = config.hub.shutdown_deadline;
@@ -50,7 +57,11 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
             "without hub.state_dir nothing is kept over a restart: what is deleted meanwhile is not seen, what sinks have not delivered is lost, and everything is listed afresh"
         );
     }
+    let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    // Before it starts: what changes meanwhile is seen.
+    let changes = file.map(|file| ConfigFile::new(file, &config));
     let hub = Hub::start(config).await.context("the hub does not start")?;
+    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup)));
     tracing::info!(%address, "serving /livez, /readyz and /v1/status");
     let (stop, mut stopping) = watch::channel(());
     let stopped = async move {
@@ -64,6 +75,7 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
         () = hub.system().ended() => anyhow::bail!("the registry died, and every cluster with it: start the process again"),
     }
     watching.abort();
+    reloading.iter().for_each(|reloading| reloading.abort());
     let mut ending = Box::pin(hub.shutdown(deadline));
     // Some send a signal to a process and then to its group, which are one to whoever sends it.
     let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();

@@ -11,6 +11,7 @@ mod credentials;
 mod dial;
 mod discovery;
 mod kube;
+mod live;
 mod pump;
 mod request;
 mod review;
@@ -22,6 +23,7 @@ pub use credentials::{Credential, CredentialKind, credentials, default_kubeconfi
 pub use dial::{Dial, Stream};
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
+pub use live::Stamps;
 pub use review::{Estimate, Verdict, estimate, may, server_version, streams};
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod durable;
 mod mistakes;
 mod process;
 mod receiver;
+mod reload;
 mod secrets;
 mod shutdown;
 mod state;
