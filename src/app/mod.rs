@@ -17,6 +17,7 @@ mod start;
 mod state;
 mod typed;
 
+pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};

@@ -16,6 +16,15 @@ pub(super) fn say(text: impl Display) -> anyhow::Result<()> {
     told(writeln!(io::stdout().lock(), "{text}"))
 }
 
+/// Prints a text as it is.
+///
+/// # Errors
+/// As [`say`].
+pub(super) fn write(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    told(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
 fn told(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
@@ -23,9 +32,10 @@ fn told(written: io::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Whether standard output may be coloured.
+/// Whether standard output may be coloured: it is a terminal that has colours, and nobody has said `NO_COLOR`.
 pub(super) fn colours() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    let said = |name: &str| std::env::var_os(name).unwrap_or_default();
+    io::stdout().is_terminal() && said("NO_COLOR").is_empty() && said("TERM") != "dumb"
 }
 
 /// A place on a terminal where something is drawn over and over. Nothing is to be restored at its end, however it comes.

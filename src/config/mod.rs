@@ -21,6 +21,8 @@ mod raw;
 mod resolve;
 mod resources;
 mod rules;
+mod schema;
+mod show;
 mod sinks;
 mod spans;
 mod table;
@@ -39,6 +41,8 @@ use std::time::Duration;
 pub use self::error::{ConfigErrors, Mistake};
 pub use self::listen::{AuthConfig, ServiceConfig, TlsConfig};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
+pub use self::schema::schema;
+pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
 pub use self::transports::{
     BodyConfig, ClientCertConfig, Compression, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, Preset,
     StdoutConfig, TemplateText, TransportConfig, WebhookConfig,

@@ -13,15 +13,15 @@ use super::table::{Checker, Table};
 use super::{Config, HubConfig, HumanDuration, Probes, clusters, listen, resources, sinks};
 use crate::types::{Fsync, LEAST_MEMORY_LIMIT};
 
-const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+pub(super) const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// Oftener would cost more than it saves, more seldom has a restart see much again.
-const CHECKPOINT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+pub(super) const CHECKPOINT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
 
-const LONGEST_FSYNC: Duration = Duration::from_secs(10);
+pub(super) const LONGEST_FSYNC: Duration = Duration::from_secs(10);
 
 /// The program itself takes half of the least.
-const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
+pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 
 const NO_CLUSTER: &str =
     "there is no cluster; write for example\n    [clusters.local]\n    kubeconfig = \"~/.kube/config\"";

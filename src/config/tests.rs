@@ -27,6 +27,7 @@ fn only(text: &str, line: usize, words: &str) {
     let [mistake] = errors.mistakes() else { panic!("more than one mistake:\n{errors}") };
     assert_eq!(mistake.line.unwrap_or(0), line, "{mistake}");
     assert!(mistake.to_string().contains(words), "{mistake}\nwanted: {words}");
+    schema::tests::refuses(text, &mistake.to_string());
 }
 
 /// As [`only`], for lines after [`BASE`], the first of which is 1.

@@ -28,6 +28,7 @@ mod kill;
 mod nats;
 mod oracle;
 mod proxy;
+mod rbac;
 mod receiver;
 #[path = "../../examples/sample_controller/main.rs"]
 #[allow(
