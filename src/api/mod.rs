@@ -1,4 +1,4 @@
-//! HTTP for operators: probes, status, dead letters.
+//! HTTP for operators: probes, status, metrics, dead letters.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,10 @@ use axum::routing::get;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 
+use crate::telemetry::metrics::Scraper;
+
 mod dead_letters;
+mod metrics;
 
 pub use dead_letters::{AskLetters, Asked};
 
@@ -30,7 +33,7 @@ pub struct Shown {
     pub status: serde_json::Value,
 }
 
-/// Where the API gets what it shows; `None` when the hub is shutting down.
+/// Where the API gets what it shows; `None` while the hub starts, and when it is shutting down.
 pub type Show = Arc<dyn Fn() -> BoxFuture<'static, Option<Shown>> + Send + Sync>;
 
 /// The API cannot be served.
@@ -50,11 +53,12 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
 }
 
-/// Serves `/livez`, `/readyz`, `/v1/status` and dead letters until `stop` ends.
+/// Serves `/livez`, `/readyz`, `/metrics`, `/v1/status` and dead letters until `stop` ends.
 pub async fn serve(
     listener: TcpListener,
     show: Show,
     letters: AskLetters,
+    scraper: Scraper,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
     let routes = Router::new()
@@ -62,7 +66,8 @@ pub async fn serve(
         .route("/readyz", get(readyz))
         .route("/v1/status", get(status))
         .with_state(show)
-        .merge(dead_letters::routes(letters));
+        .merge(dead_letters::routes(letters))
+        .merge(metrics::routes(scraper));
     if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop).await {
         tracing::error!(%error, "the api ended");
     }
@@ -76,7 +81,7 @@ async fn readyz(State(show): State<Show>) -> Response {
     match shown(&show).await {
         Some(shown) if shown.ready => (StatusCode::OK, lines("ready", &shown.waiting)).into_response(),
         Some(shown) => (StatusCode::SERVICE_UNAVAILABLE, lines("not ready", &shown.waiting)).into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "starting or shutting down\n").into_response(),
     }
 }
 
@@ -88,6 +93,6 @@ fn lines(first: &str, rest: &[String]) -> String {
 async fn status(State(show): State<Show>) -> Response {
     match shown(&show).await {
         Some(shown) => Json(shown.status).into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "starting or shutting down\n").into_response(),
     }
 }

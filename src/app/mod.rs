@@ -6,6 +6,7 @@ mod convert;
 mod durable;
 mod hub;
 mod load;
+mod metrics;
 mod report;
 mod run;
 mod sinks;

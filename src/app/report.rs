@@ -13,7 +13,7 @@ use crate::actors::{HubStatus, RegistryActor};
 use crate::sink::{SinkHealth, SinkStatus, StoreError};
 
 /// A sink, or a durable subscription, of a running hub.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct RunningSink {
     pub(super) name: String,
     pub(super) sink: Sink,

@@ -1,17 +1,20 @@
 //! `run`: a hub as a service, from its configuration to its end by a signal.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use futures::FutureExt;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::hub::{Hub, ShutdownReport};
+use super::metrics::Metrics;
 use super::report::{HubReport, Reporter};
 use crate::api::{self, AskLetters, Show, Shown};
 use crate::config::Config;
+use crate::telemetry::metrics::{Export, Scraper};
 use crate::types::{MemoryStep, Phase};
 
 /// How long after the first signal another one is taken for its echo.
@@ -50,13 +53,22 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
             "without hub.state_dir nothing is kept over a restart: what is deleted meanwhile is not seen, what sinks have not delivered is lost, and everything is listed afresh"
         );
     }
-    let hub = Hub::start(config).await.context("the hub does not start")?;
-    tracing::info!(%address, "serving /livez, /readyz and /v1/status");
+    // Probes and scrapes are answered while the hub starts, which may take a while where it has much on disk.
+    let (started, metrics) = (Started::default(), Metrics::default());
     let (stop, mut stopping) = watch::channel(());
     let stopped = async move {
         let _ = stopping.changed().await;
     };
-    let serving = tokio::spawn(api::serve(listener, show(hub.reporter()), ask_letters(hub.reporter()), stopped));
+    let collected = metrics.clone();
+    let scraper = Scraper::new(move || collected.collect());
+    let serving = tokio::spawn(api::serve(listener, show(&started), ask_letters(&started), scraper, stopped));
+    let collected = metrics.clone();
+    let export = Export::start(&Handle::current(), move || collected.collect());
+    let hub = Hub::start(config).await.context("the hub does not start")?;
+    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, Arc::clone(hub.sinks()));
+    // Nobody has set it before.
+    let _ = started.set(hub.reporter());
+    tracing::info!(%address, "serving /livez, /readyz, /metrics and /v1/status");
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
@@ -86,6 +98,7 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
             return Ok(Ended::Cut(signal.as_raw_value()));
         }
     };
+    export.flush().await;
     drop(stop);
     // Idle keep-alive connections must not hold the process up.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
@@ -121,18 +134,23 @@ async fn watch_first_lists(reporter: Reporter, mut progress: impl FnMut(&HubRepo
     }
 }
 
-fn ask_letters(reporter: Reporter) -> AskLetters {
+/// Who makes reports, once the hub has started.
+type Started = Arc<OnceLock<Reporter>>;
+
+fn ask_letters(started: &Started) -> AskLetters {
+    let started = Arc::clone(started);
     Arc::new(move |sink, request| {
-        let reporter = reporter.clone();
-        Box::pin(async move { reporter.letters(&sink, request).await })
+        let reporter = started.get().cloned();
+        Box::pin(async move { reporter?.letters(&sink, request).await })
     })
 }
 
-fn show(reporter: Reporter) -> Show {
+fn show(started: &Started) -> Show {
+    let started = Arc::clone(started);
     Arc::new(move || {
-        let reporter = reporter.clone();
+        let reporter = started.get().cloned();
         Box::pin(async move {
-            let report = reporter.report().await.ok()?;
+            let report = reporter?.report().await.ok()?;
             let status = serde_json::to_value(&report).ok()?;
             Some(Shown { ready: report.hub.ready, waiting: waiting(&report), status })
         })

@@ -1,4 +1,5 @@
-//! Logging: structured lines on standard error, as text for people or JSON for machines. And traces, where asked for.
+//! Logging: structured lines on standard error, as text for people or JSON for machines. Metrics. And traces, where asked
+//! for.
 
 use std::io::IsTerminal;
 
@@ -11,6 +12,8 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
+pub mod metrics;
+mod otlp;
 pub mod spans;
 mod traces;
 

@@ -1,0 +1,119 @@
+//! What all clusters show, read without asking any actor: for metrics.
+//!
+//! A look costs a reference per cluster and reads atomics, so it holds nobody up, and it works while the registry is
+//! busy, or has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::checkpoint::StateStatus;
+use super::env::Env;
+use super::memory::MemoryStatus;
+use super::status::{ClusterState, ClusterView, InformerView};
+use super::sync::SyncView;
+use crate::types::{ClusterName, InformerHealth};
+
+/// See the module. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct FleetView {
+    sync: SyncView,
+    env: Env,
+}
+
+/// A cluster at one moment.
+#[derive(Debug)]
+pub struct ClusterSeen {
+    /// Its name.
+    pub name: ClusterName,
+    view: Arc<ClusterView>,
+}
+
+/// One of its informers.
+#[derive(Clone, Copy, Debug)]
+pub struct InformerSeen<'a>(&'a InformerView);
+
+/// A subscriber of an informer: notifications by what became of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ListenerSeen {
+    /// They wait.
+    pub pending: u64,
+    /// They were handed over.
+    pub delivered: u64,
+    /// They were merged into others because the subscriber was behind.
+    pub merged: u64,
+    /// The subscriber failed on them.
+    pub lost: u64,
+}
+
+impl FleetView {
+    /// Of the hub whose surroundings these are.
+    #[must_use]
+    pub fn new(sync: SyncView, env: Env) -> Self {
+        Self { sync, env }
+    }
+
+    /// Each cluster, by name.
+    pub fn clusters(&self) -> impl Iterator<Item = ClusterSeen> {
+        let views = self.sync.views().into_iter();
+        views.map(|(name, (_, view))| ClusterSeen { name, view: view.load_full() })
+    }
+
+    /// Whether what was asked for has reached every cluster, and every informer of each that can be reached has synced.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        // First of all: what is told after this shows afterwards.
+        !self.sync.is_starting() && self.clusters().all(|cluster| cluster.view.is_ready())
+    }
+
+    /// The memory, where it is limited.
+    #[must_use]
+    pub fn memory(&self) -> Option<MemoryStatus> {
+        self.env.budget.status()
+    }
+
+    /// What is kept on disk; `None` without a state directory.
+    #[must_use]
+    pub fn state_dir(&self) -> Option<StateStatus> {
+        self.env.checkpoints.status()
+    }
+}
+
+impl ClusterSeen {
+    /// What it is doing.
+    #[must_use]
+    pub fn state(&self) -> ClusterState {
+        self.view.state()
+    }
+
+    /// Its informers.
+    pub fn informers(&self) -> impl Iterator<Item = InformerSeen<'_>> {
+        self.view.informers.iter().map(InformerSeen)
+    }
+}
+
+impl<'a> InformerSeen<'a> {
+    /// Its resource, as kubectl writes it.
+    #[must_use]
+    pub fn resource(&self) -> String {
+        self.0.resource_text()
+    }
+
+    /// What it shows of itself.
+    #[must_use]
+    pub fn health(&self) -> &'a InformerHealth {
+        &self.0.health
+    }
+
+    /// Its subscribers, by the name of the subscription.
+    pub fn listeners(&self) -> impl Iterator<Item = (&'a str, ListenerSeen)> + use<'a> {
+        self.0.listeners.iter().map(|(name, health)| {
+            let seen = ListenerSeen {
+                pending: health.pending.load(Relaxed),
+                delivered: health.delivered.load(Relaxed),
+                merged: health.merged.load(Relaxed),
+                lost: health.lost.load(Relaxed),
+            };
+            (name.as_str(), seen)
+        })
+    }
+}
