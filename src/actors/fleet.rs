@@ -11,7 +11,7 @@ use super::env::Env;
 use super::memory::MemoryStatus;
 use super::status::{ClusterState, ClusterView, InformerView};
 use super::sync::SyncView;
-use crate::types::{ClusterName, InformerHealth};
+use crate::types::{ClusterName, Histogram, InformerHealth};
 
 /// See the module. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -33,8 +33,8 @@ pub struct ClusterSeen {
 pub struct InformerSeen<'a>(&'a InformerView);
 
 /// A subscriber of an informer: notifications by what became of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ListenerSeen {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListenerSeen<'a> {
     /// They wait.
     pub pending: u64,
     /// They were handed over.
@@ -43,6 +43,8 @@ pub struct ListenerSeen {
     pub merged: u64,
     /// The subscriber failed on them.
     pub lost: u64,
+    /// How long changes take to reach the subscriber, at all informers together.
+    pub lag: Option<&'a Arc<Histogram>>,
 }
 
 impl FleetView {
@@ -105,13 +107,14 @@ impl<'a> InformerSeen<'a> {
     }
 
     /// Its subscribers, by the name of the subscription.
-    pub fn listeners(&self) -> impl Iterator<Item = (&'a str, ListenerSeen)> + use<'a> {
+    pub fn listeners(&self) -> impl Iterator<Item = (&'a str, ListenerSeen<'a>)> + use<'a> {
         self.0.listeners.iter().map(|(name, health)| {
             let seen = ListenerSeen {
                 pending: health.pending.load(Relaxed),
                 delivered: health.delivered.load(Relaxed),
                 merged: health.merged.load(Relaxed),
                 lost: health.lost.load(Relaxed),
+                lag: health.lag.as_ref(),
             };
             (name.as_str(), seen)
         })

@@ -25,8 +25,8 @@ use crate::reflector::{
 use crate::telemetry::spans;
 use crate::types::clock;
 use crate::types::{
-    Change, Delta, DeltaKind, InformerHealth, ListReason, ObjectKey, Origin, Phase, ResourceVersion, StoredObject, Threads,
-    chance,
+    Change, Delta, DeltaKind, InformerHealth, ListReason, ObjectKey, Origin, Phase, ResourceVersion, StoredObject,
+    Threads, chance,
 };
 
 mod waits;

@@ -24,7 +24,8 @@ use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
 use crate::disk::Disk;
 use crate::sink::{
-    Action, AttemptOutcome, Broken, Durability, Event, LaneId, Machine, MachineParams, Store, StoreLimits, Transport, Work,
+    Action, AttemptOutcome, Broken, Durability, Event, LaneId, Machine, MachineParams, Store, StoreLimits, Transport,
+    Work,
 };
 use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};

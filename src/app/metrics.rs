@@ -13,7 +13,7 @@ use super::report::RunningSinks;
 use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};
 use crate::sink::{AttemptOutcome, SinkHealth};
 use crate::telemetry::metrics::{Id, LabelSet, Snapshot, put_process};
-use crate::types::{InformerHealth, ListReason, Phase, clock};
+use crate::types::{Histogram, HistogramState, InformerHealth, ListReason, Phase, clock};
 
 mod informer;
 
@@ -77,25 +77,49 @@ impl Metrics {
 /// Puts each cluster in; gives the bytes that wait in their informers.
 fn put_clusters(out: &mut Snapshot, fleet: &FleetView) -> u64 {
     let (mut states, mut queued) = ([0; ClusterState::ALL.len()], 0);
+    let mut lags = Lags::default();
     for cluster in fleet.clusters() {
         let state = cluster.state();
         states[state as usize] += 1;
-        queued += put_cluster(out, &cluster, state);
+        queued += put_cluster(out, &cluster, state, &mut lags);
     }
+    lags.put(out);
     for state in ClusterState::ALL {
         out.count_word(Id::Clusters, LabelSet::NONE, state.as_str(), states[state as usize]);
     }
     queued
 }
 
-fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState) -> u64 {
+/// What subscriptions show at each of their listeners: by where it is, so that each counts once.
+#[derive(Default)]
+struct Lags(BTreeMap<*const Histogram, (String, HistogramState)>);
+
+impl Lags {
+    fn note(&mut self, subscription: &str, lag: &Arc<Histogram>) {
+        self.0.entry(Arc::as_ptr(lag)).or_insert_with(|| (subscription.to_owned(), lag.state()));
+    }
+
+    /// A sink has a subscription for each of its resources.
+    fn put(self, out: &mut Snapshot) {
+        let mut sums: BTreeMap<String, HistogramState> = BTreeMap::new();
+        for (subscription, state) in self.0.into_values() {
+            sums.entry(subscription).or_default().add(&state);
+        }
+        for (subscription, state) in sums {
+            let labels = out.labels(&[("subscription", &subscription)]);
+            out.histogram(Id::ToldLag, labels, "", state);
+        }
+    }
+}
+
+fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, lags: &mut Lags) -> u64 {
     let name = cluster.name.as_str();
     let labels = out.labels(&[("cluster", name)]);
     let mut phases = [0; Phase::ALL.len()];
     let mut lists = [0; ListReason::ALL.len()];
     let (mut heard, mut queued) = (0, 0);
     let mut resources: BTreeMap<String, InformerSum> = BTreeMap::new();
-    let mut subscriptions: BTreeMap<&str, ListenerSeen> = BTreeMap::new();
+    let mut subscriptions: BTreeMap<&str, ListenerSeen<'_>> = BTreeMap::new();
     for informer in cluster.informers() {
         let health: &InformerHealth = informer.health();
         phases[health.phase() as usize] += 1;
@@ -105,7 +129,9 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState) -
         heard = heard.max(health.last_heard());
         resources.entry(informer.resource()).or_default().add(health);
         for (subscription, seen) in informer.listeners() {
-            let sum = subscriptions.entry(known(subscription)).or_default();
+            let subscription = known(subscription);
+            seen.lag.into_iter().for_each(|lag| lags.note(subscription, lag));
+            let sum = subscriptions.entry(subscription).or_default();
             sum.pending += seen.pending;
             sum.delivered += seen.delivered;
             sum.merged += seen.merged;

@@ -164,7 +164,8 @@ catalogue! {
     ListenerMerged: Counter "informer_hub_listener_merged_notifications_total" [cluster, subscription];
     /// Notifications that a subscriber failed on.
     ListenerLost: Counter "informer_hub_listener_lost_notifications_total" [cluster, subscription];
-    /// From reading a change to a subscriber's answer for it, in samples: one at a time of each informer.
+    /// From a change's coming into its informer's queue to a subscriber's answer for it, in samples: one at a time of each
+    /// informer and subscriber.
     ToldLag: Histogram "informer_hub_told_lag_seconds" [subscription];
     /// Notifications that came to a sink.
     SinkReceived: Counter "informer_hub_sink_received_notifications_total" [sink];
@@ -277,7 +278,10 @@ mod tests {
             assert!(metric.kind != Kind::Histogram || metric.unit() == "seconds", "{name}");
             assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
             for suffix in ["_count", "_sum", "_bucket", "_created", "_info"] {
-                assert!(!metric.family().ends_with(suffix) || name == "informer_hub_build_info", "{name} ends with {suffix}");
+                assert!(
+                    !metric.family().ends_with(suffix) || name == "informer_hub_build_info",
+                    "{name} ends with {suffix}"
+                );
             }
             let help = metric.help();
             assert!(help.len() > 15 && help.ends_with('.') && !help.contains(['\n', '\\', '"']), "{name}: {help:?}");

@@ -102,7 +102,8 @@ impl Export {
 impl Exporter {
     fn of_environment(collect: Collect) -> Result<Option<(Self, Duration)>, String> {
         let own = given("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
-        let general = || given("OTEL_EXPORTER_OTLP_ENDPOINT").map(|base| format!("{}/v1/metrics", base.trim_end_matches('/')));
+        let general =
+            || given("OTEL_EXPORTER_OTLP_ENDPOINT").map(|base| format!("{}/v1/metrics", base.trim_end_matches('/')));
         let Some(endpoint) = own.or_else(general) else { return Ok(None) };
         let exporters = given("OTEL_METRICS_EXPORTER").unwrap_or_else(|| "otlp".to_owned());
         if is_disabled() || !exporters.split(',').any(|one| one.trim() == "otlp") {
@@ -114,8 +115,12 @@ impl Exporter {
         let every = millis("OTEL_METRIC_EXPORT_INTERVAL").unwrap_or(INTERVAL).max(SHORTEST);
         let timeout = millis("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT").or_else(|| millis("OTEL_EXPORTER_OTLP_TIMEOUT"));
         let names = ["OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-        if given("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE").is_some_and(|text| !text.trim().eq_ignore_ascii_case("cumulative")) {
-            tracing::warn!("metrics are exported as cumulative, whatever OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE says");
+        if given("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE")
+            .is_some_and(|text| !text.trim().eq_ignore_ascii_case("cumulative"))
+        {
+            tracing::warn!(
+                "metrics are exported as cumulative, whatever OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE says"
+            );
         }
         let exporter = Self {
             client,
@@ -169,7 +174,8 @@ impl Exporter {
         for body in bodies {
             let request = self.client.post(&self.endpoint).headers(self.headers.clone());
             let answer = request.header(CONTENT_TYPE, "application/x-protobuf").body(body).send().await;
-            let answer = answer.map_err(|error| if error.is_timeout() { ExportError::Late } else { ExportError::Unreachable })?;
+            let answer = answer
+                .map_err(|error| if error.is_timeout() { ExportError::Late } else { ExportError::Unreachable })?;
             if !answer.status().is_success() {
                 return Err(ExportError::Refused);
             }

@@ -23,7 +23,8 @@ impl Format {
         let weight = |wanted: &str| {
             let mut ranges = accept.split(',').filter_map(|range| {
                 let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
-                let weight = || parameters.split(';').find_map(|one| one.trim().strip_prefix("q="))?.trim().parse().ok();
+                let weight =
+                    || parameters.split(';').find_map(|one| one.trim().strip_prefix("q="))?.trim().parse().ok();
                 (kind.trim().eq_ignore_ascii_case(wanted)).then(|| weight().unwrap_or(1.0_f32))
             });
             ranges.next()
@@ -249,7 +250,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|other| other == line), "no {line}:\n{text}");
         }
-        let exemplar = r##"le="0.05"} 1 # {trace_id="000000000000000000000000000000ab",span_id="00000000000000cd"} 0.03 "##;
+        let exemplar =
+            r##"le="0.05"} 1 # {trace_id="000000000000000000000000000000ab",span_id="00000000000000cd"} 0.03 "##;
         assert!(text.contains(exemplar), "{text}");
         assert!(text.ends_with("# EOF\n"));
     }

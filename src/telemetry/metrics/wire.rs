@@ -36,7 +36,8 @@ impl Sender {
         std::iter::from_fn(move || {
             pieces.peek()?;
             let (mut metrics, mut values) = (Vec::new(), 0);
-            while let Some((metric, count)) = pieces.next_if(|(_, count)| values == 0 || values + count <= PER_REQUEST) {
+            while let Some((metric, count)) = pieces.next_if(|(_, count)| values == 0 || values + count <= PER_REQUEST)
+            {
                 values += count;
                 metrics.push(metric);
             }
@@ -68,7 +69,9 @@ impl Sender {
             });
             let data_points = values.collect();
             let data = match id.metric().kind {
-                Kind::Counter => Data::Sum(Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic: true }),
+                Kind::Counter => {
+                    Data::Sum(Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic: true })
+                }
                 Kind::Gauge | Kind::Histogram => Data::Gauge(Gauge { data_points }),
             };
             (metric(id, data), points.len())

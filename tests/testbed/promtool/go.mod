@@ -1,0 +1,3 @@
+module informer-hub.test/promtool
+
+go 1.26.0
