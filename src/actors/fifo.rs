@@ -107,7 +107,7 @@ impl Handler<Enqueue> for FifoActor {
         for change in changes {
             self.fifo.push(change);
         }
-        if self.followed.is_none() && self.fifo.len() > 0 {
+        if self.followed.is_none() && !self.fifo.is_empty() {
             self.followed = Some((self.fifo.len(), clock::now()));
         }
         self.pump(ctx);

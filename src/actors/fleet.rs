@@ -120,3 +120,52 @@ impl<'a> InformerSeen<'a> {
         })
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::AtomicUsize;
+
+    use parking_lot::RwLock;
+
+    use super::*;
+    use crate::actors::Tuning;
+    use crate::actors::listener::ListenerHealth;
+    use crate::actors::messages::Wanted;
+    use crate::actors::status::SharedView;
+    use crate::types::{ApiResource, ClusterLabels, Histogram, LAG_SECONDS, Phase, Scope, Threads};
+
+    /// A fleet in which all is well: so many clusters, each of these resources in each, told to these subscribers.
+    pub(crate) fn fleet(clusters: usize, resources: &[ApiResource], subscriptions: &[&str]) -> FleetView {
+        let lags: Vec<_> = subscriptions.iter().map(|_| Arc::new(Histogram::new(LAG_SECONDS))).collect();
+        let listeners = || {
+            let health =
+                |lag: &Arc<Histogram>| ListenerHealth { lag: Some(Arc::clone(lag)), ..ListenerHealth::default() };
+            subscriptions.iter().zip(&lags).map(|(name, lag)| ((*name).to_owned(), Arc::new(health(lag)))).collect()
+        };
+        let informer = |resource: &ApiResource| {
+            let health = InformerHealth::new();
+            health.set_phase(Phase::Watching);
+            health.set_synced();
+            health.memory.used.store(1, Relaxed);
+            let wanted = Wanted::known(resource);
+            InformerView {
+                wanted,
+                resource: Some(resource.clone()),
+                scope: Scope::all(),
+                health,
+                listeners: listeners(),
+            }
+        };
+        let view = |_| {
+            let informers = resources.iter().map(informer).collect();
+            let view = ClusterView { state: ClusterState::Connected, error: None, informers };
+            (ClusterLabels::new(), SharedView::new(arc_swap::ArcSwap::from_pointee(view)))
+        };
+        let named = (0..clusters).map(|number| (format!("cluster-{number}").parse().unwrap(), view(number)));
+        let views = Arc::new(RwLock::new(named.collect::<BTreeMap<_, _>>()));
+        let threads = Threads::simulated(tokio::runtime::Handle::current());
+        let env = Env::new(threads.clone(), threads, Vec::new(), Tuning::default());
+        FleetView::new(SyncView::new(views, Arc::<AtomicUsize>::default(), env.watch_syncs()), env)
+    }
+}

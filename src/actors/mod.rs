@@ -51,6 +51,8 @@ pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;
 pub use checkpoint::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
 pub use env::Env;
+#[cfg(test)]
+pub(crate) use fleet::testing;
 pub use fleet::{ClusterSeen, FleetView, InformerSeen, ListenerSeen};
 pub use memory::{Budget, Gauge, InformerMemory, MemoryStatus, MemoryTuning, ProcessGauge};
 pub use pressure::Pressure;

@@ -97,7 +97,9 @@ impl ProcessorActor {
             // Of a batch that changed nothing it is to know that it came.
             joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
             if !outbox.applied.is_empty() {
-                followed.into_iter().for_each(|came| joined.inbox.follow(came));
+                if let Some(came) = followed {
+                    joined.inbox.follow(came);
+                }
                 joined.wake();
             }
         }

@@ -88,19 +88,19 @@ fn decoded(text: &str) -> Vec<u8> {
 pub(super) struct Failing {
     what: &'static str,
     shown: String,
-    failing: AtomicBool,
+    is_on: AtomicBool,
 }
 
 impl Failing {
     /// Nothing has failed yet.
     pub(super) fn new(what: &'static str, shown: String) -> Self {
-        Self { what, shown, failing: AtomicBool::new(false) }
+        Self { what, shown, is_on: AtomicBool::new(false) }
     }
 
     /// An export has ended.
     pub(super) fn note(&self, why: Option<&str>) {
         let (what, endpoint) = (self.what, &self.shown);
-        if self.failing.swap(why.is_some(), Relaxed) == why.is_some() {
+        if self.is_on.swap(why.is_some(), Relaxed) == why.is_some() {
             return;
         }
         match why {

@@ -75,6 +75,8 @@ fn open_files() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::types::clock;
 
@@ -87,7 +89,8 @@ mod tests {
         assert!(value(Id::ProcessResident) > f64::from(1 << 20));
         assert!(value(Id::ProcessVirtual) >= value(Id::ProcessResident));
         assert!(value(Id::ProcessFds) >= 3.0 && value(Id::ProcessMaxFds) > value(Id::ProcessFds));
-        let age = clock::wall().as_millisecond() as f64 / 1000.0 - value(Id::ProcessStart);
+        let now = Duration::from_millis(u64::try_from(clock::wall_millis()).unwrap());
+        let age = now.as_secs_f64() - value(Id::ProcessStart);
         assert!((-2.0..100_000.0).contains(&age), "{age}");
     }
 

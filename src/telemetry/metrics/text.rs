@@ -251,7 +251,7 @@ mod tests {
             assert!(text.lines().any(|other| other == line), "no {line}:\n{text}");
         }
         let exemplar =
-            r##"le="0.05"} 1 # {trace_id="000000000000000000000000000000ab",span_id="00000000000000cd"} 0.03 "##;
+            r#"le="0.05"} 1 # {trace_id="000000000000000000000000000000ab",span_id="00000000000000cd"} 0.03 "#;
         assert!(text.contains(exemplar), "{text}");
         assert!(text.ends_with("# EOF\n"));
     }
