@@ -251,8 +251,9 @@ impl Driver {
     }
 
     fn list_failed(&mut self, error: &SourceError) {
+        let span = self.listing.as_ref().map_or_else(Span::none, |listing| listing.span.clone());
+        span.in_scope(|| self.show_failure(error));
         self.end_list_trace(Some(error));
-        self.show_failure(error);
         self.machine.on_list_error(error, clock::now());
     }
 
@@ -284,7 +285,7 @@ impl Driver {
         self.relists_for = ListReason::Ended;
         if let Err(error) = &end {
             self.end_list_trace(Some(error));
-            self.show_failure(error);
+            span.in_scope(|| self.show_failure(error));
         }
         let lasted = opened.map_or(Duration::ZERO, |opened| now.duration_since(opened));
         self.machine.on_watch_end(end.as_ref().copied(), events, lasted, now);

@@ -192,7 +192,7 @@ impl SinkActor {
         let transport = Arc::clone(&self.params.transport);
         // The call itself is inside the task too, so that a panic in it is the task's.
         let span = spans::delivery(&self.params.machine.name, batch.len() as u64);
-        let (began, seen_in) = (clock::now(), spans::ids(&span));
+        let (began, seen_in, traced) = (clock::now(), spans::ids(&span), span.clone());
         let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
             let (outcome, now) = (outcome.map_err(broken), clock::now());
@@ -204,7 +204,7 @@ impl SinkActor {
             if let Some(kind) = kind {
                 actor.params.machine.health.note_attempt(kind, now.duration_since(began), seen_in);
             }
-            actor.state.machine.attempted(lane, outcome, now);
+            traced.in_scope(|| actor.state.machine.attempted(lane, outcome, now));
             actor.pump(ctx);
         }));
     }

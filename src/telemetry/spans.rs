@@ -4,7 +4,8 @@
 
 use std::fmt::Display;
 
-use opentelemetry::trace::TraceContextExt;
+use opentelemetry::Context;
+use opentelemetry::trace::{SpanContext, TraceContextExt};
 use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -60,8 +61,15 @@ pub fn ids(span: &Span) -> Option<(u128, u64)> {
     if span.is_disabled() {
         return None;
     }
-    let context = span.context();
-    let ids = context.span().span_context().clone();
+    sampled(span.context().span().span_context())
+}
+
+/// The same of the span that is current.
+pub(super) fn current_ids() -> Option<(u128, u64)> {
+    Context::map_current(|context| sampled(context.span().span_context()))
+}
+
+fn sampled(ids: &SpanContext) -> Option<(u128, u64)> {
     let pair = || (u128::from_be_bytes(ids.trace_id().to_bytes()), u64::from_be_bytes(ids.span_id().to_bytes()));
     (ids.is_valid() && ids.is_sampled()).then(pair)
 }

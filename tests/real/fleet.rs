@@ -8,7 +8,7 @@ use std::time::Duration;
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
 use informer_hub::app::{Hub, HubReport};
 use informer_hub::cache::{Answer, Query};
-use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, Projection, ResourceConfig, SinkConfig};
+use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
 use informer_hub::sim::oracle::{Oracle, Replica, Told, What};
 use informer_hub::types::{
     ApiResource, ClusterName, ClusterSelector, Dynamic, Freshness, Gvr, Notification, ObjectKey,

@@ -1,6 +1,6 @@
 //! An OTLP receiver: what a hub exported over HTTP, decoded by OpenTelemetry's own messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub(crate) type Attributes = BTreeMap<String, String>;
 pub(crate) struct Collected {
     pub services: Vec<String>,
     pub spans: Vec<(String, Attributes, Duration)>,
+    /// Traces and spans by their ids, in hexadecimal.
+    pub ids: BTreeSet<(String, String)>,
     pub metrics: BTreeMap<(String, Attributes), f64>,
     /// Of metrics: unit and kind.
     pub kinds: BTreeMap<String, (String, &'static str)>,
@@ -91,6 +93,9 @@ fn collect_traces(collected: &mut Collected, body: &[u8]) {
         collected.services.push(of.get("service.name").cloned().unwrap_or_default());
         for span in resource.scope_spans.into_iter().flat_map(|scope| scope.spans) {
             let took = Duration::from_nanos(span.end_time_unix_nano - span.start_time_unix_nano);
+            let trace = span.trace_id.try_into().map(u128::from_be_bytes).unwrap();
+            let id = span.span_id.try_into().map(u64::from_be_bytes).unwrap();
+            collected.ids.insert((format!("{trace:032x}"), format!("{id:016x}")));
             collected.spans.push((span.name, attributes(&span.attributes), took));
         }
     }

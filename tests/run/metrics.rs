@@ -1,4 +1,5 @@
 //! Metrics, as a scraper and a collector get them.
+#![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "they count, and not far")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

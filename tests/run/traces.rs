@@ -73,6 +73,31 @@ async fn the_service_is_named_as_the_environment_says_and_batches_go_out_while_i
     assert!(collected.lock().services.iter().all(|name| name == "another"), "{:?}", collected.lock().services);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_of_what_went_wrong_name_the_trace_in_which_it_did() {
+    let (sim, (url, collected)) = (sim(3, 30), collector().await);
+    let receiver = Receiver::start(Mode::Error);
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{url}/v1/traces")),
+        ("OTEL_BSP_SCHEDULE_DELAY", "50".to_owned()),
+    ];
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let hub = launch(&sim.url(), &receiver, &variables);
+    let line = hub.line("delivery failed").await;
+    let id = |key: &str| line[key].as_str().unwrap_or_else(|| panic!("no {key}: {line}")).to_owned();
+    let ids = (id("trace_id"), id("span_id"));
+    until("the span of the line", async || collected.lock().ids.contains(&ids).then_some(())).await;
+    assert!(hub.line("serving").await["trace_id"].is_null(), "it is in no span");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_exporter_no_line_names_a_trace() {
+    let sim = sim(4, 30);
+    let receiver = Receiver::start(Mode::Error);
+    let hub = launch(&sim.url(), &receiver, &[]);
+    assert!(hub.line("delivery failed").await["trace_id"].is_null());
+}
+
 /// A hub whose collector is of no use delivers, says so once, and ends in time.
 async fn is_not_disturbed(endpoint: &str, warnings: usize) {
     let sim = sim(3, 30);
