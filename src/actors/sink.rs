@@ -37,6 +37,7 @@ mod supervisor;
 
 use estate::Estate;
 pub use letters::{LetterAnswer, LetterRequest};
+use supervisor::Reconfigure;
 pub use supervisor::{OpenStore, Sink};
 
 /// What a sink is built from.
@@ -97,6 +98,8 @@ pub struct SinkActor {
     state: Estate<State>,
     store: Arc<Mutex<Store>>,
     timer: Option<(SpawnHandle, Instant)>,
+    /// Counts its configurations: what comes of an attempt of an earlier one says nothing any more.
+    generation: u64,
     _guard: ExitGuard,
 }
 
@@ -162,7 +165,7 @@ impl SinkActor {
         guard: ExitGuard,
     ) -> Self {
         state.machine.attempt_again(clock::now());
-        Self { params, state, store, timer: None, _guard: guard }
+        Self { params, state, store, timer: None, generation: 0, _guard: guard }
     }
 
     /// Does what the machine wants done, answers who can be answered, and sets the timer for the rest.
@@ -194,6 +197,7 @@ impl SinkActor {
         let span = spans::delivery(&self.params.machine.name, batch.len() as u64);
         let (began, seen_in, traced) = (clock::now(), spans::ids(&span), span.clone());
         let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
+        let generation = self.generation;
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
             let (outcome, now) = (outcome.map_err(broken), clock::now());
             let kind = match &outcome {
@@ -203,6 +207,9 @@ impl SinkActor {
             };
             if let Some(kind) = kind {
                 actor.params.machine.health.note_attempt(kind, now.duration_since(began), seen_in);
+            }
+            if actor.generation != generation {
+                return;
             }
             traced.in_scope(|| actor.state.machine.attempted(lane, outcome, now));
             actor.pump(ctx);
@@ -309,6 +316,17 @@ impl Handler<Drain> for SinkActor {
         self.state.machine.flush(clock::now());
         self.pump(ctx);
         Reply::from(answer)
+    }
+}
+
+impl Handler<Reconfigure> for SinkActor {
+    type Result = ();
+
+    fn handle(&mut self, Reconfigure(params): Reconfigure, ctx: &mut Context<Self>) {
+        self.generation += 1;
+        self.state.machine.reconfigure(params.machine.clone(), clock::now());
+        self.params = params;
+        self.pump(ctx);
     }
 }
 

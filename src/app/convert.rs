@@ -28,10 +28,10 @@ pub(super) fn connector(
     dial: Option<Dial>,
     io: &Threads,
 ) -> KubeConnector {
-    KubeConnector { access: access(cluster), compression: cluster.compression, stall, dial, io: io.clone() }
+    KubeConnector::over(dial, access(cluster), cluster.compression, stall, io)
 }
 
-fn access(cluster: &ClusterConfig) -> Access {
+pub(super) fn access(cluster: &ClusterConfig) -> Access {
     match &cluster.access {
         ClusterAccess::Kubeconfig { path, context } => {
             Access::Kubeconfig { path: path.clone(), context: context.clone() }

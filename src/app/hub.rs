@@ -10,9 +10,9 @@ use futures::future::join_all;
 use kube::Resource;
 use serde::Serialize;
 
-use super::report::{HubReport, Reporter, RunningSinks};
+use super::reload::{Reloader, Running};
+use super::report::{HubReport, Reporter};
 use super::start::{HubBuilder, StartError};
-use super::state::OpenState;
 use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
 use crate::actors::sink::Drain;
@@ -46,9 +46,8 @@ pub enum MemoryLimitError {
 /// [`Hub::shutdown`] ends it in order.
 pub struct Hub {
     system: HubSystem,
-    sinks: RunningSinks,
-    /// Held until the hub has ended.
-    _state: Option<OpenState>,
+    /// What it runs with; the state directory is held until the hub has ended.
+    running: Arc<Running>,
 }
 
 /// How a shutdown went.
@@ -97,12 +96,12 @@ impl Hub {
         HubBuilder::new(config)
     }
 
-    pub(super) fn new(system: HubSystem, state: Option<OpenState>) -> Self {
-        Self { system, sinks: RunningSinks::default(), _state: state }
+    pub(super) fn new(system: HubSystem, running: Running) -> Self {
+        Self { system, running: Arc::new(running) }
     }
 
-    pub(super) fn sinks(&self) -> &RunningSinks {
-        &self.sinks
+    pub(super) fn running(&self) -> &Running {
+        &self.running
     }
 
     /// The registry: add and remove clusters, ask for informers, subscribe.
@@ -154,7 +153,14 @@ impl Hub {
     /// Makes reports, from anywhere, for as long as the hub lives.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        Reporter { registry: self.registry().clone(), sinks: Arc::clone(&self.sinks) }
+        let Running { registry, sinks, status, .. } = &*self.running;
+        Reporter { registry: registry.clone(), sinks: Arc::clone(sinks), configuration: Arc::clone(status) }
+    }
+
+    /// Changes the configuration while the hub runs, from anywhere, for as long as it lives.
+    #[must_use]
+    pub fn reloader(&self) -> Reloader {
+        Reloader(Arc::downgrade(&self.running))
     }
 
     /// What all clusters show, read without asking any actor.
@@ -208,11 +214,12 @@ impl Hub {
     /// Ends the hub in order: reflectors, what waits in the pipelines, then the sinks, all within `timeout`.
     pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
+        self.running.close();
         let behind = self.stop_clusters(deadline).await;
-        let sinks = std::mem::take(&mut *self.sinks.lock());
-        let drains = sinks.iter().map(async |sink| match sink.sink.drain(Drain { deadline }).await {
-            Some(report) => (sink.name.clone(), report.left, report.kept),
-            None => (sink.name.clone(), sink.health.status().pending_events, 0),
+        let sinks = std::mem::take(&mut *self.running.sinks.lock());
+        let drains = sinks.iter().map(async |sink| match sink.sink().drain(Drain { deadline }).await {
+            Some(report) => (sink.name().to_owned(), report.left, report.kept),
+            None => (sink.name().to_owned(), sink.health.status().pending_events, 0),
         });
         let (mut undelivered, mut kept) = (Vec::new(), Vec::new());
         for (sink, left, in_journal) in join_all(drains).await {
@@ -236,7 +243,7 @@ impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hub")
             .field("system", &self.system)
-            .field("sinks", &self.sinks.lock().len())
+            .field("sinks", &self.running.sinks.lock().len())
             .finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@
 //! and subscriber, and nothing for the hub's objects or events (`docs/metrics.md` has the figures).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -21,14 +22,15 @@ use informer::InformerSum;
 
 /// Where metrics come from. There before the hub is, so that a scrape has an answer while that starts; what it knows of
 /// a hub that has ended, it goes on showing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Metrics(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     hub: OnceLock<(FleetView, RunningSinks)>,
     /// The sinks that were there last: a hub that ends lets go of them before they have drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
+    ending: AtomicBool,
 }
 
 impl Metrics {
@@ -36,6 +38,11 @@ impl Metrics {
     pub(super) fn attach(&self, fleet: FleetView, sinks: RunningSinks) {
         // A second one would be another hub's.
         let _ = self.0.hub.set((fleet, sinks));
+    }
+
+    /// The hub is about to end.
+    pub(super) fn ending(&self) {
+        self.0.ending.store(true, Relaxed);
     }
 
     /// All of them, now. Neither waits nor asks anybody.
@@ -65,9 +72,10 @@ impl Metrics {
     }
 
     fn sinks(&self, running: &RunningSinks) -> Vec<(String, Arc<SinkHealth>)> {
-        let now: Vec<_> = running.lock().iter().map(|sink| (sink.name.clone(), Arc::clone(&sink.health))).collect();
+        let now: Vec<_> =
+            running.lock().iter().map(|sink| (sink.name().to_owned(), Arc::clone(&sink.health))).collect();
         let mut last = self.0.sinks.lock();
-        if !now.is_empty() {
+        if !now.is_empty() || !self.0.ending.load(Relaxed) {
             *last = now;
         }
         last.clone()

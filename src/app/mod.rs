@@ -2,11 +2,14 @@
 //!
 //! The only place besides the command line that names concrete adapters.
 
+mod config_file;
 mod convert;
 mod durable;
 mod hub;
 mod load;
 mod metrics;
+mod readers;
+mod reload;
 mod report;
 mod run;
 mod sinks;
@@ -18,6 +21,7 @@ pub use convert::client;
 pub use durable::DurableSubscription;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 pub use load::load;
+pub use reload::{Changes, Difference, ReloadError, ReloadStatus, Reloader};
 pub use report::{HubReport, Reporter, SinkReport};
 pub use run::{Ended, run};
 pub use start::{HubBuilder, StartError};

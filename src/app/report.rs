@@ -7,17 +7,32 @@ use actix::{Addr, MailboxError};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::readers::{Followed, Follower};
+use super::reload::ReloadStatus;
 use crate::actors::messages::GetStatus;
 use crate::actors::sink::{LetterAnswer, LetterRequest, Sink};
 use crate::actors::{HubStatus, RegistryActor};
+use crate::config::SinkConfig;
 use crate::sink::{SinkHealth, SinkStatus, StoreError};
+use crate::source::Stamps;
 
 /// A sink, or a durable subscription, of a running hub.
-#[derive(Clone, Debug)]
 pub(super) struct RunningSink {
-    pub(super) name: String,
-    pub(super) sink: Sink,
+    pub(super) follower: Follower,
     pub(super) health: Arc<SinkHealth>,
+    pub(super) config: Option<SinkConfig>,
+    pub(super) files: Stamps,
+    pub(super) followed: Followed,
+}
+
+impl RunningSink {
+    pub(super) fn name(&self) -> &str {
+        &self.follower.name
+    }
+
+    pub(super) fn sink(&self) -> &Sink {
+        &self.follower.sink
+    }
 }
 
 /// All of them.
@@ -43,6 +58,8 @@ pub struct HubReport {
     pub hub: HubStatus,
     /// Sinks, by name.
     pub sinks: Vec<SinkReport>,
+    /// How the configuration came to be what it is.
+    pub configuration: ReloadStatus,
 }
 
 /// See [`Hub::reporter`](super::Hub::reporter).
@@ -50,6 +67,7 @@ pub struct HubReport {
 pub struct Reporter {
     pub(super) registry: Addr<RegistryActor>,
     pub(super) sinks: RunningSinks,
+    pub(super) configuration: Arc<Mutex<ReloadStatus>>,
 }
 
 impl Reporter {
@@ -59,15 +77,16 @@ impl Reporter {
     /// The hub is shutting down.
     pub async fn report(&self) -> Result<HubReport, MailboxError> {
         let hub = self.registry.send(GetStatus).await?;
-        let report = |sink: &RunningSink| SinkReport { name: sink.name.clone(), status: sink.health.status() };
-        Ok(HubReport { hub, sinks: self.sinks.lock().iter().map(report).collect() })
+        let report = |sink: &RunningSink| SinkReport { name: sink.name().to_owned(), status: sink.health.status() };
+        let configuration = self.configuration.lock().clone();
+        Ok(HubReport { hub, sinks: self.sinks.lock().iter().map(report).collect(), configuration })
     }
 }
 
 impl Reporter {
     /// Asks a sink about its dead letters. `None`: there is no sink of that name, or the hub has ended.
     pub async fn letters(&self, sink: &str, request: LetterRequest) -> Option<Result<LetterAnswer, StoreError>> {
-        let sink = self.sinks.lock().iter().find(|running| running.name == sink)?.sink.clone();
+        let sink = self.sinks.lock().iter().find(|running| running.name() == sink)?.sink().clone();
         sink.letters(request).await
     }
 }

@@ -1,5 +1,6 @@
 //! `run`: a hub as a service, from its configuration to its end by a signal.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use super::config_file::ConfigFile;
 use super::hub::{Hub, ShutdownReport};
 use super::metrics::Metrics;
 use super::report::{HubReport, Reporter};
@@ -34,13 +36,18 @@ pub enum Ended {
     Cut(i32),
 }
 
-/// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go.
+/// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go. Where `file` is
+/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`].
 ///
 /// After [`Ended::Cut`] the hub's threads are still at work; the process is meant to end.
 ///
 /// # Errors
 /// When the port is taken, a sink cannot be set up, or the registry dies; not for clusters that cannot be reached.
-pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'static) -> anyhow::Result<Ended> {
+pub async fn run(
+    config: Config,
+    file: Option<PathBuf>,
+    progress: impl FnMut(&HubReport) + Send + 'static,
+) -> anyhow::Result<Ended> {
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("the port has no address")?;
     let deadline = config.hub.shutdown_deadline;
@@ -53,6 +60,9 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
             "without hub.state_dir nothing is kept over a restart: what is deleted meanwhile is not seen, what sinks have not delivered is lost, and everything is listed afresh"
         );
     }
+    let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    // Before it starts: what changes meanwhile is seen.
+    let changes = file.map(|file| ConfigFile::new(file, &config));
     // Probes and scrapes are answered while the hub starts, which may take a while where it has much on disk.
     let (started, metrics) = (Started::default(), Metrics::default());
     let (stop, mut stopping) = watch::channel(());
@@ -65,9 +75,10 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = Hub::start(config).await.context("the hub does not start")?;
-    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, Arc::clone(hub.sinks()));
+    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().sinks);
     // Nobody has set it before.
     let _ = started.set(hub.reporter());
+    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup)));
     tracing::info!(%address, "serving /livez, /readyz, /metrics and /v1/status");
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
     tokio::select! {
@@ -76,6 +87,8 @@ pub async fn run(config: Config, progress: impl FnMut(&HubReport) + Send + 'stat
         () = hub.system().ended() => anyhow::bail!("the registry died, and every cluster with it: start the process again"),
     }
     watching.abort();
+    reloading.iter().for_each(|reloading| reloading.abort());
+    metrics.ending();
     let mut ending = Box::pin(hub.shutdown(deadline));
     // Some send a signal to a process and then to its group, which are one to whoever sends it.
     let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();

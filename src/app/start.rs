@@ -7,21 +7,22 @@ use actix::MailboxError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use super::convert;
 use super::durable::DurableSubscription;
 use super::hub::Hub;
-use super::report::{RunningSink, RunningSinks};
+use super::readers::Reader;
+use super::reload::Running;
+use super::report::RunningSinks;
 use super::state::{Found, OpenState};
-use super::{convert, sinks};
-use crate::actors::messages::{AddCluster, Keep, SetMemoryLimit, Start};
-use crate::actors::sink::{OpenStore, Sink, SinkParams, StorePlace};
-use crate::actors::{CheckpointListener, HubSystem, RegistryError, Subscribe, SystemError, Tuning};
-use crate::config::{Config, Initial, ResourceConfig};
+use crate::actors::messages::{Keep, SetMemoryLimit, Start};
+use crate::actors::sink::OpenStore;
+use crate::actors::{CheckpointListener, HubSystem, RegistryError, SystemError, Tuning};
+use crate::config::Config;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::JournalError;
-use crate::sink;
 use crate::source::Dial;
 use crate::state::StateError;
-use crate::types::{ClusterSelector, Threads, check_name};
+use crate::types::{Threads, check_name};
 
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]
@@ -142,9 +143,10 @@ impl HubBuilder {
         let state = OpenState::of(&config, disk, names.cloned().collect(), &opening).await?;
         let system = if here { HubSystem::start_here(tuning) } else { HubSystem::start(tuning)? };
         let io = system.env().io.clone();
-        // All sinks are checked before the first one starts.
         let readers = readers(&config, durable, state.as_ref(), &io)?;
-        let hub = Hub::new(system, state.clone());
+        let (env, registry) = (system.env().clone(), system.registry().clone());
+        let running = Running::new(registry, env.clone(), state.clone(), dial, stall, config.clone());
+        let hub = Hub::new(system, running);
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         let demands: Vec<_> =
             config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
@@ -153,9 +155,9 @@ impl HubBuilder {
             Some(state) => {
                 let found = state.load(&config, demands.clone(), &io).await?;
                 let (stores, found) = open_stores(&readers, found, &io).await?;
-                let keeping = state.restore(found, &config, hub.system().env());
-                let releasing = Releasing { sinks: Arc::clone(hub.sinks()), io: io.clone(), marks: Mutex::default() };
-                hub.system().env().checkpoints.listen(Arc::new(releasing));
+                let keeping = state.restore(found, &config, &env);
+                let sinks = Arc::clone(&hub.running().sinks);
+                env.checkpoints.listen(Arc::new(Releasing { sinks, io: io.clone(), marks: Mutex::default() }));
                 hub.registry().send(Keep(Arc::new(keeping))).await?;
                 stores
             }
@@ -164,12 +166,10 @@ impl HubBuilder {
             hub.registry().send(demand).await?;
         }
         for (reader, store) in readers.into_iter().zip(stores) {
-            start_reader(&hub, &config.resources, reader, store).await?;
+            reader.start(store, &config.resources, &env, hub.registry(), &hub.running().sinks).await?;
         }
         for cluster in &config.clusters {
-            let connector = Arc::new(convert::connector(cluster, stall, dial.clone(), &io));
-            let add = AddCluster { name: cluster.name.clone(), labels: cluster.labels.clone(), connector };
-            hub.registry().send(add).await??;
+            hub.running().add_cluster(cluster).await?;
         }
         hub.registry().send(Start).await?;
         Ok(hub)
@@ -180,16 +180,6 @@ impl fmt::Debug for HubBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HubBuilder").field("durable", &self.durable).finish_non_exhaustive()
     }
-}
-
-/// A sink or a durable subscription, ready to be started.
-struct Reader {
-    name: String,
-    params: SinkParams,
-    /// Names of configured resources; empty: all.
-    resources: Vec<String>,
-    clusters: ClusterSelector,
-    skip_initial: bool,
 }
 
 /// What is wrong with durable subscriptions, if anything is.
@@ -212,40 +202,19 @@ fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartEr
     Ok(())
 }
 
+/// All are built before the first one starts.
 fn readers(
     config: &Config,
     durable: Vec<DurableSubscription>,
     state: Option<&OpenState>,
     io: &Threads,
 ) -> Result<Vec<Reader>, StartError> {
-    let place = |name: &str, limits| {
-        state.map(|state| {
-            let (disk, directory) = state.reader(name);
-            StorePlace { disk, directory, limits, fsync: config.hub.fsync }
-        })
-    };
-    let mut all = Vec::new();
-    for sink in &config.sinks {
-        let mut params = sinks::sink(sink, io)?;
-        params.place = place(&sink.name, sinks::limits(sink));
-        all.push(Reader {
-            name: sink.name.clone(),
-            params,
-            resources: sink.select.resources.clone(),
-            clusters: sink.select.clusters.clone(),
-            skip_initial: sink.initial == Initial::Skip,
-        });
-    }
-    for one in durable {
-        // Checked: there is a state directory.
-        let Some(place) = place(&one.name, one.limits) else { continue };
-        all.push(Reader {
-            name: one.name.clone(),
-            resources: one.resources.clone(),
-            clusters: one.clusters.clone(),
-            skip_initial: one.selection.initial == sink::Initial::Skip,
-            params: one.params(place, io),
-        });
+    let fsync = config.hub.fsync;
+    let sinks = config.sinks.iter().map(|sink| Reader::of_sink(sink, state, fsync, io));
+    let mut all = sinks.collect::<Result<Vec<_>, _>>()?;
+    // Checked: where there are some, there is a state directory.
+    if let Some(state) = state {
+        all.extend(durable.into_iter().map(|one| Reader::of_durable(one, state, fsync, io)));
     }
     Ok(all)
 }
@@ -274,33 +243,6 @@ async fn open_stores(
     opening.await.map_err(|_| StartError::Died(MailboxError::Closed))?
 }
 
-async fn start_reader(
-    hub: &Hub,
-    resources: &[ResourceConfig],
-    reader: Reader,
-    store: OpenStore,
-) -> Result<(), StartError> {
-    let Reader { name, params, resources: wanted, clusters, skip_initial } = reader;
-    let (health, is_durable) = (Arc::clone(&params.machine.health), params.place.is_some());
-    let running = Sink::start(params, store, hub.system().env());
-    for resource in resources.iter().filter(|resource| wanted.is_empty() || wanted.contains(&resource.name)) {
-        let mut subscribe =
-            Subscribe::to_configured(&resource.name, clusters.clone(), running.subscriber()).named(&name);
-        if skip_initial {
-            subscribe = subscribe.skip_initial();
-        }
-        if is_durable {
-            subscribe = subscribe.durable();
-        }
-        if let Some(period) = resource.resync {
-            subscribe = subscribe.with_resync(period);
-        }
-        hub.registry().send(subscribe).await?;
-    }
-    hub.sinks().lock().push(RunningSink { name, sink: running, health });
-    Ok(())
-}
-
 /// Lets journals forget what the caches on disk have caught up with.
 struct Releasing {
     sinks: RunningSinks,
@@ -313,14 +255,16 @@ impl CheckpointListener for Releasing {
     fn begins(&self) {
         let sinks = self.sinks.lock();
         *self.marks.lock() =
-            sinks.iter().filter_map(|one| Some((one.name.clone(), one.health.journal_end()?))).collect();
+            sinks.iter().filter_map(|one| Some((one.name().to_owned(), one.health.journal_end()?))).collect();
     }
 
     fn completed(&self) {
         let sinks = self.sinks.lock();
         for (name, end) in std::mem::take(&mut *self.marks.lock()) {
             // None: the hub is shutting down.
-            let Some(sink) = sinks.iter().find(|one| one.name == name).map(|one| one.sink.clone()) else { continue };
+            let Some(sink) = sinks.iter().find(|one| one.name() == name).map(|one| one.sink().clone()) else {
+                continue;
+            };
             self.io.spawn_blocking(move || sink.release(end));
         }
     }

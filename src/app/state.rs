@@ -85,6 +85,7 @@ impl OpenState {
     /// Has the caches begin with what was found.
     pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
         let told = found.told();
+        found.raise_floors();
         let Found { loaded, began, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, why) in loaded.lost {
@@ -164,6 +165,24 @@ impl Found {
             }
         }
         told
+    }
+
+    /// Sees that no informer lists anything older than what a cache has or readers were told of: either may be newer than
+    /// the version up to which a partition is complete.
+    fn raise_floors(&self) {
+        let ahead = self.ahead.lock();
+        for (at, cache) in self.loaded.caches.iter().enumerate() {
+            let snapshot = cache.store.published().load();
+            for (id, partition) in snapshot.partitions() {
+                let objects = partition.iter().map(|object| object.resource_version());
+                let comparable = objects.chain(ahead.get(&(at, id))).filter(|version| version.as_number().is_some());
+                let Some(newest) = comparable.max_by_key(|version| version.as_number()) else { continue };
+                let health = partition.health();
+                if health.version().is_none_or(|known| newest.newer_than(&known)) {
+                    health.set_version(newest.clone());
+                }
+            }
+        }
     }
 
     /// Takes in objects, and states of objects, that a reader was told of after the last checkpoint.

@@ -35,7 +35,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = runtime()?;
     let traces = telemetry::init_with_traces(args.log_format, "info", runtime.handle());
     let mut progress = Progress::new(terminal);
-    let ended = runtime.block_on(app::run(config, move |report| progress.show(report)));
+    let ended = runtime.block_on(app::run(config, Some(args.config.clone()), move |report| progress.show(report)));
     if let Ok(Ended::Cut(signal)) = ended {
         // Nothing is waited for, not even the threads.
         std::process::exit(SIGNALLED + signal);

@@ -134,6 +134,9 @@ pub struct Reflector {
     wait: Option<(Instant, WaitReason)>,
     /// client-go's `lastSyncResourceVersion`.
     last_version: Option<ResourceVersion>,
+    /// No list may be older, whatever `last_version` is: of what a list that broke off has brought, the newest. Until one is
+    /// complete.
+    floor: Option<ResourceVersion>,
     /// Whether the server said that it cannot serve `last_version`.
     version_unavailable: bool,
     /// Whether a list at version 0 came in pages, so that there is no watch cache to spare.
@@ -165,6 +168,7 @@ impl Reflector {
             backoff: Backoff::default(),
             wait: None,
             last_version: None,
+            floor: None,
             version_unavailable: false,
             paginated: false,
             streaming_banned_until: None,
@@ -175,8 +179,10 @@ impl Reflector {
         }
     }
 
-    /// Goes on from what an earlier reflector of the same informer had read: nothing older is asked for.
+    /// Goes on from what an earlier reflector of the same informer had read, or its readers were told of: nothing older
+    /// is listed.
     pub fn resume(&mut self, version: ResourceVersion) {
+        self.floor = Some(version.clone());
         self.last_version = Some(version);
     }
 
@@ -234,7 +240,8 @@ impl Reflector {
 
     fn watch_step(&self, watching: &Watching) -> Step {
         // Without a version both ask for the most recent state, never for any: that could be older than what is known.
-        let version = self.version_or(VersionMatch::MostRecent);
+        let known = if watching.initial { self.newest() } else { self.last_version.as_ref() };
+        let version = self.version_or(known, VersionMatch::MostRecent);
         Step::Watch { request: WatchRequest { version, timeout: watching.timeout, initial_events: watching.initial } }
     }
 
@@ -350,6 +357,9 @@ impl Reflector {
 
     fn on_initial_item(&mut self, item: &WatchItem, now: Instant) -> ItemVerdict {
         let stall = self.options.stall;
+        if let WatchItem::Added(object) | WatchItem::Modified(object) | WatchItem::Deleted(object) = item {
+            self.raise_floor(object.resource_version());
+        }
         let (State::Stream(watching) | State::Watch(watching)) = &mut self.state else { return ItemVerdict::Nothing };
         match item {
             WatchItem::Bookmark { version, initial_events_end: true } => {
@@ -387,17 +397,34 @@ impl Reflector {
 
     fn synced(&mut self, version: ResourceVersion) {
         self.last_version = Some(version);
+        self.floor = None;
         self.version_unavailable = false;
         self.broken_streams = 0;
         self.bad_watches = 0;
+    }
+
+    /// A server that ignores that initial events are asked for tells of changes: those would come again otherwise, and take
+    /// objects back to what they were.
+    fn raise_floor(&mut self, version: &ResourceVersion) {
+        if self.floor.as_ref().is_none_or(|floor| version.newer_than(floor)) && version.as_number().is_some() {
+            self.floor = Some(version.clone());
+        }
     }
 
     fn may_stream(&self, now: Instant) -> bool {
         self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
     }
 
-    fn version_or(&self, unknown: VersionMatch) -> VersionMatch {
-        match &self.last_version {
+    /// What a list must not be older than.
+    fn newest(&self) -> Option<&ResourceVersion> {
+        match (&self.last_version, &self.floor) {
+            (Some(last), Some(floor)) if floor.newer_than(last) => Some(floor),
+            (last, floor) => last.as_ref().or(floor.as_ref()),
+        }
+    }
+
+    fn version_or(&self, known: Option<&ResourceVersion>, unknown: VersionMatch) -> VersionMatch {
+        match known {
             _ if self.version_unavailable => VersionMatch::MostRecent,
             Some(version) if !version.is_empty() => VersionMatch::NotOlderThan(version.clone()),
             _ => unknown,
@@ -407,7 +434,7 @@ impl Reflector {
     fn listing(&self) -> Listing {
         // Version 0 is answered from the watch cache, which takes no notice of a limit: all the better, as the body
         // is streamed. A version of its own is only answered from there when no limit is set.
-        let version = self.version_or(VersionMatch::Any);
+        let version = self.version_or(self.newest(), VersionMatch::Any);
         let cached = matches!(version, VersionMatch::NotOlderThan(_)) && !self.paginated;
         let limit = self.options.page_size.or((!cached).then_some(PAGE_SIZE));
         Listing { version, limit, token: None, at: None, fresh: true, failures: 0 }

@@ -27,6 +27,37 @@ fn a_successor_asks_for_nothing_older_than_its_predecessor_had_read() {
     assert!(format!("{:?}", rig.reflector).contains("last_version"));
 }
 
+#[test]
+fn no_list_is_older_than_what_readers_were_told_of_while_a_watch_goes_on_from_before_that() {
+    let mut rig = Rig::listing();
+    rig.reflector.resume(version("9"));
+    rig.reflector.go_on(version("5"), rig.now);
+    assert_eq!(rig.watch(), (since("5"), false));
+    rig.reflector.relist();
+    assert_eq!(rig.list().0, since("9"));
+    rig.page("12", None);
+    assert_eq!(rig.watch(), (since("12"), false));
+    let mut rig = Rig::streaming();
+    rig.reflector.resume(version("9"));
+    rig.reflector.go_on(version("5"), rig.now);
+    rig.reflector.relist();
+    assert_eq!(rig.watch(), (since("9"), true));
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_not_asked_for_again_from_before_what_it_has_brought() {
+    let mut rig = Rig::streaming();
+    rig.reflector.resume(version("5"));
+    assert_eq!(rig.watch(), (since("5"), true));
+    rig.reflector.on_watch_opened(rig.now);
+    for item in [WatchItem::Added(object("7")), WatchItem::Modified(object("9")), WatchItem::Deleted(object("8"))] {
+        assert_eq!(rig.reflector.on_watch_item(&item, rig.now), ItemVerdict::Initial);
+    }
+    rig.watch_fails(ErrorClass::Transient);
+    rig.waits();
+    assert_eq!(rig.watch(), (since("9"), true));
+}
+
 // === bounds, to the unit ===
 
 #[test]

@@ -153,7 +153,12 @@ impl SinkHealth {
         self.disabled.load(Relaxed)
     }
 
-    /// Notes that the receiver wants no more. Holds until the process ends.
+    /// It is another sink now, whose receiver has said nothing yet.
+    pub fn set_enabled(&self) {
+        self.disabled.store(false, Relaxed);
+    }
+
+    /// Notes that the receiver wants no more. Holds until the sink is another one, or the process ends.
     pub fn set_disabled(&self) {
         self.disabled.store(true, Relaxed);
     }

@@ -134,13 +134,28 @@ impl Lanes {
         if self.is_full() {
             return Err(event);
         }
+        self.put(event, now);
+        Ok(())
+    }
+
+    /// Begins anew with other parameters and all that is queued or in flight, whatever the bounds: what was in flight is
+    /// due again.
+    pub fn rebuild(&mut self, lanes: NonZeroUsize, batch: BatchParams, bounds: Bounds, now: Instant) {
+        self.attempt_again(now);
+        let events = self.clear();
+        *self = Self { flushing: self.flushing, ..Self::new(lanes, batch, bounds) };
+        for event in events {
+            self.put(event, now);
+        }
+    }
+
+    fn put(&mut self, event: Event, now: Instant) {
         self.events += 1;
         self.bytes += event.size();
         let lane = self.lane_of(&event);
         let lane = &mut self.lanes[lane];
         lane.queue_bytes += event.size();
         lane.queue.push_back((event, now));
-        Ok(())
     }
 
     /// A batch that may be attempted now, and its lane, which is busy until [`Self::acked`], [`Self::retry_at`] or

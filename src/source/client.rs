@@ -13,6 +13,7 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 
 use super::dial::Dial;
+use super::live::Stamps;
 use super::request::describe;
 use super::transport::{self, CONNECT_TIMEOUT};
 use crate::reflector::bounded;
@@ -147,12 +148,21 @@ impl Access {
     }
 }
 
+/// A client, and what it was made from.
+pub(super) struct Made {
+    pub(super) client: Client,
+    /// Where it goes, without user information.
+    pub(super) address: String,
+    /// Files that are not read again.
+    pub(super) files: Stamps,
+}
+
 /// Makes a client for a cluster, on the runtime `io`, to which it belongs from then on. Its connections are TCP, unless
 /// `dial` opens them.
 ///
 /// Files are read and credential plugins run (up to three times, which is kube's way) on that runtime's blocking
 /// threads. Nothing is asked of the cluster yet. Tokens and CAs from files are read again about once a minute; a
-/// client certificate, or a plugin's, is not.
+/// client certificate, or a plugin's, is not: a hub's own clients are made anew for that.
 ///
 /// # Errors
 /// See [`ClientError`].
@@ -162,14 +172,25 @@ pub async fn connect(
     dial: Option<Dial>,
     io: &Threads,
 ) -> Result<Client, ClientError> {
+    Ok(make(access, compression, dial, io).await?.client)
+}
+
+pub(super) async fn make(
+    access: Access,
+    compression: bool,
+    dial: Option<Dial>,
+    io: &Threads,
+) -> Result<Made, ClientError> {
     let what = access.what();
     let work = io.spawn({
         let (what, threads) = (what.clone(), io.clone());
         async move {
-            let config = prepare(load(access, &threads).await?, compression);
+            let (config, files) = load(access, &threads).await?;
+            let config = prepare(config, compression);
+            let address = config.cluster_url.to_string();
             let made = threads.spawn_blocking(move || open(config, dial)).await;
             match made {
-                Ok(Ok(client)) => Ok(client),
+                Ok(Ok(client)) => Ok(Made { client, address, files }),
                 Ok(Err(error)) => Err(ClientError::Client { what, message: describe(&error) }),
                 Err(_) => Err(ClientError::Client { what, message: "its configuration broke the client".to_owned() }),
             }
@@ -267,11 +288,12 @@ fn without_user(url: http::Uri) -> http::Uri {
     http::Uri::from_parts(parts).unwrap_or(url)
 }
 
-async fn load(access: Access, threads: &Threads) -> Result<Config, ClientError> {
+/// The configuration, and the files of it that a client does not read again itself.
+async fn load(access: Access, threads: &Threads) -> Result<(Config, Stamps), ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,
-        Access::InCluster => Config::incluster().map_err(ClientError::NotInCluster),
-        Access::Server { server, ca_file, token } => from_parts(&server, ca_file, token),
+        Access::InCluster => Ok((Config::incluster().map_err(ClientError::NotInCluster)?, Stamps::default())),
+        Access::Server { server, ca_file, token } => Ok((from_parts(&server, ca_file, token)?, Stamps::default())),
     }
 }
 
@@ -279,14 +301,40 @@ fn unusable(path: &Path, error: &KubeconfigError) -> ClientError {
     ClientError::Kubeconfig { path: path.to_owned(), message: kubeconfig_problem(error) }
 }
 
-async fn from_kubeconfig(path: PathBuf, context: Option<String>, threads: &Threads) -> Result<Config, ClientError> {
+async fn from_kubeconfig(
+    path: PathBuf,
+    context: Option<String>,
+    threads: &Threads,
+) -> Result<(Config, Stamps), ClientError> {
     let (file, wanted) = (path.clone(), context.clone());
-    let read = threads.spawn_blocking(move || read_kubeconfig(&file, wanted.as_deref())).await;
-    let Ok(kubeconfig) = read else {
+    let read = threads.spawn_blocking(move || {
+        // Stamped before it is read: what changes in between is seen the next time.
+        let own = Stamps::of([file.clone()]);
+        let kubeconfig = read_kubeconfig(&file, wanted.as_deref())?;
+        let named = Stamps::of(files_of(&kubeconfig, wanted.as_deref()));
+        Ok((kubeconfig, own.and(named)))
+    });
+    let Ok(read) = read.await else {
         return Err(ClientError::Client { what: path.display().to_string(), message: "reading it failed".to_owned() });
     };
+    let (kubeconfig, files) = read?;
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(kubeconfig?, &options).await.map_err(|error| unusable(&path, &error))
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable(&path, &error))?;
+    Ok((config, files))
+}
+
+/// The certificates and keys that a context names.
+fn files_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<PathBuf> {
+    let wanted = context.or(kubeconfig.current_context.as_deref());
+    let context = kubeconfig.contexts.iter().find(|known| Some(known.name.as_str()) == wanted);
+    let Some(context) = context.and_then(|known| known.context.as_ref()) else { return Vec::new() };
+    let cluster = kubeconfig.clusters.iter().find(|known| known.name == context.cluster);
+    let user = kubeconfig.auth_infos.iter().find(|known| Some(&known.name) == context.user.as_ref());
+    let cluster = cluster.and_then(|known| known.cluster.as_ref());
+    let user = user.and_then(|known| known.auth_info.as_ref());
+    let ca = cluster.and_then(|cluster| cluster.certificate_authority.clone());
+    let own = user.map(|user| [user.client_certificate.clone(), user.client_key.clone()]);
+    ca.into_iter().chain(own.into_iter().flatten().flatten()).map(PathBuf::from).collect()
 }
 
 /// Reads a kubeconfig that has the context that is asked for, or else a current one. Blocks; runs no plugin.

@@ -1,15 +1,16 @@
 //! A configured cluster behind the ports that the actors know.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kube::Client;
+use parking_lot::Mutex;
 
-use super::client::{Access, connect};
+use super::client::Access;
 use super::dial::Dial;
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
+use super::live::{Live, Way};
 use crate::reflector::{
     Connection, Connector, Decoder, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError, StallPolicy,
 };
@@ -21,49 +22,75 @@ use crate::types::{ApiResource, ResourceRef, Scope, Threads};
 /// client-go's one HTTP/2 connection, and none of its head-of-line blocking, which puts events a second late once a
 /// hundred requests share it.
 #[derive(Clone, Debug)]
-pub struct KubeConnector {
-    /// How.
-    pub access: Access,
-    /// Whether lists may come gzipped.
-    pub compression: bool,
-    /// How long silence is borne.
-    pub stall: StallPolicy,
-    /// What opens connections; `None`: TCP.
-    pub dial: Option<Dial>,
-    /// The runtime for clients and sockets.
-    pub io: Threads,
+pub struct KubeConnector(Arc<Reach>);
+
+#[derive(Debug)]
+struct Reach {
+    way: Mutex<Way>,
+    stall: StallPolicy,
+    dial: Option<Dial>,
+    io: Threads,
+    /// The connection that was made last, while there is one.
+    live: Mutex<Weak<Live>>,
 }
 
-#[derive(Clone)]
+#[derive(Debug)]
 struct KubeConnection {
-    client: Client,
-    connector: KubeConnector,
+    live: Arc<Live>,
+    stall: StallPolicy,
+    io: Threads,
 }
 
-impl std::fmt::Debug for KubeConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KubeConnection").field("access", &self.connector.access).finish_non_exhaustive()
+impl KubeConnector {
+    /// Reaches a cluster by `access`; `compression`: whether lists may come gzipped. Clients and sockets are on `io`.
+    #[must_use]
+    pub fn new(access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
+        Self::over(None, access, compression, stall, io)
+    }
+
+    /// The same, its connections opened by `dial`, if there is one, in place of TCP.
+    #[must_use]
+    pub fn over(dial: Option<Dial>, access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
+        let way = Mutex::new(Way { access, compression });
+        Self(Arc::new(Reach { way, stall, dial, io: io.clone(), live: Mutex::default() }))
+    }
+
+    /// Reaches the cluster in another way from now on: requests to come, while watches that are open go on. Nothing is
+    /// listed again, unless the address is another one. What cannot be used is logged, and the old way stays in use.
+    pub fn change(&self, access: Access, compression: bool) {
+        let way = Way { access, compression };
+        self.0.way.lock().clone_from(&way);
+        if let Some(live) = self.0.live.lock().upgrade() {
+            live.change(way);
+        }
+    }
+}
+
+impl Reach {
+    async fn connect(&self) -> Result<Arc<dyn Connection>, SourceError> {
+        let way = self.way.lock().clone();
+        let failed = |error| SourceError { class: ErrorClass::Transient, message: with_causes(&error) };
+        let live = Live::connect(way.clone(), self.dial.clone(), &self.io).await.map_err(failed)?;
+        *self.live.lock() = Arc::downgrade(&live);
+        let now = self.way.lock().clone();
+        if now != way {
+            live.change(now);
+        }
+        Ok(Arc::new(KubeConnection { live, stall: self.stall, io: self.io.clone() }))
     }
 }
 
 impl Connector for KubeConnector {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
-        let connector = self.clone();
-        async move {
-            let (access, dial) = (connector.access.clone(), connector.dial.clone());
-            match connect(access, connector.compression, dial, &connector.io).await {
-                Ok(client) => Ok(Arc::new(KubeConnection { client, connector }) as Arc<dyn Connection>),
-                Err(error) => Err(SourceError { class: ErrorClass::Transient, message: with_causes(&error) }),
-            }
-        }
-        .boxed()
+        let reach = Arc::clone(&self.0);
+        async move { reach.connect().await }.boxed()
     }
 }
 
 impl Connection for KubeConnection {
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
-        let client = self.client.clone();
-        let task = self.connector.io.spawn(async move { resolve(&client, &resource).await });
+        let live = Arc::clone(&self.live);
+        let task = self.io.spawn(async move { resolve(&live.made().client, &resource).await });
         async move {
             match task.await {
                 Ok(Ok(resource)) => Ok(resource),
@@ -91,11 +118,10 @@ impl Connection for KubeConnection {
             Decoder::new(resource.clone(), &options.projection, indexes).with_transform(options.transform.clone());
         let settings = KubeSourceOptions {
             metadata_only: options.metadata_only,
-            compression: self.connector.compression,
-            stall: self.connector.stall,
+            stall: self.stall,
             ..KubeSourceOptions::default()
         };
-        Arc::new(KubeSource::new(self.client.clone(), scope.clone(), decoder, settings, self.connector.io.clone()))
+        Arc::new(KubeSource::new(Arc::clone(&self.live), scope.clone(), decoder, settings, self.io.clone()))
     }
 }
 

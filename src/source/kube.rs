@@ -1,20 +1,22 @@
 //! One resource of one real cluster, listed and watched.
 
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
-use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use super::live::{Live, Made};
 use super::pump::{Intake, ListIntake, Pieces, WatchIntake, pump};
 use super::request::{Get, Query, encode, transient};
 use crate::reflector::{
-    Decoder, ListRequest, ListStream, ListerWatcher, MAX_OBJECT_BYTES, SourceError, StallPolicy, VersionMatch,
-    WatchRequest, WatchStream,
+    Decoder, ErrorClass, ListRequest, ListStream, ListerWatcher, MAX_OBJECT_BYTES, SourceError, StallPolicy,
+    VersionMatch, WatchRequest, WatchStream,
 };
 use crate::types::{ApiResource, Scope, Threads};
 
@@ -45,7 +47,9 @@ impl Default for KubeSourceOptions {
 /// bounded channel; while nobody takes them it goes on reading and merges, up to a bound. The decoder (and with it
 /// the shared strings) lives as long as the source.
 pub struct KubeSource {
-    client: Client,
+    live: Arc<Live>,
+    /// Of the address whose versions are known, that of the last list.
+    epoch: AtomicU64,
     resource: ApiResource,
     scope: Scope,
     decoder: Arc<Mutex<Decoder>>,
@@ -63,11 +67,27 @@ impl fmt::Debug for KubeSource {
 }
 
 impl KubeSource {
-    /// A source for the resource that `decoder` decodes. `io` is the runtime on which `client` was made.
-    #[must_use]
-    pub fn new(client: Client, scope: Scope, decoder: Decoder, options: KubeSourceOptions, io: Threads) -> Self {
+    /// A source for the resource that `decoder` decodes. `io` is the runtime on which clients are made.
+    pub(super) fn new(
+        live: Arc<Live>,
+        scope: Scope,
+        decoder: Decoder,
+        options: KubeSourceOptions,
+        io: Threads,
+    ) -> Self {
         let resource = decoder.resource().clone();
-        Self { client, resource, scope, decoder: Arc::new(Mutex::new(decoder)), options, io }
+        let epoch = AtomicU64::new(live.made().epoch);
+        Self { live, epoch, resource, scope, decoder: Arc::new(Mutex::new(decoder)), options, io }
+    }
+
+    /// The client for a request, unless that rests on what another address has said.
+    fn made(&self, is_based: bool) -> Result<Arc<Made>, SourceError> {
+        let made = self.live.made();
+        if self.epoch.swap(made.epoch, SeqCst) != made.epoch && is_based {
+            let message = "the cluster has another address now, and all is listed there anew".to_owned();
+            return Err(SourceError { class: ErrorClass::Expired, message });
+        }
+        Ok(made)
     }
 
     /// The collection's path, percent-encoded.
@@ -151,19 +171,24 @@ impl KubeSource {
     /// Sends a request from a task of its own and hands on what comes.
     fn start<I: Intake>(
         &self,
-        get: Get,
+        mut get: Get,
+        made: Arc<Made>,
         intake: I,
         head: Duration,
         silence: Duration,
     ) -> BoxFuture<'static, Result<Pieces<I::Batch>, SourceError>> {
-        let (client, io) = (self.client.clone(), self.io.clone());
+        let (live, io) = (Arc::clone(&self.live), self.io.clone());
+        get.compressed &= made.compression;
         Box::pin(async move {
             let (opened, answer) = oneshot::channel();
             let (out, pieces) = mpsc::channel(I::BATCHES);
             let task = io.spawn(async move {
-                let response = match get.open(&client, head).await {
+                let response = match get.open(&made.client, head).await {
                     Ok(response) => response,
                     Err(error) => {
+                        if error.class == ErrorClass::Unauthorized {
+                            live.refused();
+                        }
                         // Nobody waiting is no loss.
                         let _ = opened.send(Err(error));
                         return;
@@ -187,7 +212,12 @@ impl ListerWatcher for KubeSource {
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
         let stall = self.options.stall;
         let intake = ListIntake::new(Arc::clone(&self.decoder), self.options.max_object_bytes);
-        let start = self.start(self.list_request(&request), intake, stall.list_head, stall.list_chunk);
+        let is_based = request.continue_token.is_some() || matches!(request.version, VersionMatch::NotOlderThan(_));
+        let made = match self.made(is_based) {
+            Ok(made) => made,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        let start = self.start(self.list_request(&request), made, intake, stall.list_head, stall.list_chunk);
         Box::pin(async move { Ok(start.await?.boxed()) })
     }
 
@@ -195,8 +225,17 @@ impl ListerWatcher for KubeSource {
         let stall = self.options.stall;
         let intake = WatchIntake::new(Arc::clone(&self.decoder), self.options.max_object_bytes);
         let silence = request.timeout + stall.watch_slack;
-        let start = self.start(self.watch_request(&request), intake, stall.watch_head, silence);
-        Box::pin(async move { Ok(start.await?.boxed()) })
+        let made = match self.made(matches!(request.version, VersionMatch::NotOlderThan(_))) {
+            Ok(made) => made,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        let (epoch, mut epochs) = (made.epoch, self.live.epochs());
+        let start = self.start(self.watch_request(&request), made, intake, stall.watch_head, silence);
+        Box::pin(async move {
+            // An error means that the client is gone, and its requests with it.
+            let moved = async move { drop(epochs.wait_for(|now| *now != epoch).await) };
+            Ok(start.await?.take_until(moved).boxed())
+        })
     }
 
     fn trim(&self) {

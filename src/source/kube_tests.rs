@@ -13,7 +13,7 @@ const CHUNKED: &str = "Content-Type: application/json\r\nTransfer-Encoding: chun
 async fn source_with(server: &TestServer, scope: Scope, options: KubeSourceOptions) -> KubeSource {
     let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
     let decoder = Decoder::new(pods, &Projection::default(), Vec::new());
-    KubeSource::new(server.client().await, scope, decoder, options, Threads::current())
+    KubeSource::new(server.live().await, scope, decoder, options, Threads::current())
 }
 
 async fn source(server: &TestServer) -> KubeSource {

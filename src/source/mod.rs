@@ -9,6 +9,7 @@ mod connector;
 mod dial;
 mod discovery;
 mod kube;
+mod live;
 mod pump;
 mod request;
 mod transport;
@@ -18,6 +19,7 @@ pub use connector::KubeConnector;
 pub use dial::{Dial, Stream};
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
+pub use live::Stamps;
 
 #[cfg(test)]
 mod testserver;

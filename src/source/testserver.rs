@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+use super::live::{Live, Way};
 use super::{Access, connect};
 
 /// One thing that the server does.
@@ -71,6 +72,12 @@ impl TestServer {
     pub(super) async fn client(&self) -> kube::Client {
         let access = Access::Server { server: self.url(), ca_file: None, token: None };
         connect(access, true, None, &crate::types::Threads::current()).await.unwrap()
+    }
+
+    /// The same, as informers have it.
+    pub(super) async fn live(&self) -> std::sync::Arc<Live> {
+        let access = Access::Server { server: self.url(), ca_file: None, token: None };
+        Live::connect(Way { access, compression: true }, None, &crate::types::Threads::current()).await.unwrap()
     }
 
     /// The heads of all requests so far.

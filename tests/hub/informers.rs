@@ -456,7 +456,7 @@ async fn a_cluster_that_comes_back_has_to_be_told_of_again() {
     eventually("what is left", async || registration.has_synced().await.unwrap()).await;
     let access = Access::Server { server: fleet.clusters["c1"].url(), ca_file: None, token: None };
     let (stall, io) = (quick().reflector.stall, fleet.hub.system().env().io.clone());
-    let connector = Arc::new(KubeConnector { access, compression: false, stall, dial: None, io });
+    let connector = Arc::new(KubeConnector::new(access, false, stall, &io));
     registry.send(AddCluster { name: name("c1"), labels: BTreeMap::new(), connector }).await.unwrap().unwrap();
     synced(&factory).await;
     for _ in 0..2 {

@@ -12,5 +12,6 @@ mod memory;
 mod out_of_reach;
 mod parity;
 mod questions;
+mod reload;
 mod restart;
 mod subscriptions;

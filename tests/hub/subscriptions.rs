@@ -470,13 +470,9 @@ async fn subscribers_share_one_list_and_the_last_one_closes_the_watch() {
 // === clusters and informers at run time ===
 
 fn add(name: &str, cluster: &SimCluster, fleet: &Fleet) -> AddCluster {
-    let connector = KubeConnector {
-        access: Access::Server { server: cluster.url(), ca_file: None, token: None },
-        compression: false,
-        stall: quick().reflector.stall,
-        dial: None,
-        io: fleet.hub.system().env().io.clone(),
-    };
+    let access = Access::Server { server: cluster.url(), ca_file: None, token: None };
+    let io = &fleet.hub.system().env().io;
+    let connector = KubeConnector::new(access, false, quick().reflector.stall, io);
     let name = ClusterName::new(name).unwrap();
     AddCluster { name, labels: BTreeMap::default().into_iter().collect(), connector: Arc::new(connector) }
 }

@@ -9,6 +9,7 @@ mod metrics;
 mod mistakes;
 mod process;
 mod receiver;
+mod reload;
 mod secrets;
 mod shutdown;
 mod state;

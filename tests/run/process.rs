@@ -36,6 +36,10 @@ pub(crate) fn cluster(name: &str, url: &str) -> String {
     format!("[clusters.{name}]\nserver = \"{url}\"\n")
 }
 
+fn whole(toml: &str) -> String {
+    format!("[hub]\nlisten = \"127.0.0.1:0\"\n{toml}")
+}
+
 /// What is to be started.
 pub(crate) struct Launch {
     command: Command,
@@ -47,7 +51,7 @@ impl Launch {
     pub(crate) fn new(toml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("hub.toml");
-        std::fs::write(&file, format!("[hub]\nlisten = \"127.0.0.1:0\"\n{toml}")).unwrap();
+        std::fs::write(&file, whole(toml)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| ["OTEL_", "INFORMER_HUB_"].iter().any(|own| name.starts_with(own))) {
@@ -112,7 +116,7 @@ impl Launch {
                 log.lock().push(String::from_utf8_lossy(&line).into_owned());
             }
         });
-        Process { child, lines, reader: Some(reader), _folder: self.folder }
+        Process { child, lines, reader: Some(reader), folder: self.folder }
     }
 }
 
@@ -121,7 +125,7 @@ pub(crate) struct Process {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     reader: Option<std::thread::JoinHandle<()>>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Drop for Process {
@@ -181,6 +185,13 @@ impl Process {
     }
 
     /// Sends it a signal: `TERM`, `INT`.
+    /// Puts another configuration in the place of the one that it was started with, whole, as `mv` does.
+    pub(crate) fn configure(&self, toml: &str) {
+        let new = self.folder.path().join("hub.toml.new");
+        std::fs::write(&new, whole(toml)).unwrap();
+        std::fs::rename(new, self.folder.path().join("hub.toml")).unwrap();
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
         assert!(sent.success());

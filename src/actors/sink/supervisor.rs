@@ -36,8 +36,9 @@ type Address = Option<Addr<SinkActor>>;
 pub struct Sink {
     address: Watcher<Address>,
     store: Arc<Mutex<Store>>,
+    supervisor: Addr<Supervisor>,
     /// Ends the supervisor, and the actor with it.
-    _supervisor: Arc<Children>,
+    _children: Arc<Children>,
 }
 
 /// A sink's store that is open, and what its machine goes on from.
@@ -102,11 +103,18 @@ impl Sink {
             children: Children::new(),
             _guard: guard,
         };
-        Supervisor::start_in_arbiter(env.arbiter(), move |ctx| {
+        let supervisor = Supervisor::start_in_arbiter(env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
             supervisor
         });
-        Self { address: current, store, _supervisor: Arc::new(handle) }
+        Self { address: current, store, supervisor, _children: Arc::new(handle) }
+    }
+
+    /// Does what it does in another way from now on, with all that is pending; its journal stays where and as large as it
+    /// is, and it shows what it does where it did. Without effect on a sink that has ended.
+    pub async fn reconfigure(&self, params: SinkParams) {
+        // An error means that there is nobody to tell.
+        let _ = self.supervisor.send(Reconfigure(params)).await;
     }
 
     /// Asks about its dead letters. `None` when the sink has ended.
@@ -165,6 +173,10 @@ impl fmt::Debug for Sink {
         f.debug_struct("Sink").finish_non_exhaustive()
     }
 }
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Reconfigure(pub(super) SinkParams);
 
 struct Supervisor {
     env: Env,
@@ -239,5 +251,22 @@ impl Handler<ChildExited> for Supervisor {
         self.params.machine.health.set_error(format!("the sink's actor {}", exited.status));
         self.address.set(None);
         ctx.run_later(rest, Self::relaunch);
+    }
+}
+
+impl Handler<Reconfigure> for Supervisor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Reconfigure(mut params): Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
+        params.machine.health = Arc::clone(&self.params.machine.health);
+        params.place.clone_from(&self.params.place);
+        self.params = params.clone();
+        let address = self.address.subscribe().see().clone();
+        Box::pin(async move {
+            // One that is dead, or dies over it, has a successor that is built from the new parameters.
+            if let Some(address) = address {
+                let _ = address.send(Reconfigure(params)).await;
+            }
+        })
     }
 }

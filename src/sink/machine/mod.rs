@@ -126,6 +126,19 @@ impl<T> Machine<T> {
         self.params.health.set_circuit_open(false);
     }
 
+    /// Does what it does in another way from now on; whatever is pending stays. Attempts in flight are made again, and what
+    /// comes of those that are is to be passed over. A sink that its receiver has disabled is tried anew.
+    pub fn reconfigure(&mut self, params: MachineParams, now: Instant) {
+        self.params = params;
+        self.params.options.sequence = self.durable.is_some();
+        let MachineParams { concurrency, batch, bounds, health, .. } = &self.params;
+        self.lanes.rebuild(*concurrency, *batch, *bounds, now);
+        (self.circuit, self.rate) = (Circuit::default(), None);
+        health.set_circuit_open(false);
+        health.set_enabled();
+        self.unhold(now);
+    }
+
     /// A message has come; whoever sent it is answered by [`Action::Answer`].
     pub fn take_in(&mut self, notifications: Vec<Notification>, seen: jiff::Timestamp, reply: T, now: Instant) {
         let count = notifications.len();

@@ -118,7 +118,7 @@ impl<T> Machine<T> {
     /// The receiver wants no more: everything to come is thrown away, counted. What is pending stays in the journal for
     /// the next start; without one it is given up.
     fn disable(&mut self, lane: LaneId, error: &str, now: Instant) {
-        tracing::error!(sink = %self.params.name, error, "sink disabled by its receiver until the next start");
+        tracing::error!(sink = %self.params.name, error, "sink disabled by its receiver until its configuration changes or the next start");
         let health = Arc::clone(&self.params.health);
         health.failed_attempts.fetch_add(1, Relaxed);
         health.set_disabled();

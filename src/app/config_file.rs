@@ -1,0 +1,117 @@
+//! The configuration's file, watched: read again at SIGHUP, and when it or a file that it names has changed.
+//!
+//! Looked at every [`LOOK`] by time and size, which works on every file system and through the links by which Kubernetes
+//! changes mounted files. What has changed is read once it has stayed the same from one look to the next, so that a file is
+//! not read while it is being written; if it is half written all the same, that is a mistake like others, and the next
+//! change is looked at as well.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::signal::unix::Signal;
+use tokio::time::MissedTickBehavior;
+
+use super::load::load;
+use super::reload::{Changes, Reloader};
+use crate::config::Config;
+use crate::source::Stamps;
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub(super) struct ConfigFile {
+    path: PathBuf,
+    /// Files that sinks are built from.
+    others: Vec<PathBuf>,
+    applied: Stamps,
+}
+
+impl ConfigFile {
+    /// The file that a configuration was read from. Blocks.
+    pub(super) fn new(path: PathBuf, config: &Config) -> Self {
+        let others = others(config);
+        let applied = stamps(&path, &others);
+        Self { path, others, applied }
+    }
+
+    /// Reloads until it is dropped.
+    pub(super) async fn keep(mut self, reloader: Reloader, mut hangup: Signal) {
+        let mut ticks = tokio::time::interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut seen = self.applied.clone();
+        loop {
+            let is_asked = tokio::select! {
+                _ = ticks.tick() => false,
+                asked = hangup.recv() => asked.is_some(),
+            };
+            let now = self.look().await;
+            let is_settled = now == seen && now != self.applied;
+            seen = now;
+            if is_asked || is_settled {
+                self.applied = seen.clone();
+                tracing::info!(file = %self.path.display(), by_signal = is_asked, "the configuration is read again");
+                self.reload(&reloader).await;
+            }
+        }
+    }
+
+    async fn look(&self) -> Stamps {
+        let (path, others) = (self.path.clone(), self.others.clone());
+        let looking = tokio::task::spawn_blocking(move || stamps(&path, &others));
+        looking.await.unwrap_or_else(|_| self.applied.clone())
+    }
+
+    async fn reload(&mut self, reloader: &Reloader) {
+        let path = self.path.clone();
+        let loading = tokio::task::spawn_blocking(move || load(path));
+        let config = match loading.await {
+            Ok(Ok(config)) => config,
+            Ok(Err(mistakes)) => {
+                let text = mistakes.to_string();
+                tracing::error!(mistakes = text, "the configuration cannot be used, the one from before stays");
+                return reloader.note_error(text);
+            }
+            Err(_) => return reloader.note_error("reading the configuration failed"),
+        };
+        let others = others(&config);
+        match reloader.reload(config).await {
+            Ok(changes) => {
+                tell(&changes);
+                if others != self.others {
+                    self.others = others;
+                    self.applied = self.look().await;
+                }
+            }
+            Err(error) => {
+                let error = with_causes(&error);
+                tracing::error!(error, "the configuration is not applied");
+            }
+        }
+    }
+}
+
+fn tell(changes: &Changes) {
+    if changes.is_empty() {
+        return tracing::info!("the configuration says what it said before");
+    }
+    let shown = serde_json::to_string(changes).unwrap_or_default();
+    tracing::info!(changes = shown, "the configuration is applied");
+    if !changes.needs_restart.is_empty() {
+        let keys = changes.needs_restart.join(", ");
+        tracing::warn!(keys, "read at the start alone: start the process again for these");
+    }
+}
+
+fn others(config: &Config) -> Vec<PathBuf> {
+    config.sinks.iter().flat_map(|sink| sink.files()).map(Path::to_owned).collect()
+}
+
+fn stamps(path: &Path, others: &[PathBuf]) -> Stamps {
+    Stamps::of(std::iter::once(path.to_owned()).chain(others.iter().cloned()))
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

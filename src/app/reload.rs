@@ -1,0 +1,347 @@
+//! The configuration changes while the hub runs: exactly what differs is applied.
+//!
+//! A new configuration is checked whole before anything is touched; what cannot be used leaves the hub as it was. Then, in
+//! this order: sinks that are gone deliver what they have and end; clusters and resources that are gone or are others end;
+//! sinks that are others go on with all they have; what is new begins. Whatever is as it was is not touched: its informers
+//! do not list again, and its readers are told nothing.
+//!
+//! A cluster that is reached in another way (address, credentials) keeps its informers and what they know: see
+//! [`KubeConnector::change`].
+
+mod plan;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+
+use actix::{Addr, MailboxError};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+pub use plan::{Changes, Difference};
+
+use super::convert;
+use super::readers::{Followed, Follower, Reader, stamps};
+use super::report::{RunningSink, RunningSinks};
+use super::start::StartError;
+use super::state::OpenState;
+use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetMemoryLimit, User};
+use crate::actors::sink::{Drain, OpenStore};
+use crate::actors::{Env, RegistryActor};
+use crate::config::{ClusterConfig, Config};
+use crate::reflector::StallPolicy;
+use crate::source::{Dial, KubeConnector, Stamps};
+use crate::types::{ClusterName, clock};
+
+/// Why a configuration is not applied, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// It cannot be used; the hub is as it was.
+    #[error(transparent)]
+    Unusable(#[from] StartError),
+    /// Files that it names could not be looked at; the hub is as it was.
+    #[error("the configuration's files could not be read in time")]
+    Unread,
+    /// The hub is shutting down, perhaps with a part of it applied.
+    #[error("the hub is shutting down")]
+    Stopped,
+}
+
+impl From<MailboxError> for ReloadError {
+    fn from(_: MailboxError) -> Self {
+        Self::Stopped
+    }
+}
+
+/// How the configuration came to be what it is.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReloadStatus {
+    /// Since when it is what it is.
+    pub since: Option<jiff::Timestamp>,
+    /// How often it was changed since the start.
+    pub reloads: u64,
+    /// Why the last one could not be applied; gone with the next that can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Keys that are others in the file than in use, since they are read at the start alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub needs_restart: Vec<String>,
+}
+
+/// Changes a hub's configuration, from anywhere, for as long as the hub lives.
+#[derive(Clone)]
+pub struct Reloader(pub(super) Weak<Running>);
+
+/// What a hub runs with, and what changing that needs.
+pub(super) struct Running {
+    pub(super) registry: Addr<RegistryActor>,
+    pub(super) env: Env,
+    pub(super) sinks: RunningSinks,
+    pub(super) state: Option<OpenState>,
+    pub(super) dial: Option<Dial>,
+    pub(super) stall: StallPolicy,
+    pub(super) status: Arc<Mutex<ReloadStatus>>,
+    connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
+    /// What was applied last; held while something is.
+    current: tokio::sync::Mutex<Config>,
+    /// What it was at the start: keys that are read then alone.
+    at_start: Config,
+    closing: AtomicBool,
+}
+
+impl Reloader {
+    /// Applies a configuration: what differs from the one in use. One at a time; others wait. Takes as long as sinks that
+    /// go need to deliver what they have, `hub.shutdown_deadline` at most.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; also shown in the status.
+    pub async fn reload(&self, config: Config) -> Result<Changes, ReloadError> {
+        let running = self.0.upgrade().ok_or(ReloadError::Stopped)?;
+        let result = running.reload(config).await;
+        match &result {
+            Ok(changes) => {
+                let mut status = running.status.lock();
+                status.last_error = None;
+                status.needs_restart.clone_from(&changes.needs_restart);
+                if !changes.is_empty() {
+                    status.reloads += 1;
+                    status.since = Some(clock::wall());
+                }
+            }
+            Err(error) => running.status.lock().last_error = Some(error.to_string()),
+        }
+        result
+    }
+
+    /// Shows in the status why a configuration could not even be read.
+    pub fn note_error(&self, error: impl fmt::Display) {
+        if let Some(running) = self.0.upgrade() {
+            running.status.lock().last_error = Some(error.to_string());
+        }
+    }
+}
+
+impl fmt::Debug for Reloader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reloader").finish_non_exhaustive()
+    }
+}
+
+/// A sink that goes on as another one.
+struct Changed {
+    name: String,
+    reader: Reader,
+}
+
+impl Running {
+    pub(super) fn new(
+        registry: Addr<RegistryActor>,
+        env: Env,
+        state: Option<OpenState>,
+        dial: Option<Dial>,
+        stall: StallPolicy,
+        config: Config,
+    ) -> Self {
+        let status = ReloadStatus { since: Some(clock::wall()), ..ReloadStatus::default() };
+        Self {
+            registry,
+            env,
+            sinks: RunningSinks::default(),
+            state,
+            dial,
+            stall,
+            status: Arc::new(Mutex::new(status)),
+            connectors: Mutex::default(),
+            current: tokio::sync::Mutex::new(config.clone()),
+            at_start: config,
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on nothing is begun any more.
+    pub(super) fn close(&self) {
+        self.closing.store(true, SeqCst);
+    }
+
+    fn check_open(&self) -> Result<(), ReloadError> {
+        if self.closing.load(SeqCst) { Err(ReloadError::Stopped) } else { Ok(()) }
+    }
+
+    async fn reload(&self, config: Config) -> Result<Changes, ReloadError> {
+        let mut current = self.current.lock().await;
+        self.check_open()?;
+        let mut changes = Changes::between(&current, &config);
+        changes.needs_restart = Changes::between(&self.at_start, &config).needs_restart;
+        let (added, changed) = self.readers(&config, &mut changes).await?;
+        self.end_sinks(&changes.sinks.removed, &config).await?;
+        let replaced = self.end_clusters(&current, &config, &changes).await?;
+        self.exchange_resources(&config, &changes).await?;
+        if changes.memory_limit {
+            self.registry.send(SetMemoryLimit(config.hub.memory_limit)).await?;
+        }
+        self.change_sinks(&config, changed).await?;
+        for (reader, store) in added {
+            self.check_open()?;
+            reader.start(store, &config.resources, &self.env, &self.registry, &self.sinks).await?;
+        }
+        let is_new = |cluster: &&ClusterConfig| {
+            let name = cluster.name.as_str();
+            replaced.contains(&cluster.name) || changes.clusters.added.iter().any(|added| added == name)
+        };
+        for cluster in config.clusters.iter().filter(is_new) {
+            self.check_open()?;
+            self.add_cluster(cluster).await?;
+        }
+        *current = config;
+        Ok(changes)
+    }
+
+    /// Builds what sinks are to be, and opens the stores of new ones: the last thing that can go wrong. Sinks whose files
+    /// changed count as changed.
+    async fn readers(
+        &self,
+        config: &Config,
+        changes: &mut Changes,
+    ) -> Result<(Vec<(Reader, OpenStore)>, Vec<Changed>), ReloadError> {
+        let configured = |one: &RunningSink| one.config.is_some().then(|| (one.name().to_owned(), one.files.clone()));
+        let known: Vec<(String, Stamps)> = self.sinks.lock().iter().filter_map(configured).collect();
+        let (added, mut changed) = (changes.sinks.added.clone(), changes.sinks.changed.clone());
+        let (sinks, state, io) = (config.sinks.clone(), self.state.clone(), self.env.io.clone());
+        let fsync = self.at_start.hub.fsync;
+        let building = self.env.io.spawn_blocking(move || {
+            for sink in &sinks {
+                let is_other = |(name, files): &(String, Stamps)| *name == sink.name && *files != stamps(sink);
+                if known.iter().any(|one| is_other(one)) && !changed.contains(&sink.name) {
+                    changed.push(sink.name.clone());
+                }
+            }
+            let (mut new, mut others) = (Vec::new(), Vec::new());
+            for sink in &sinks {
+                let (is_new, is_other) = (added.contains(&sink.name), changed.contains(&sink.name));
+                if is_new || is_other {
+                    let reader = Reader::of_sink(sink, state.as_ref(), fsync, &io)?;
+                    if is_new { new.push(reader) } else { others.push(Changed { name: sink.name.clone(), reader }) }
+                }
+            }
+            // Once all are known to be usable: opening one makes files.
+            let new = new.into_iter().map(|reader| Ok((open(&reader)?, reader)));
+            let new: Result<Vec<_>, StartError> = new.map(|one| one.map(|(store, reader)| (reader, store))).collect();
+            Ok::<_, StartError>((new?, others, changed))
+        });
+        let (new, others, changed) = building.await.map_err(|_| ReloadError::Unread)??;
+        changes.sinks.changed = changed;
+        Ok((new, others))
+    }
+
+    /// Sinks that are gone deliver what they have; what they cannot stays in their journals, if they have some.
+    async fn end_sinks(&self, removed: &[String], config: &Config) -> Result<(), ReloadError> {
+        let deadline = clock::now() + config.hub.shutdown_deadline;
+        for name in removed {
+            let Some((follower, mut followed)) = self.follower(name) else { continue };
+            let unfollowed = follower.follow(&mut followed, &[], &self.registry).await;
+            if let Some(report) = follower.sink.drain(Drain { deadline }).await {
+                match (report.left, report.kept) {
+                    (0, 0) => tracing::info!(sink = name, "removed; all is delivered"),
+                    (0, kept) => {
+                        tracing::warn!(sink = name, kept, "removed; what is not delivered stays in its journal")
+                    }
+                    (left, _) => {
+                        tracing::error!(sink = name, left, "removed with events that could not be delivered: lost")
+                    }
+                }
+            }
+            self.sinks.lock().retain(|one| one.name() != name);
+            unfollowed?;
+        }
+        Ok(())
+    }
+
+    /// Clusters that are gone end, and those whose labels changed, which are given back; of the other changed ones requests
+    /// go another way.
+    async fn end_clusters(
+        &self,
+        old: &Config,
+        new: &Config,
+        changes: &Changes,
+    ) -> Result<Vec<ClusterName>, ReloadError> {
+        let mut replaced = Vec::new();
+        let (mut ending, find) = (changes.clusters.removed.clone(), |all: &'_ Config, name: &str| {
+            all.clusters.iter().find(|one| one.name.as_str() == name).cloned()
+        });
+        for name in &changes.clusters.changed {
+            let (Some(before), Some(now)) = (find(old, name), find(new, name)) else { continue };
+            if before.labels != now.labels {
+                ending.push(name.clone());
+                replaced.push(now.name);
+            } else if let Some(connector) = self.connectors.lock().get(&now.name) {
+                connector.change(convert::access(&now), now.compression);
+            }
+        }
+        for name in ending {
+            let Some(cluster) = find(old, &name) else { continue };
+            self.connectors.lock().remove(&cluster.name);
+            // A program may have removed it already.
+            let _ = self.registry.send(RemoveCluster(cluster.name)).await?;
+        }
+        Ok(replaced)
+    }
+
+    async fn exchange_resources(&self, config: &Config, changes: &Changes) -> Result<(), ReloadError> {
+        let names = &changes.resources;
+        for name in names.removed.iter().chain(&names.changed) {
+            self.registry.send(Release(User::Config(name.clone()))).await?;
+        }
+        let is_new = |name: &String| names.added.contains(name) || names.changed.contains(name);
+        for resource in config.resources.iter().filter(|resource| is_new(&resource.name)) {
+            self.registry.send(convert::demand(resource, &config.resources)).await?;
+        }
+        Ok(())
+    }
+
+    /// Sinks that are others do as they should from now on, and all follow the resources that there are now.
+    async fn change_sinks(&self, config: &Config, changed: Vec<Changed>) -> Result<(), ReloadError> {
+        for Changed { name, reader } in changed {
+            let Some((follower, _)) = self.follower(&name) else { continue };
+            let Reader { params, interest, config, files, .. } = reader;
+            follower.sink.reconfigure(params).await;
+            if let Some(one) = self.sinks.lock().iter_mut().find(|one| one.name() == name) {
+                (one.follower.interest, one.config, one.files) = (interest, config, files);
+            }
+        }
+        let names: Vec<_> = self.sinks.lock().iter().map(|one| one.name().to_owned()).collect();
+        for name in names {
+            let Some((follower, mut followed)) = self.follower(&name) else { continue };
+            let done = follower.follow(&mut followed, &config.resources, &self.registry).await;
+            if let Some(one) = self.sinks.lock().iter_mut().find(|one| one.name() == name) {
+                one.followed = followed;
+            }
+            done?;
+        }
+        Ok(())
+    }
+
+    /// A copy: the list is not locked over an await.
+    fn follower(&self, name: &str) -> Option<(Follower, Followed)> {
+        let sinks = self.sinks.lock();
+        sinks.iter().find(|one| one.name() == name).map(|one| (one.follower.clone(), one.followed.clone()))
+    }
+
+    /// Adds a cluster, which is watched from now on.
+    pub(super) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
+        let connector = convert::connector(cluster, self.stall, self.dial.clone(), &self.env.io);
+        self.connectors.lock().insert(cluster.name.clone(), connector.clone());
+        let (name, labels) = (cluster.name.clone(), cluster.labels.clone());
+        self.registry.send(AddCluster { name, labels, connector: Arc::new(connector) }).await??;
+        Ok(())
+    }
+}
+
+/// The store of a sink that begins while the hub runs; the caches have all that its journal tells of, if there is one.
+fn open(reader: &Reader) -> Result<OpenStore, StartError> {
+    let Some(place) = &reader.params.place else { return Ok(OpenStore::in_memory()) };
+    let opened = OpenStore::open(&reader.name, place, &|_| true);
+    let (store, _) = opened.map_err(|source| StartError::Journal { sink: reader.name.clone(), source })?;
+    Ok(store)
+}

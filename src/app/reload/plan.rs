@@ -1,0 +1,188 @@
+//! What differs between two configurations, by name: pure.
+
+use serde::Serialize;
+
+use crate::config::{ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
+
+/// Names of what came, changed and went; each is in one of them at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Those that were not there before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<String>,
+    /// Those that are another now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
+    /// Those that are not there any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
+}
+
+/// What a new configuration changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Changes {
+    /// Clusters; one whose labels changed is removed and added.
+    pub clusters: Difference,
+    /// Resources.
+    pub resources: Difference,
+    /// Sinks.
+    pub sinks: Difference,
+    /// Whether `hub.memory_limit` is another.
+    pub memory_limit: bool,
+    /// Keys that are read at the start alone, and are others now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub needs_restart: Vec<String>,
+}
+
+impl Difference {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+
+    fn between<'c, T: 'c>(
+        old: &'c [T],
+        new: &'c [T],
+        name: impl Fn(&T) -> &str,
+        same: impl Fn(&T, &T) -> bool,
+    ) -> Self {
+        let find = |all: &'c [T], wanted: &T| all.iter().find(|one| name(one) == name(wanted));
+        let mut difference = Self::default();
+        for one in new {
+            match find(old, one) {
+                None => difference.added.push(name(one).to_owned()),
+                Some(before) if !same(before, one) => difference.changed.push(name(one).to_owned()),
+                Some(_) => {}
+            }
+        }
+        let gone = old.iter().filter(|one| find(new, one).is_none());
+        difference.removed = gone.map(|one| name(one).to_owned()).collect();
+        difference
+    }
+}
+
+impl Changes {
+    /// What `new` changes of `old`.
+    #[must_use]
+    pub fn between(old: &Config, new: &Config) -> Self {
+        let cluster = |one: &ClusterConfig, other: &ClusterConfig| one == other;
+        let resource = |one: &ResourceConfig, other: &ResourceConfig| {
+            // An index is one of a resource over all entries of it, so another entry's may change this one.
+            one == other && indexes_of(one, &old.resources) == indexes_of(other, &new.resources)
+        };
+        let clusters = Difference::between(&old.clusters, &new.clusters, |one| one.name.as_str(), cluster);
+        Self {
+            clusters,
+            resources: Difference::between(&old.resources, &new.resources, |one| &one.name, resource),
+            sinks: Difference::between(&old.sinks, &new.sinks, |one| &one.name, |one, other| one == other),
+            memory_limit: old.hub.memory_limit != new.hub.memory_limit,
+            needs_restart: needs_restart(old, new),
+        }
+    }
+
+    /// Whether nothing is to be done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn indexes_of<'c>(resource: &ResourceConfig, all: &'c [ResourceConfig]) -> Vec<(&'c String, String)> {
+    let same = all.iter().filter(|other| other.is_same_resource(resource));
+    let mut indexes: Vec<_> =
+        same.flat_map(|other| &other.indexes).map(|(name, path)| (name, path.to_string())).collect();
+    indexes.sort();
+    indexes.dedup();
+    indexes
+}
+
+fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
+    let HubConfig { listen, shutdown_deadline: _, memory_limit: _, state_dir, checkpoint, fsync } = &old.hub;
+    let hub = [
+        ("hub.listen", *listen != new.hub.listen),
+        ("hub.state_dir", *state_dir != new.hub.state_dir),
+        ("hub.checkpoint", *checkpoint != new.hub.checkpoint),
+        ("hub.fsync", *fsync != new.hub.fsync),
+    ];
+    let mut keys: Vec<_> = hub.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect();
+    let pairs = old.sinks.iter().filter_map(|sink| Some((sink, new.sinks.iter().find(|new| new.name == sink.name)?)));
+    for (before, now) in pairs {
+        let SinkConfig { name, journal_limit, dead_letter_limit, .. } = before;
+        let limits = [
+            ("journal_limit", *journal_limit != now.journal_limit),
+            ("dead_letter_limit", *dead_letter_limit != now.dead_letter_limit),
+        ];
+        keys.extend(limits.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| format!("sinks.{name}.{key}")));
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = r#"
+        [clusters.a]
+        server = "http://127.0.0.1:1"
+        [clusters.b]
+        server = "http://127.0.0.1:2"
+        labels = { tier = "prod" }
+        [resources.pods]
+        [resources.some-pods]
+        resource = "pods"
+        namespaces = ["shop"]
+        [sinks.s]
+        type = "stdout"
+    "#;
+
+    fn changes(edit: impl Fn(String) -> String) -> Changes {
+        let read = |text: &str| Config::from_toml(text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        Changes::between(&read(BASE), &read(&edit(BASE.to_owned())))
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn the_same_written_in_another_way_changes_nothing() {
+        let changes = changes(|text| text.replace("labels = { tier = \"prod\" }", "labels.tier = 'prod' # as before"));
+        assert!(changes.is_empty(), "{changes:?}");
+    }
+
+    #[test]
+    fn what_came_changed_and_went_is_named() {
+        let changes = changes(|text| {
+            let text = text.replace("clusters.a", "clusters.c").replace("127.0.0.1:2", "127.0.0.1:3");
+            text.replace("[sinks.s]", "[resources.nodes]\n[sinks.t]")
+        });
+        assert_eq!(
+            changes.clusters,
+            Difference { added: names(&["c"]), changed: names(&["b"]), removed: names(&["a"]) }
+        );
+        assert_eq!(changes.resources, Difference { added: names(&["nodes"]), ..Difference::default() });
+        assert_eq!(changes.sinks, Difference { added: names(&["t"]), removed: names(&["s"]), ..Difference::default() });
+        assert!(changes.needs_restart.is_empty());
+    }
+
+    #[test]
+    fn an_index_changes_every_entry_of_its_resource() {
+        let changes = changes(|text| {
+            text.replace("[resources.some-pods]", "indexes = { n = \"spec.nodeName\" }\n[resources.some-pods]")
+        });
+        assert_eq!(changes.resources.changed, names(&["pods", "some-pods"]));
+        assert!(changes.clusters.is_empty() && changes.sinks.is_empty());
+    }
+
+    #[test]
+    fn what_is_read_at_the_start_alone_is_named() {
+        let changes = changes(|text| {
+            let text = text.replace("type = \"stdout\"", "type = \"stdout\"\njournal_limit = \"8MiB\"");
+            format!("[hub]\nlisten = \"127.0.0.1:1\"\nmemory_limit = \"1GiB\"\nfsync = \"1s\"\n{text}")
+        });
+        assert_eq!(changes.needs_restart, names(&["hub.listen", "hub.fsync", "sinks.s.journal_limit"]));
+        assert!(changes.memory_limit);
+    }
+}

@@ -1,0 +1,58 @@
+//! The configuration's file changes under the real binary.
+
+use informer_hub::sim::{SimCluster, World};
+
+use crate::process::{Launch, Process, cluster, sim, until};
+use crate::receiver::{Mode, Receiver, SECRET};
+
+const PODS: &str = "[resources.pods]\n";
+const NODES: &str = "[resources.nodes]\n";
+
+fn lists(sim: &SimCluster) -> u64 {
+    let stats = sim.stats();
+    stats.lists + stats.streaming
+}
+
+fn start(toml: &str) -> Process {
+    Launch::new(toml).env("HOOK_SECRET", SECRET).start()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_file_is_applied_and_a_broken_one_is_refused_until_it_is_mended() {
+    let (first, second) = (sim(41, 12), sim(42, 12));
+    let receiver = Receiver::start(Mode::Well);
+    let base = cluster("a", &first.url()) + PODS + &receiver.sink("hook");
+    let hub = start(&base);
+    hub.ready().await;
+    receiver.converged("a", &first, &World::pods()).await;
+    let listed = lists(&first);
+    hub.configure(&(base.clone() + &cluster("b", &second.url())));
+    receiver.converged("b", &second, &World::pods()).await;
+    hub.configure(&(base.clone() + NODES + "colour = \"red\"\n"));
+    let error = until("the mistake is shown", async || {
+        hub.status().await["configuration"]["lastError"].as_str().map(ToOwned::to_owned)
+    })
+    .await;
+    assert!(error.contains("resources.nodes.colour"), "{error}");
+    first.with_world(World::create_pod).unwrap();
+    receiver.converged("a", &first, &World::pods()).await;
+    hub.configure(&(base + NODES));
+    receiver.converged("a", &first, &World::nodes()).await;
+    let status = hub.status().await;
+    assert!(status["configuration"]["lastError"].is_null(), "{status}");
+    assert_eq!(status["clusters"].as_array().unwrap().len(), 1);
+    assert_eq!(lists(&first), listed + 1, "the nodes alone were listed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_has_the_file_read_at_once_and_what_needs_a_restart_is_named() {
+    let sim = sim(43, 8);
+    let base = cluster("a", &sim.url()) + PODS;
+    let hub = start(&base);
+    hub.ready().await;
+    hub.configure(&format!("checkpoint = \"7s\"\n{base}"));
+    hub.signal("HUP");
+    let line = hub.line("read at the start alone").await;
+    assert_eq!(line["keys"], "hub.checkpoint", "{line}");
+    assert_eq!(hub.status().await["configuration"]["needsRestart"][0], "hub.checkpoint");
+}
