@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
+.PHONY: help build test test-nightly lint doc deny test-real check-monitoring fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -38,6 +38,9 @@ deny: ## Licences, bans and sources of dependencies; needs cargo-deny
 test-real: ## The suite against real kube-apiservers on loopback; needs Go, minutes the first time
 	tests/testbed/build.sh
 	$(CARGO) test --features real-tests --test real
+
+check-monitoring: ## Metrics, alert rules and their tests before promtool; needs Go, minutes the first time
+	$(CARGO) test --features real-tests --test real promtool
 
 oracle: ## The hub against client-go itself, fifty schedules of faults; needs Go, takes ten to fifteen minutes
 	tests/testbed/build.sh

@@ -13,6 +13,7 @@ use super::messages::{Enqueue, Process, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
 use crate::cache::DeltaFifo;
+use crate::types::clock::{self, Instant};
 use crate::types::{InformerHealth, ResourceVersion};
 
 /// See the module.
@@ -22,6 +23,9 @@ pub(super) struct FifoActor {
     health: Arc<InformerHealth>,
     /// The watermark that the processor was told last.
     told: Option<ResourceVersion>,
+    /// A change that is followed to its readers: how many keys are to be taken out until it is, and when it came. One at a
+    /// time, so that following costs nothing that counts.
+    followed: Option<(usize, Instant)>,
     busy: bool,
     waiting: Waiters,
     stopped: Waiters,
@@ -37,7 +41,7 @@ impl FifoActor {
     ) -> Self {
         let fifo = DeltaFifo::new(limit);
         let (waiting, stopped) = (Waiters::default(), Waiters::default());
-        Self { fifo, processor, health, told: None, busy: false, waiting, stopped, guard }
+        Self { fifo, processor, health, told: None, followed: None, busy: false, waiting, stopped, guard }
     }
 
     fn pump(&mut self, ctx: &mut Context<Self>) {
@@ -49,7 +53,9 @@ impl FifoActor {
         if self.busy {
             return;
         }
+        let before = self.fifo.len();
         let batch = self.fifo.pop(PROCESS_BATCH);
+        let followed = self.passed(before - self.fifo.len());
         let version = self.fifo.watermark().cloned();
         if batch.is_empty() && (version.is_none() || version == self.told) {
             if self.fifo.is_drained() {
@@ -59,14 +65,25 @@ impl FifoActor {
         }
         self.busy = true;
         self.told.clone_from(&version);
-        ctx.spawn(self.processor.send(Process { batch, version }).into_actor(self).map(|processed, act, ctx| {
-            act.busy = false;
-            if processed.is_err() {
-                act.guard.set(ExitStatus::Orphaned);
-                return ctx.stop();
-            }
-            act.pump(ctx);
-        }));
+        ctx.spawn(self.processor.send(Process { batch, version, followed }).into_actor(self).map(
+            |processed, act, ctx| {
+                act.busy = false;
+                if processed.is_err() {
+                    act.guard.set(ExitStatus::Orphaned);
+                    return ctx.stop();
+                }
+                act.pump(ctx);
+            },
+        ));
+    }
+}
+
+impl FifoActor {
+    /// So many keys have been taken out; gives when the change came that is followed, if it is among them.
+    fn passed(&mut self, keys: usize) -> Option<Instant> {
+        let (ahead, _) = self.followed.as_mut()?;
+        *ahead = ahead.saturating_sub(keys);
+        self.followed.take_if(|(ahead, _)| *ahead == 0).map(|(_, came)| came)
     }
 }
 
@@ -89,6 +106,9 @@ impl Handler<Enqueue> for FifoActor {
     fn handle(&mut self, Enqueue(changes): Enqueue, ctx: &mut Self::Context) -> Self::Result {
         for change in changes {
             self.fifo.push(change);
+        }
+        if self.followed.is_none() && !self.fifo.is_empty() {
+            self.followed = Some((self.fifo.len(), clock::now()));
         }
         self.pump(ctx);
         if !self.fifo.is_full() {

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use super::listener::ListenerHealth;
 use crate::cache::{Applied, ListenerQueue, PartitionId};
-use crate::types::Notification;
+use crate::types::clock::{self, Instant};
+use crate::types::{Histogram, Notification};
 
 /// One listener actor's right to empty an inbox, until the next one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,10 +53,41 @@ struct State {
     handed_from: u64,
     /// Whether the subscriber has answered for the mark that follows the initial objects.
     synced: bool,
+    /// A change that is followed: the place behind it, and when it was read.
+    followed: Option<(u64, Instant)>,
     turn: Turn,
 }
 
 impl Inbox {
+    /// An empty one that counts there how long changes took that it was asked to follow.
+    pub(super) fn counting(lag: Arc<Histogram>) -> Self {
+        let health = ListenerHealth { lag: Some(lag), ..ListenerHealth::default() };
+        Self { health: Arc::new(health), ..Self::default() }
+    }
+
+    /// Sees how long it takes until the subscriber has answered for all that waits now, the last of which came into the
+    /// pipeline then. One at a time: while one is followed, this does nothing.
+    pub(super) fn follow(&self, came: Instant) {
+        let mut state = self.state.lock();
+        if let Some(queue) = state.queue.as_ref().filter(|queue| !queue.is_empty()) {
+            let place = queue.places().1;
+            state.followed.get_or_insert((place, came));
+        }
+    }
+
+    /// Where notifications merge, places move down: the change is then taken for told a little late, at the latest when
+    /// nothing waits.
+    fn note_followed(&self, state: &mut State) {
+        let queue = state.queue.as_ref();
+        let is_told = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
+        if let Some((_, came)) = state.followed.filter(|(place, _)| is_told(*place)) {
+            state.followed = None;
+            if let Some(lag) = &self.health.lag {
+                lag.record(clock::now().duration_since(came), None);
+            }
+        }
+    }
+
     /// Whether it has joined a processor of this partition before, and goes on from there.
     pub(super) fn has_joined(&self, partition: PartitionId) -> bool {
         let state = self.state.lock();
@@ -69,6 +101,7 @@ impl Inbox {
         if state.queue.is_none() || state.partition != Some(partition) {
             state.queue = Some(queue);
             state.partition = Some(partition);
+            state.followed = None;
             state.synced = state.queue.as_ref().is_some_and(ListenerQueue::goes_on);
         }
     }
@@ -110,6 +143,7 @@ impl Inbox {
         if state.turn == turn {
             let handed = std::mem::take(&mut state.handed);
             state.synced |= handed.iter().any(|notification| matches!(notification, Notification::Synced(_)));
+            self.note_followed(&mut state);
         }
     }
 
@@ -170,6 +204,33 @@ mod tests {
         assert_eq!(told(&inbox.next(successor, 2).unwrap()), ["+b@2"]);
         inbox.done(successor);
         assert!(inbox.next(successor, 2).unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_followed_until_its_subscriber_has_answered_for_it() {
+        let mut informer = Informer::new();
+        informer.apply("[ ]0");
+        let lag = Arc::new(Histogram::new(crate::types::LAG_SECONDS));
+        let inbox = Inbox::counting(Arc::clone(&lag));
+        inbox.join(informer.id, ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
+        let came = clock::now();
+        let outbox = informer.apply("+a@1 +b@2");
+        inbox.offer(outbox.number, &outbox.applied, false);
+        inbox.follow(came);
+        tokio::time::advance(std::time::Duration::from_secs(2)).await;
+        inbox.follow(clock::now());
+        let turn = inbox.take_over();
+        assert_eq!(told(&inbox.next(turn, 2).unwrap()), ["synced", "+a@1"]);
+        inbox.done(turn);
+        assert_eq!(lag.state().count(), 0, "what came last still waits");
+        assert_eq!(told(&inbox.next(turn, 2).unwrap()), ["+b@2"]);
+        assert_eq!(lag.state().count(), 0, "nobody has answered for it");
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        inbox.done(turn);
+        assert_eq!((lag.state().count(), lag.state().sum), (1, 3.0));
+        inbox.follow(clock::now());
+        inbox.done(turn);
+        assert_eq!(lag.state().count(), 1, "nothing waits that could be followed");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::subscriber::Delivered;
 use super::subscription::Subscription;
 use super::supervision::ExitGuard;
 use super::waiters::Waiters;
-use crate::types::{InformerHealth, Origin};
+use crate::types::{Histogram, InformerHealth, Origin};
 
 /// How often it is looked whether objects are on disk that a subscriber waits for.
 const DISK_LOOK: Duration = Duration::from_millis(20);
@@ -36,6 +36,8 @@ pub(super) struct ListenerHealth {
     pub merged: AtomicU64,
     /// Notifications that the subscriber failed on.
     pub lost: AtomicU64,
+    /// How long changes took from the queue to the subscriber's answer, in samples: of all inboxes of its subscription.
+    pub lag: Option<Arc<Histogram>>,
 }
 
 /// See the module.

@@ -42,6 +42,8 @@ pub struct Process {
     pub batch: Vec<Popped>,
     /// With it, everything up to this version has been taken out of the queue.
     pub version: Option<ResourceVersion>,
+    /// When a change of it came into the queue that is followed to its readers, to see how long that takes.
+    pub followed: Option<Instant>,
 }
 
 // === processor → cache ===

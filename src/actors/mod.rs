@@ -21,6 +21,7 @@ mod cluster;
 pub mod durable;
 mod env;
 mod fifo;
+mod fleet;
 mod governor;
 mod headroom;
 mod inbox;
@@ -50,6 +51,9 @@ pub use cache::{CacheActor, CacheDirectory};
 pub use capacity::Tuning;
 pub use checkpoint::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
 pub use env::Env;
+#[cfg(test)]
+pub(crate) use fleet::testing;
+pub use fleet::{ClusterSeen, FleetView, InformerSeen, ListenerSeen};
 pub use memory::{Budget, Gauge, InformerMemory, MemoryStatus, MemoryTuning, ProcessGauge};
 pub use pressure::Pressure;
 pub use questions::Answering;

@@ -16,7 +16,7 @@ use super::subscription::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
 use super::write_half::{Direct, SharedWriteHalf, Written};
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, Popped, ResyncSchedule};
-use crate::types::clock;
+use crate::types::clock::{self, Instant};
 use crate::types::{Change, Delta, DeltaKind, InformerHealth, ResourceVersion};
 
 /// The cache, as a processor sees it.
@@ -58,6 +58,8 @@ pub(super) struct ProcessorActor {
     repeating: bool,
     /// A batch that was applied before this processor's predecessor died, and may not have been told.
     untold: Option<Outbox>,
+    /// When a change came that is followed, and is in the batch that is told next.
+    followed: Option<Instant>,
     guard: ExitGuard,
 }
 
@@ -79,12 +81,14 @@ impl ProcessorActor {
             ticker: None,
             repeating: false,
             untold,
+            followed: None,
             guard,
         }
     }
 
     /// Puts a batch into every listener's inbox, whose owner may be dead or slow; this waits for nobody.
-    fn tell(&self, outbox: &Outbox) {
+    fn tell(&mut self, outbox: &Outbox) {
+        let followed = self.followed.take();
         if !self.health.has_synced() && outbox.applied.iter().any(|applied| matches!(applied, Applied::Synced)) {
             self.health.set_synced();
             self.env.sync_changed();
@@ -93,6 +97,9 @@ impl ProcessorActor {
             // Of a batch that changed nothing it is to know that it came.
             joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
             if !outbox.applied.is_empty() {
+                if let Some(came) = followed {
+                    joined.inbox.follow(came);
+                }
                 joined.wake();
             }
         }
@@ -199,10 +206,12 @@ impl Actor for ProcessorActor {
 impl Handler<Process> for ProcessorActor {
     type Result = AtomicResponse<Self, ()>;
 
-    fn handle(&mut self, Process { batch, version }: Process, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, process: Process, ctx: &mut Self::Context) -> Self::Result {
+        let Process { batch, version, followed } = process;
         if let Some(untold) = self.untold.take() {
             self.tell(&untold);
         }
+        self.followed = followed;
         match self.cache.write_half.apply(self.cache.partition, self.cache.lease, batch, version) {
             Direct::Applied(written) => {
                 self.applied_directly(written, ctx);

@@ -20,13 +20,18 @@ use super::waiters::Waiters;
 use super::watch_errors::WatchErrors;
 use crate::reflector::{
     ErrorClass, ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped,
-    SourceError, StallPolicy, Step, WatchItem, WatchRequest,
+    SourceError, Step, WatchItem, WatchRequest,
 };
 use crate::telemetry::spans;
 use crate::types::clock;
 use crate::types::{
-    Change, Delta, DeltaKind, InformerHealth, ObjectKey, Origin, Phase, ResourceVersion, StoredObject, Threads, chance,
+    Change, Delta, DeltaKind, InformerHealth, ListReason, ObjectKey, Origin, Phase, ResourceVersion, StoredObject,
+    Threads, chance,
 };
+
+mod waits;
+
+use waits::{next_within, within};
 
 /// What a reflector actor is made of.
 pub(super) struct ReflectorParts {
@@ -97,6 +102,8 @@ struct Driver {
     skipped: Option<(Option<ObjectKey>, String)>,
     /// The list under way, and its pages so far.
     listing: Option<Listing>,
+    /// Why the next list would begin.
+    relists_for: ListReason,
     /// Kinds of failure that were logged since it last went well, so that each is logged once and not per attempt.
     told: Vec<ErrorClass>,
     /// How far the fifo was told last that it has everything.
@@ -118,7 +125,18 @@ impl Driver {
         if let Some(version) = parts.resume.take() {
             machine.go_on(version, clock::now());
         }
-        Self { parts, machine, held: Vec::new(), skipped: None, listing: None, told: Vec::new(), progress: None }
+        let is_first = parts.health.lists.load(Relaxed) == 0;
+        let relists_for = if is_first { ListReason::First } else { ListReason::Restart };
+        Self {
+            parts,
+            machine,
+            held: Vec::new(),
+            skipped: None,
+            listing: None,
+            relists_for,
+            told: Vec::new(),
+            progress: None,
+        }
     }
 
     async fn run(mut self) -> FifoGone {
@@ -159,6 +177,7 @@ impl Driver {
             match next_within(&stall, stream.next()).await {
                 Ok(ListChunk::Items(objects)) => {
                     let count = objects.len() as u64;
+                    health.note_heard();
                     health.note_events(count);
                     health.list_items.fetch_add(count, Relaxed);
                     self.held.extend(objects.into_iter().map(|object| delta(DeltaKind::Replaced, object)));
@@ -167,6 +186,7 @@ impl Driver {
                 Ok(ListChunk::Skipped(skipped)) => self.skip(skipped, true),
                 Ok(ListChunk::End { version, continue_token, remaining }) => {
                     health.set_answers(true);
+                    health.note_heard();
                     self.listing.iter_mut().for_each(|listing| listing.pages += 1);
                     if let Some(remaining) = remaining {
                         health.list_expected.store(health.list_items.load(Relaxed) + remaining, Relaxed);
@@ -191,7 +211,7 @@ impl Driver {
         self.skipped = None;
         self.show_no_watch();
         let health = &self.parts.health;
-        health.lists.fetch_add(1, Relaxed);
+        health.note_list(self.relists_for);
         health.list_items.store(0, Relaxed);
         health.list_expected.store(0, Relaxed);
         if !health.has_synced() {
@@ -231,8 +251,9 @@ impl Driver {
     }
 
     fn list_failed(&mut self, error: &SourceError) {
+        let span = self.listing.as_ref().map_or_else(Span::none, |listing| listing.span.clone());
+        span.in_scope(|| self.show_failure(error));
         self.end_list_trace(Some(error));
-        self.show_failure(error);
         self.machine.on_list_error(error, clock::now());
     }
 
@@ -261,9 +282,10 @@ impl Driver {
         };
         let now = clock::now();
         spans::end_watch(&span, events, end.as_ref().err().map(|error| error as &dyn Display));
+        self.relists_for = ListReason::Ended;
         if let Err(error) = &end {
             self.end_list_trace(Some(error));
-            self.show_failure(error);
+            span.in_scope(|| self.show_failure(error));
         }
         let lasted = opened.map_or(Duration::ZERO, |opened| now.duration_since(opened));
         self.machine.on_watch_end(end.as_ref().copied(), events, lasted, now);
@@ -275,6 +297,7 @@ impl Driver {
         let health = &self.parts.health;
         health.watches.fetch_add(1, Relaxed);
         health.set_answers(true);
+        health.note_heard();
         if !self.machine.is_listing() {
             health.set_phase(Phase::Watching);
             self.clear_error();
@@ -320,6 +343,7 @@ impl Driver {
     fn take_items(&mut self, items: Vec<WatchItem>) {
         let now = clock::now();
         let health = Arc::clone(&self.parts.health);
+        health.note_heard();
         let mut taken = 0;
         for item in items {
             let verdict = self.machine.on_watch_item(&item, now);
@@ -433,6 +457,7 @@ impl Driver {
     fn show_failure(&mut self, error: &SourceError) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
+        self.relists_for = error.class.list_reason();
         let silent = matches!(error.class, ErrorClass::Refused | ErrorClass::Stalled | ErrorClass::Transient);
         health.set_answers(!silent);
         self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.handlers);
@@ -467,35 +492,6 @@ fn newcomers(batch: &[Change]) -> usize {
         _ => 0,
     };
     batch.iter().map(size).sum()
-}
-
-fn stalled(what: &str, limit: Duration) -> SourceError {
-    SourceError { class: ErrorClass::Stalled, message: format!("{what} within {limit:?}") }
-}
-
-/// Waits for an answer's head, but no longer than `limit`.
-async fn within<T>(
-    limit: Duration,
-    what: &str,
-    opening: impl Future<Output = Result<T, SourceError>>,
-) -> Result<T, SourceError> {
-    tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| Err(stalled(what, limit)))
-}
-
-/// Waits for the next piece of a list; its end without an `End` is an error.
-async fn next_within(
-    stall: &StallPolicy,
-    next: impl Future<Output = Option<Result<ListChunk, SourceError>>>,
-) -> Result<ListChunk, SourceError> {
-    let limit = stall.list_chunk;
-    match tokio::time::timeout(limit, next).await {
-        Ok(Some(chunk)) => chunk,
-        Ok(None) => Err(SourceError {
-            class: ErrorClass::Transient,
-            message: "list: the answer ended before the list did".to_owned(),
-        }),
-        Err(_) => Err(stalled("list: no further data", limit)),
-    }
 }
 
 #[cfg(test)]

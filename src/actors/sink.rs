@@ -24,7 +24,8 @@ use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
 use crate::disk::Disk;
 use crate::sink::{
-    Action, Broken, Durability, Event, LaneId, Machine, MachineParams, Store, StoreLimits, Transport, Work,
+    Action, AttemptOutcome, Broken, Durability, Event, LaneId, Machine, MachineParams, Store, StoreLimits, Transport,
+    Work,
 };
 use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
@@ -194,13 +195,23 @@ impl SinkActor {
         let transport = Arc::clone(&self.params.transport);
         // The call itself is inside the task too, so that a panic in it is the task's.
         let span = spans::delivery(&self.params.machine.name, batch.len() as u64);
+        let (began, seen_in, traced) = (clock::now(), spans::ids(&span), span.clone());
         let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
         let generation = self.generation;
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
+            let (outcome, now) = (outcome.map_err(broken), clock::now());
+            let kind = match &outcome {
+                Ok(outcome) => Some(outcome.kind()),
+                Err(Broken::Panicked(_)) => Some(AttemptOutcome::Broken),
+                Err(Broken::ShuttingDown) => None,
+            };
+            if let Some(kind) = kind {
+                actor.params.machine.health.note_attempt(kind, now.duration_since(began), seen_in);
+            }
             if actor.generation != generation {
                 return;
             }
-            actor.state.machine.attempted(lane, outcome.map_err(broken), clock::now());
+            traced.in_scope(|| actor.state.machine.attempted(lane, outcome, now));
             actor.pump(ctx);
         }));
     }

@@ -61,6 +61,22 @@ pub enum ClusterState {
     Degraded,
 }
 
+impl ClusterState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Connecting, Self::Connected, Self::Unreachable, Self::Degraded];
+
+    /// The word in the status and in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Unreachable => "unreachable",
+            Self::Degraded => "degraded",
+        }
+    }
+}
+
 /// An informer at one moment.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -193,11 +209,16 @@ impl InformerView {
         self.health.has_synced() || hopeless
     }
 
+    /// The resource, as kubectl writes it.
+    pub(super) fn resource_text(&self) -> String {
+        self.resource.as_ref().map_or_else(|| self.wanted.text(), |resource| resource.gvr.to_string())
+    }
+
     pub(super) fn status(&self, caches: &CacheDirectory) -> InformerStatus {
         let health = &*self.health;
         let list_expected = health.list_expected.load(Relaxed);
         InformerStatus {
-            resource: self.resource.as_ref().map_or_else(|| self.wanted.text(), |resource| resource.gvr.to_string()),
+            resource: self.resource_text(),
             scope: self.scope.to_string(),
             state: health.phase(),
             synced: health.has_synced(),

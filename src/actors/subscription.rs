@@ -14,7 +14,7 @@ use super::subscriber::{Deliver, Subscriber};
 use super::supervision::detach;
 use crate::cache::{InitialObjects, ListenerOptions};
 use crate::reflector::InformerOptions;
-use crate::types::{ClusterName, ClusterSelector, LabelSelector, Origin, Scope, View};
+use crate::types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, LabelSelector, Origin, Scope, View};
 
 /// A subscription's number, unique in its hub.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -153,6 +153,8 @@ pub struct Subscription {
     pub(super) durable: bool,
     pub(super) subscriber: Arc<dyn Deliver>,
     inboxes: Mutex<Vec<(Arc<Origin>, Arc<Inbox>)>>,
+    /// How long changes take to reach the subscriber, at all informers.
+    lag: Arc<Histogram>,
     registry: Recipient<Unsubscribe>,
 }
 
@@ -170,6 +172,7 @@ impl Subscription {
             resync: subscribe.resync,
             subscriber: subscribe.subscriber.deliver,
             inboxes: Mutex::default(),
+            lag: Arc::new(Histogram::new(LAG_SECONDS)),
             registry,
         }
     }
@@ -180,7 +183,7 @@ impl Subscription {
         if let Some((_, known)) = all.iter().find(|(at, _)| at == origin) {
             return Arc::clone(known);
         }
-        let inbox = Arc::<Inbox>::default();
+        let inbox = Arc::new(Inbox::counting(Arc::clone(&self.lag)));
         all.push((Arc::clone(origin), Arc::clone(&inbox)));
         inbox
     }

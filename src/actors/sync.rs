@@ -83,6 +83,11 @@ impl SyncView {
         Self { views, telling, changed }
     }
 
+    /// What the clusters show now, without holding up who changes it.
+    pub(super) fn views(&self) -> BTreeMap<ClusterName, (ClusterLabels, SharedView)> {
+        self.views.read().clone()
+    }
+
     /// The informers that are meant, by cluster. One that was asked for a moment ago may not be among them yet.
     #[must_use]
     pub fn informers(&self, of: &Awaited) -> Vec<InformerSync> {

@@ -1,7 +1,8 @@
-//! HTTP for operators: probes, status, dead letters.
+//! HTTP for operators: probes, status, metrics, reloads, dead letters.
 //!
 //! [`Guard`] says who may ask, and what they may cost: the handlers behind it are reached by those who may alone.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,13 @@ use axum::routing::get;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 
+use crate::telemetry::metrics::Scraper;
+
 mod access;
 mod answer;
 mod dead_letters;
 mod guard;
+mod metrics;
 mod reload;
 mod seats;
 mod serve;
@@ -47,8 +51,14 @@ pub struct Shown {
     pub status: serde_json::Value,
 }
 
-/// Where the API gets what it shows; `None` when the hub is shutting down.
+/// Where the API gets what it shows; `None` while the hub starts, and when it is shutting down.
 pub type Show = Arc<dyn Fn() -> BoxFuture<'static, Option<Shown>> + Send + Sync>;
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services").finish_non_exhaustive()
+    }
+}
 
 /// The API cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -67,22 +77,34 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
 }
 
-/// Serves `/livez`, `/readyz`, `/v1/status`, reloads and dead letters until `stop` ends, to whom `guard` lets in.
+/// What there is to be asked for.
+pub struct Services {
+    /// Status and probes.
+    pub show: Show,
+    /// Dead letters.
+    pub letters: AskLetters,
+    /// Reloads.
+    pub reload: AskReload,
+    /// Metrics.
+    pub scraper: Scraper,
+}
+
+/// Serves `/livez`, `/readyz`, `/metrics`, `/v1/status`, reloads and dead letters until `stop` ends, to whom `guard` lets in.
 pub async fn serve(
     listener: TcpListener,
     guard: Guard,
-    show: Show,
-    letters: AskLetters,
-    reload: AskReload,
+    services: Services,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
+    let Services { show, letters, reload, scraper } = services;
     let routes = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/v1/status", get(status))
         .with_state(show)
         .merge(dead_letters::routes(letters))
-        .merge(reload::routes(reload));
+        .merge(reload::routes(reload))
+        .merge(metrics::routes(scraper));
     serve::serve(listener, routes, guard, stop).await;
 }
 
@@ -95,7 +117,7 @@ async fn readyz(State(show): State<Show>, Extension(MayLook(may)): Extension<May
     match shown(&show).await {
         Some(shown) if shown.ready => (StatusCode::OK, lines("ready", &shown.waiting)).into_response(),
         Some(shown) => (StatusCode::SERVICE_UNAVAILABLE, lines("not ready", &shown.waiting)).into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "starting or shutting down\n").into_response(),
     }
 }
 
@@ -107,6 +129,6 @@ fn lines(first: &str, rest: &[String]) -> String {
 async fn status(State(show): State<Show>) -> Response {
     match shown(&show).await {
         Some(shown) => Json(shown.status).into_response(),
-        None => wrong(StatusCode::SERVICE_UNAVAILABLE, "the hub is shutting down"),
+        None => wrong(StatusCode::SERVICE_UNAVAILABLE, "the hub is starting or shutting down"),
     }
 }

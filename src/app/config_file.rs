@@ -57,10 +57,10 @@ impl ConfigFile {
             if is_asked || is_settled {
                 self.applied = seen.clone();
                 tracing::info!(file = %self.path.display(), is_asked, "the configuration is read again");
-                let reloaded = self.reload(&reloader).await;
+                let outcome = self.reload(&reloader).await;
                 if let Some(reply) = reply {
                     // Who does not wait any more finds it in the status.
-                    let _ = reply.send(reloaded);
+                    let _ = reply.send(outcome);
                 }
             }
         }

@@ -14,9 +14,9 @@ use super::reload::{Reloader, Running};
 use super::report::{HubReport, Reporter};
 use super::start::{HubBuilder, StartError};
 use super::typed::{CacheClient, api_resource};
-use crate::actors::messages::{SetMemoryLimit, Shutdown, WaitForCacheSync};
+use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
 use crate::actors::sink::Drain;
-use crate::actors::{HubSystem, NotSynced, RegistryActor, Tuning};
+use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor, Tuning};
 use crate::cache::Chain;
 use crate::config::Config;
 use crate::disk::Disk;
@@ -161,6 +161,14 @@ impl Hub {
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         Reloader(Arc::downgrade(&self.running))
+    }
+
+    /// What all clusters show, read without asking any actor.
+    ///
+    /// # Errors
+    /// The hub is shutting down.
+    pub async fn fleet(&self) -> Result<FleetView, MailboxError> {
+        Ok(FleetView::new(self.registry().send(ViewSync).await?, self.system.env().clone()))
     }
 
     /// Limits the memory that the process has resident from now on, in bytes; `None`: no limit any more. Informers keep less

@@ -1,6 +1,7 @@
 //! Sinks and durable subscriptions: from what they are built from to running, and what each of them follows.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,10 +92,10 @@ impl Reader {
     ) -> Result<(), MailboxError> {
         let Self { name, params, interest, config, files } = self;
         let (health, is_durable) = (Arc::clone(&params.machine.health), params.place.is_some());
-        let follower = Follower { name, sink: Sink::start(params, store, env), is_durable, interest };
+        let reader = Follower { name, sink: Sink::start(params, store, env), is_durable, interest };
         let mut followed = Followed::new();
-        follower.follow(&mut followed, resources, registry).await?;
-        sinks.lock().push(RunningSink { follower, health, config, files, followed });
+        reader.follow(&mut followed, resources, registry).await?;
+        sinks.lock().push(RunningSink { follower: reader, health, config, files, followed });
         Ok(())
     }
 }
@@ -136,9 +137,9 @@ impl Follower {
             followed.remove(&name);
         }
         for (name, wish) in wishes {
-            if !followed.contains_key(&name) {
-                let id = registry.send(self.subscribe(&name, &wish)).await?;
-                followed.insert(name, (wish, id));
+            if let Entry::Vacant(new) = followed.entry(name) {
+                let id = registry.send(self.subscribe(new.key(), &wish)).await?;
+                new.insert((wish, id));
             }
         }
         Ok(())

@@ -172,13 +172,13 @@ impl Running {
     async fn reload(&self, config: Config) -> Result<Changes, ReloadError> {
         let mut current = self.current.lock().await;
         self.check_open()?;
-        let mut changes = Changes::between(&current, &config);
-        changes.needs_restart = Changes::between(&self.at_start, &config).needs_restart;
-        let (added, changed) = self.readers(&config, &mut changes).await?;
-        self.end_sinks(&changes.sinks.removed, &config).await?;
-        let replaced = self.end_clusters(&current, &config, &changes).await?;
-        self.exchange_resources(&config, &changes).await?;
-        if changes.memory_limit {
+        let mut plan = Changes::between(&current, &config);
+        plan.needs_restart = Changes::between(&self.at_start, &config).needs_restart;
+        let (added, changed) = self.readers(&config, &mut plan).await?;
+        self.end_sinks(&plan.sinks.removed, &config).await?;
+        let replaced = self.end_clusters(&current, &config, &plan).await?;
+        self.exchange_resources(&config, &plan).await?;
+        if plan.memory_limit {
             self.registry.send(SetMemoryLimit(config.hub.memory_limit)).await?;
         }
         self.change_sinks(&config, changed).await?;
@@ -188,14 +188,14 @@ impl Running {
         }
         let is_new = |cluster: &&ClusterConfig| {
             let name = cluster.name.as_str();
-            replaced.contains(&cluster.name) || changes.clusters.added.iter().any(|added| added == name)
+            replaced.contains(&cluster.name) || plan.clusters.added.iter().any(|added| added == name)
         };
         for cluster in config.clusters.iter().filter(is_new) {
             self.check_open()?;
             self.add_cluster(cluster).await?;
         }
         *current = config;
-        Ok(changes)
+        Ok(plan)
     }
 
     /// Builds what sinks are to be, and opens the stores of new ones: the last thing that can go wrong. Sinks whose files
@@ -203,17 +203,17 @@ impl Running {
     async fn readers(
         &self,
         config: &Config,
-        changes: &mut Changes,
+        plan: &mut Changes,
     ) -> Result<(Vec<(Reader, OpenStore)>, Vec<Changed>), ReloadError> {
         let configured = |one: &RunningSink| one.config.is_some().then(|| (one.name().to_owned(), one.files.clone()));
         let known: Vec<(String, Stamps)> = self.sinks.lock().iter().filter_map(configured).collect();
-        let (added, mut changed) = (changes.sinks.added.clone(), changes.sinks.changed.clone());
+        let (added, mut changed) = (plan.sinks.added.clone(), plan.sinks.changed.clone());
         let (sinks, state, io) = (config.sinks.clone(), self.state.clone(), self.env.io.clone());
         let fsync = self.at_start.hub.fsync;
         let building = self.env.io.spawn_blocking(move || {
             for sink in &sinks {
                 let is_other = |(name, files): &(String, Stamps)| *name == sink.name && *files != stamps(sink);
-                if known.iter().any(|one| is_other(one)) && !changed.contains(&sink.name) {
+                if known.iter().any(is_other) && !changed.contains(&sink.name) {
                     changed.push(sink.name.clone());
                 }
             }
@@ -231,7 +231,7 @@ impl Running {
             Ok::<_, StartError>((new?, others, changed))
         });
         let (new, others, changed) = building.await.map_err(|_| ReloadError::Unread)??;
-        changes.sinks.changed = changed;
+        plan.sinks.changed = changed;
         Ok((new, others))
     }
 
@@ -239,16 +239,16 @@ impl Running {
     async fn end_sinks(&self, removed: &[String], config: &Config) -> Result<(), ReloadError> {
         let deadline = clock::now() + config.hub.shutdown_deadline;
         for name in removed {
-            let Some((follower, mut followed)) = self.follower(name) else { continue };
-            let unfollowed = follower.follow(&mut followed, &[], &self.registry).await;
-            if let Some(report) = follower.sink.drain(Drain { deadline }).await {
+            let Some((reader, mut followed)) = self.follower(name) else { continue };
+            let unfollowed = reader.follow(&mut followed, &[], &self.registry).await;
+            if let Some(report) = reader.sink.drain(Drain { deadline }).await {
                 match (report.left, report.kept) {
                     (0, 0) => tracing::info!(sink = name, "removed; all is delivered"),
                     (0, kept) => {
-                        tracing::warn!(sink = name, kept, "removed; what is not delivered stays in its journal")
+                        tracing::warn!(sink = name, kept, "removed; what is not delivered stays in its journal");
                     }
                     (left, _) => {
-                        tracing::error!(sink = name, left, "removed with events that could not be delivered: lost")
+                        tracing::error!(sink = name, left, "removed with events that could not be delivered: lost");
                     }
                 }
             }
@@ -303,17 +303,17 @@ impl Running {
     /// Sinks that are others do as they should from now on, and all follow the resources that there are now.
     async fn change_sinks(&self, config: &Config, changed: Vec<Changed>) -> Result<(), ReloadError> {
         for Changed { name, reader } in changed {
-            let Some((follower, _)) = self.follower(&name) else { continue };
+            let Some((running, _)) = self.follower(&name) else { continue };
             let Reader { params, interest, config, files, .. } = reader;
-            follower.sink.reconfigure(params).await;
+            running.sink.reconfigure(params).await;
             if let Some(one) = self.sinks.lock().iter_mut().find(|one| one.name() == name) {
                 (one.follower.interest, one.config, one.files) = (interest, config, files);
             }
         }
         let names: Vec<_> = self.sinks.lock().iter().map(|one| one.name().to_owned()).collect();
         for name in names {
-            let Some((follower, mut followed)) = self.follower(&name) else { continue };
-            let done = follower.follow(&mut followed, &config.resources, &self.registry).await;
+            let Some((reader, mut followed)) = self.follower(&name) else { continue };
+            let done = reader.follow(&mut followed, &config.resources, &self.registry).await;
             if let Some(one) = self.sinks.lock().iter_mut().find(|one| one.name() == name) {
                 one.followed = followed;
             }

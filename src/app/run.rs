@@ -2,20 +2,23 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use futures::FutureExt;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::config_file::{Asked, ConfigFile};
 use super::hub::{Hub, ShutdownReport};
+use super::metrics::Metrics;
 use super::report::{HubReport, Reporter};
 use super::service;
-use crate::api::{self, AskLetters, AskReload, Guard, Show, Shown};
+use crate::api::{self, AskLetters, AskReload, Guard, Services, Show, Shown};
 use crate::config::Config;
+use crate::telemetry::metrics::{Export, Scraper};
 use crate::types::{MemoryStep, Phase};
 
 /// How long after the first signal another one is taken for its echo.
@@ -63,17 +66,27 @@ pub async fn run(
     let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     // Before it starts: what changes meanwhile is seen.
     let changes = file.map(|file| ConfigFile::new(file, &config));
-    let hub = Hub::start(config).await.context("the hub does not start")?;
-    let (ask, asks) = mpsc::channel(1);
-    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
-    tracing::info!(%address, tls = !guard.is_plain(), "serving /livez, /readyz and /v1/status");
-    warn_of_listeners(&guard, address);
+    // Probes and scrapes are answered while the hub starts, which may take a while where it has much on disk.
+    let (started, metrics) = (Started::default(), Metrics::default());
     let (stop, mut stopping) = watch::channel(());
     let stopped = async move {
         let _ = stopping.changed().await;
     };
-    let letters = ask_letters(hub.reporter());
-    let serving = tokio::spawn(api::serve(listener, guard, show(hub.reporter()), letters, ask_reload(ask), stopped));
+    let collected = metrics.clone();
+    let scraper = Scraper::new(move || collected.collect());
+    let (ask, asks) = mpsc::channel(1);
+    let (show, letters, reload) = (show(&started), ask_letters(&started), ask_reload(ask));
+    let is_plain = guard.is_plain();
+    warn_of_listeners(&guard, address);
+    let serving = tokio::spawn(api::serve(listener, guard, Services { show, letters, reload, scraper }, stopped));
+    let collected = metrics.clone();
+    let export = Export::start(&Handle::current(), move || collected.collect());
+    let hub = Hub::start(config).await.context("the hub does not start")?;
+    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().sinks);
+    // Nobody has set it before.
+    let _ = started.set(hub.reporter());
+    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
+    tracing::info!(%address, tls = !is_plain, "serving /livez, /readyz, /metrics and /v1/status");
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
@@ -81,7 +94,10 @@ pub async fn run(
         () = hub.system().ended() => anyhow::bail!("the registry died, and every cluster with it: start the process again"),
     }
     watching.abort();
-    reloading.iter().for_each(|reloading| reloading.abort());
+    if let Some(reloading) = reloading {
+        reloading.abort();
+    }
+    metrics.ending();
     let mut ending = Box::pin(hub.shutdown(deadline));
     // Some send a signal to a process and then to its group, which are one to whoever sends it.
     let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
@@ -104,6 +120,7 @@ pub async fn run(
             return Ok(Ended::Cut(signal.as_raw_value()));
         }
     };
+    export.flush().await;
     drop(stop);
     // Idle keep-alive connections must not hold the process up.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
@@ -163,18 +180,23 @@ fn ask_reload(ask: mpsc::Sender<Asked>) -> AskReload {
     })
 }
 
-fn ask_letters(reporter: Reporter) -> AskLetters {
+/// Who makes reports, once the hub has started.
+type Started = Arc<OnceLock<Reporter>>;
+
+fn ask_letters(started: &Started) -> AskLetters {
+    let started = Arc::clone(started);
     Arc::new(move |sink, request| {
-        let reporter = reporter.clone();
-        Box::pin(async move { reporter.letters(&sink, request).await })
+        let reporter = started.get().cloned();
+        Box::pin(async move { reporter?.letters(&sink, request).await })
     })
 }
 
-fn show(reporter: Reporter) -> Show {
+fn show(started: &Started) -> Show {
+    let started = Arc::clone(started);
     Arc::new(move || {
-        let reporter = reporter.clone();
+        let reporter = started.get().cloned();
         Box::pin(async move {
-            let report = reporter.report().await.ok()?;
+            let report = reporter?.report().await.ok()?;
             let status = serde_json::to_value(&report).ok()?;
             Some(Shown { ready: report.hub.ready, waiting: waiting(&report), status })
         })

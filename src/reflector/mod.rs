@@ -35,7 +35,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-use crate::types::{ObjectKey, ResourceVersion, StoredObject};
+use crate::types::{ListReason, ObjectKey, ResourceVersion, StoredObject};
 
 /// Which version of the resource a list or watch asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -155,6 +155,21 @@ pub enum ErrorClass {
     Stalled,
     /// Anything else: 5xx, resets, time-outs.
     Transient,
+}
+
+impl ErrorClass {
+    /// Why a list begins that follows such a failure.
+    #[must_use]
+    pub fn list_reason(self) -> ListReason {
+        match self {
+            Self::Expired => ListReason::Expired,
+            Self::TooLarge => ListReason::TooLarge,
+            Self::Malformed => ListReason::Malformed,
+            Self::StreamingUnsupported => ListReason::Unsupported,
+            Self::Unauthorized | Self::Forbidden | Self::NotFound => ListReason::Refused,
+            Self::Transient | Self::Stalled | Self::Refused | Self::Throttled(_) => ListReason::Failed,
+        }
+    }
 }
 
 /// Objects of one LIST page, as they arrive. Ends after [`ListChunk::End`] or an error.

@@ -2,13 +2,54 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::store::{JournalState, StoreError};
-use crate::types::clock;
+use crate::types::{Histogram, HistogramState, REQUEST_SECONDS, clock};
+
+/// What came of an attempt, as metrics tell it apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum AttemptOutcome {
+    /// The receiver acknowledged the batch.
+    Accepted,
+    /// It did not, for now.
+    Failed,
+    /// It wants no more.
+    Disabled,
+    /// The transport panicked.
+    Broken,
+}
+
+impl AttemptOutcome {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Accepted, Self::Failed, Self::Disabled, Self::Broken];
+
+    /// The word in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Failed => "failed",
+            Self::Disabled => "disabled",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// How long attempts took, by outcome.
+#[derive(Debug)]
+struct Attempts([Histogram; AttemptOutcome::ALL.len()]);
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self(AttemptOutcome::ALL.map(|_| Histogram::new(REQUEST_SECONDS)))
+    }
+}
 
 /// Counters and states of one sink. The counters are lock-free; none orders anything else.
 #[derive(Debug, Default)]
@@ -50,6 +91,7 @@ pub struct SinkHealth {
     /// Events that were merged into others because the journal was full.
     pub merged: AtomicU64,
     journal: Mutex<Option<JournalStatus>>,
+    attempts: Attempts,
 }
 
 /// A sink's journal at one moment.
@@ -130,6 +172,17 @@ impl SinkHealth {
     #[must_use]
     pub fn is_circuit_open(&self) -> bool {
         self.circuit_open.load(Relaxed)
+    }
+
+    /// Notes how long an attempt took, what came of it, and the trace and span that it is in, if any.
+    pub fn note_attempt(&self, outcome: AttemptOutcome, took: Duration, seen_in: Option<(u128, u64)>) {
+        self.attempts.0[outcome as usize].record(took, seen_in);
+    }
+
+    /// How long attempts took that came to this.
+    #[must_use]
+    pub fn attempts(&self, outcome: AttemptOutcome) -> HistogramState {
+        self.attempts.0[outcome as usize].state()
     }
 
     /// Notes an acknowledged batch. It clears the last error.

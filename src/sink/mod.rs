@@ -48,7 +48,7 @@ pub(crate) use event::tests as test_objects;
 pub use crate::types::StoreLimits;
 pub use event::{Event, EventData, EventError, EventOptions, EventResource, EventType, InvalidRecord};
 pub use filter::{Filter, InvalidFilter};
-pub use health::{JournalStatus, SinkHealth, SinkStatus};
+pub use health::{AttemptOutcome, JournalStatus, SinkHealth, SinkStatus};
 pub use lanes::{BatchParams, Bounds, Gate, LaneId, Lanes};
 pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
 pub use machine::{Action, Broken, Durability, Machine, MachineParams};
@@ -81,6 +81,18 @@ pub enum Outcome {
         /// What happened, without secrets.
         error: String,
     },
+}
+
+impl Outcome {
+    /// What it is in metrics.
+    #[must_use]
+    pub fn kind(&self) -> AttemptOutcome {
+        match self {
+            Self::Accepted => AttemptOutcome::Accepted,
+            Self::Retry { .. } => AttemptOutcome::Failed,
+            Self::Disable { .. } => AttemptOutcome::Disabled,
+        }
+    }
 }
 
 /// How batches leave the process. One attempt per call; retrying is the caller's business.

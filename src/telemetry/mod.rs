@@ -1,4 +1,5 @@
-//! Logging: structured lines on standard error, as text for people or JSON for machines. And traces, where asked for.
+//! Logging: structured lines on standard error, as text for people or JSON for machines. Metrics. And traces, where asked
+//! for.
 
 use std::io::IsTerminal;
 
@@ -11,6 +12,9 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
+mod lines;
+pub mod metrics;
+mod otlp;
 pub mod spans;
 mod traces;
 
@@ -70,9 +74,9 @@ fn subscriber(format: LogFormat, filter: EnvFilter, tracer: Option<SdkTracer>) -
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = match format {
         LogFormat::Text => lines.with_ansi(colours).boxed(),
-        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
+        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).map_event_format(lines::WithTrace).boxed(),
     };
-    // Spans are for traces alone; on lines they would repeat what the lines' own fields say.
+    // Spans are for traces alone; on lines they would repeat what the lines' own fields say. JSON has their ids.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.with_filter(filter.and(events)).boxed()];
     if let Some(tracer) = tracer {
         let ours = filter_fn(|data| data.is_span() && data.target() == spans::TARGET);

@@ -4,8 +4,11 @@
 
 use std::fmt::Display;
 
+use opentelemetry::Context;
+use opentelemetry::trace::{SpanContext, TraceContextExt};
 use tracing::Span;
 use tracing::field::Empty;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// The target of these spans: what is exported, and nothing else is.
 pub(super) const TARGET: &str = "informer_hub::spans";
@@ -50,6 +53,25 @@ pub fn delivery(sink: &str, events: u64) -> Span {
         otel.kind = "client", sink, events,
         http.response.status_code = Empty, otel.status_code = Empty, otel.status_description = Empty,
     )
+}
+
+/// The ids of a span's trace and of the span itself; `None` where it is not exported.
+#[must_use]
+pub fn ids(span: &Span) -> Option<(u128, u64)> {
+    if span.is_disabled() {
+        return None;
+    }
+    sampled(span.context().span().span_context())
+}
+
+/// The same of the span that is current.
+pub(super) fn current_ids() -> Option<(u128, u64)> {
+    Context::map_current(|context| sampled(context.span().span_context()))
+}
+
+fn sampled(ids: &SpanContext) -> Option<(u128, u64)> {
+    let pair = || (u128::from_be_bytes(ids.trace_id().to_bytes()), u64::from_be_bytes(ids.span_id().to_bytes()));
+    (ids.is_valid() && ids.is_sampled()).then(pair)
 }
 
 fn fail(span: &Span, error: Option<&dyn Display>) {

@@ -38,7 +38,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 9] = [
+    /// All of them.
+    pub const ALL: [Self; 9] = [
         Self::Pending,
         Self::Absent,
         Self::Listing,
@@ -63,6 +64,61 @@ impl Phase {
             Self::Degraded => "degraded",
             Self::Stopped => "stopped",
             Self::Paused => "paused",
+        }
+    }
+}
+
+/// Why a list was begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ListReason {
+    /// It is the informer's first.
+    First,
+    /// An actor of the informer was restarted.
+    Restart,
+    /// The version to go on from is too old (410).
+    Expired,
+    /// The apiserver has not come as far as the version asked for.
+    TooLarge,
+    /// The watch or list before it failed: connection, silence, overload, a server's fault.
+    Failed,
+    /// The watch before it ended, and left no version to go on from.
+    Ended,
+    /// Something came that is no answer, or that the server itself cannot read.
+    Malformed,
+    /// 401, 403 or 404.
+    Refused,
+    /// The server does no streaming lists.
+    Unsupported,
+}
+
+impl ListReason {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::First,
+        Self::Restart,
+        Self::Expired,
+        Self::TooLarge,
+        Self::Failed,
+        Self::Ended,
+        Self::Malformed,
+        Self::Refused,
+        Self::Unsupported,
+    ];
+
+    /// The word in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Restart => "restart",
+            Self::Expired => "expired",
+            Self::TooLarge => "too_large",
+            Self::Failed => "failed",
+            Self::Ended => "ended",
+            Self::Malformed => "malformed",
+            Self::Refused => "refused",
+            Self::Unsupported => "unsupported",
         }
     }
 }
@@ -105,6 +161,7 @@ pub struct InformerHealth {
     answers: AtomicU8,
     stale_since: AtomicI64,
     last_event: AtomicI64,
+    last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
@@ -116,6 +173,8 @@ pub struct InformerHealth {
     pub events: AtomicU64,
     /// Lists begun.
     pub lists: AtomicU64,
+    /// Of these, by reason.
+    list_reasons: [AtomicU64; ListReason::ALL.len()],
     /// Items of the list in progress, and what it is expected to have; zero when unknown.
     pub list_items: AtomicU64,
     /// See [`Self::list_items`].
@@ -156,6 +215,7 @@ impl InformerHealth {
         };
         self.stale_since.store(stale_since, Relaxed);
         self.last_event.store(before.last_event.load(Relaxed), Relaxed);
+        self.last_heard.store(before.last_heard.load(Relaxed), Relaxed);
         self.objects.store(before.objects.load(Relaxed), Relaxed);
         self.bytes.store(before.bytes.load(Relaxed), Relaxed);
         self.memory.go_on_from(&before.memory);
@@ -167,6 +227,9 @@ impl InformerHealth {
             (&self.skipped, &before.skipped),
             (&self.restarts, &before.restarts),
         ] {
+            counter.fetch_add(before.load(Relaxed), Relaxed);
+        }
+        for (counter, before) in self.list_reasons.iter().zip(&before.list_reasons) {
             counter.fetch_add(before.load(Relaxed), Relaxed);
         }
     }
@@ -263,6 +326,39 @@ impl InformerHealth {
         }
     }
 
+    /// For how long its watch has not been open; `None` while it is, and before it has tried. Unlike [`Self::freshness`] this
+    /// does not ask whether it has synced.
+    #[must_use]
+    pub fn stale_for(&self) -> Option<Duration> {
+        match self.stale_since.load(Relaxed) {
+            0 => None,
+            millis => Some(clock::since_wall_millis(millis)),
+        }
+    }
+
+    /// Notes that a list begins.
+    pub fn note_list(&self, reason: ListReason) {
+        self.lists.fetch_add(1, Relaxed);
+        self.list_reasons[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Lists begun for a reason.
+    #[must_use]
+    pub fn lists_for(&self, reason: ListReason) -> u64 {
+        self.list_reasons[reason as usize].load(Relaxed)
+    }
+
+    /// Notes that anything at all came from the apiserver.
+    pub fn note_heard(&self) {
+        self.last_heard.store(clock::wall_millis(), Relaxed);
+    }
+
+    /// When anything last came from the apiserver, in milliseconds since the epoch; zero before.
+    #[must_use]
+    pub fn last_heard(&self) -> i64 {
+        self.last_heard.load(Relaxed)
+    }
+
     /// Notes that `count` events or items came in.
     pub fn note_events(&self, count: u64) {
         self.events.fetch_add(count, Relaxed);
@@ -356,10 +452,13 @@ mod tests {
         before.set_synced();
         before.set_version(ResourceVersion::new("7"));
         before.restarts.store(2, Relaxed);
+        before.note_list(ListReason::Expired);
         let health = InformerHealth::default();
         health.go_on_from(&before);
         assert_eq!(health.version().as_deref(), Some(&ResourceVersion::new("7")));
         assert_eq!(health.restarts.load(Relaxed), 2);
+        assert_eq!((health.lists.load(Relaxed), health.lists_for(ListReason::Expired)), (1, 1));
+        assert_eq!(health.lists_for(ListReason::First), 0);
         assert!(matches!(health.freshness(), Freshness::StaleSince { .. }));
         health.set_phase(Phase::Watching);
         assert_eq!(health.freshness(), Freshness::Synced);

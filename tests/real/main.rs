@@ -9,6 +9,8 @@
 //! - `hub`: tests of the hub.
 //! - `oracle`: the hub and client-go through the same faults, and what each told of every object.
 //! - `nats`: a sink and a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
+//! - `promtool`: metrics, alert rules and their tests, before Prometheus' own checker, which
+//!   `tests/testbed/promtool/build.sh` builds.
 //! - `controllers`: tests of the examples that are controllers, which are compiled into this.
 //! - `testbed`: tests of the above, without which no other result here would mean anything.
 
@@ -27,6 +29,7 @@ mod hub;
 mod kill;
 mod nats;
 mod oracle;
+mod promtool;
 mod proxy;
 mod rbac;
 mod receiver;

@@ -2,8 +2,10 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod clusters;
+mod collector;
 mod delivery;
 mod durable;
+mod metrics;
 mod mistakes;
 mod port;
 mod process;

@@ -62,6 +62,14 @@ impl Launch {
         Self { command, folder }
     }
 
+    /// With a port that is known before it starts, as good as free.
+    pub(crate) fn at_port(toml: &str) -> (Self, String) {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let launch = Self::new(toml);
+        std::fs::write(launch.folder.path().join("hub.toml"), format!("[hub]\nlisten = \"{port}\"\n{toml}")).unwrap();
+        (launch, format!("http://{port}"))
+    }
+
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self

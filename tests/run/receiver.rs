@@ -171,7 +171,7 @@ async fn serve(listener: TcpListener, mode: watch::Receiver<Mode>, received: Arc
 
 /// One request on a connection.
 async fn converse(mut stream: TcpStream, mode: watch::Receiver<Mode>, received: Arc<Mutex<Received>>) -> Option<()> {
-    let (headers, body) = read_request(&mut stream).await?;
+    let (_, headers, body) = read_request(&mut stream).await?;
     let mode = *mode.borrow();
     *received.lock().requests.entry(mode.name()).or_default() += 1;
     let answer = match mode {
@@ -198,8 +198,8 @@ async fn converse(mut stream: TcpStream, mode: watch::Receiver<Mode>, received: 
         .ok()
 }
 
-/// Reads a request as HTTP/1.1 has it: a head, and a body of the length that the head says.
-pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<(http::HeaderMap, Vec<u8>)> {
+/// Reads a request as HTTP/1.1 has it: a head, and a body of the length that the head says. Gives its path, too.
+pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<(String, http::HeaderMap, Vec<u8>)> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -210,6 +210,7 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<(http::Header
         }
     };
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let path = head.split(' ').nth(1)?.to_owned();
     let mut headers = http::HeaderMap::new();
     for (name, value) in head.lines().skip(1).filter_map(|line| line.split_once(':')) {
         let name: http::HeaderName = name.trim().parse().ok()?;
@@ -222,7 +223,7 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<(http::Header
             return None;
         }
     }
-    Some((headers, body))
+    Some((path, headers, body))
 }
 
 /// Verifies a request with an implementation that is not ours, and takes its events in.

@@ -1,74 +1,12 @@
 //! Traces, as a collector gets them: over HTTP, as OTLP has it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
-use parking_lot::Mutex;
-use prost::Message;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use crate::process::{Launch, Process, cluster, sim, until};
-use crate::receiver::{Mode, Receiver, SECRET, read_request};
-
-type Attributes = BTreeMap<String, String>;
-
-/// A collector: what it was sent, by span name.
-#[derive(Default)]
-struct Collected {
-    services: Vec<String>,
-    spans: Vec<(String, Attributes, Duration)>,
-    problems: Vec<String>,
-}
-
-async fn collector() -> (String, Arc<Mutex<Collected>>) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let collected = Arc::new(Mutex::new(Collected::default()));
-    let sink = Arc::clone(&collected);
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let sink = Arc::clone(&sink);
-            tokio::spawn(async move {
-                let (headers, body) = read_request(&mut stream).await?;
-                collect(&mut sink.lock(), &headers, &body);
-                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\nconnection: close\r\n\
-                            content-length: 0\r\n\r\n";
-                stream.write_all(head.as_bytes()).await.ok()
-            });
-        }
-    });
-    (url, collected)
-}
-
-fn attributes(pairs: &[KeyValue]) -> Attributes {
-    let text = |pair: &KeyValue| match pair.value.as_ref()?.value.as_ref()? {
-        Value::StringValue(text) => Some(text.clone()),
-        Value::IntValue(number) => Some(number.to_string()),
-        _ => None,
-    };
-    pairs.iter().filter_map(|pair| Some((pair.key.clone(), text(pair)?))).collect()
-}
-
-fn collect(collected: &mut Collected, headers: &http::HeaderMap, body: &[u8]) {
-    if headers.get("content-type").is_none_or(|kind| kind != "application/x-protobuf") {
-        collected.problems.push(format!("{headers:?}"));
-    }
-    let Ok(request) = ExportTraceServiceRequest::decode(body) else {
-        return collected.problems.push("not an OTLP request".to_owned());
-    };
-    for resource in request.resource_spans {
-        let of = attributes(&resource.resource.map(|resource| resource.attributes).unwrap_or_default());
-        collected.services.push(of.get("service.name").cloned().unwrap_or_default());
-        for span in resource.scope_spans.into_iter().flat_map(|scope| scope.spans) {
-            let took = Duration::from_nanos(span.end_time_unix_nano - span.start_time_unix_nano);
-            collected.spans.push((span.name, attributes(&span.attributes), took));
-        }
-    }
-}
+use crate::collector::{Attributes, collector};
+use crate::process::{Launch, Process, cluster, message_of, sim, until};
+use crate::receiver::{Mode, Receiver, SECRET};
 
 fn launch(url: &str, receiver: &Receiver, variables: &[(&str, &str)]) -> Process {
     let toml = cluster("c0", url) + "[resources.pods]\n" + &receiver.sink("hook");
@@ -135,25 +73,60 @@ async fn the_service_is_named_as_the_environment_says_and_batches_go_out_while_i
     assert!(collected.lock().services.iter().all(|name| name == "another"), "{:?}", collected.lock().services);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_of_what_went_wrong_name_the_trace_in_which_it_did() {
+    let (sim, (url, collected)) = (sim(3, 30), collector().await);
+    let receiver = Receiver::start(Mode::Error);
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{url}/v1/traces")),
+        ("OTEL_BSP_SCHEDULE_DELAY", "50".to_owned()),
+    ];
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let hub = launch(&sim.url(), &receiver, &variables);
+    let line = hub.line("delivery failed").await;
+    let id = |key: &str| line[key].as_str().unwrap_or_else(|| panic!("no {key}: {line}")).to_owned();
+    let ids = (id("trace_id"), id("span_id"));
+    until("the span of the line", async || collected.lock().ids.contains(&ids).then_some(())).await;
+    assert!(hub.line("serving").await["trace_id"].is_null(), "it is in no span");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_exporter_no_line_names_a_trace() {
+    let sim = sim(4, 30);
+    let receiver = Receiver::start(Mode::Error);
+    let hub = launch(&sim.url(), &receiver, &[]);
+    assert!(hub.line("delivery failed").await["trace_id"].is_null());
+}
+
 /// A hub whose collector is of no use delivers, says so once, and ends in time.
 async fn is_not_disturbed(endpoint: &str, warnings: usize) {
     let sim = sim(3, 30);
     let receiver = Receiver::start(Mode::Well);
-    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_BSP_SCHEDULE_DELAY", "50")];
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
+        ("OTEL_BSP_SCHEDULE_DELAY", "50"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "100"),
+    ];
     let mut hub = launch(&sim.url(), &receiver, &variables);
     hub.ready().await;
     receiver.converged("c0", &sim, &informer_hub::sim::World::pods()).await;
     if warnings > 0 {
-        let line = hub.line("traces").await;
-        assert_eq!(line["level"], "WARN", "{line}");
-        assert!(!line.to_string().contains("us3r"), "{line}");
+        for what in ["traces", "metrics"] {
+            let line = until(what, async || {
+                let mut warnings = hub.lines().into_iter().filter(|line| line["level"] == "WARN");
+                warnings.find(|line| message_of(line).contains(what))
+            })
+            .await;
+            assert!(!line.to_string().contains("us3r"), "{line}");
+        }
     }
     let asked = Instant::now();
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 0);
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     let warned = hub.lines().iter().filter(|line| line["level"] == "WARN" || line["level"] == "ERROR").count();
-    assert!(warned <= 1, "{}", hub.log());
+    // One for traces, and one for metrics.
+    assert!(warned <= 2, "{}", hub.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::telemetry::metrics::Snapshot;
 
 /// How long anything may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,7 +59,9 @@ impl Port {
         let (stop, stopped) = oneshot::channel();
         let stopped = async move { drop(stopped.await) };
         let reload: AskReload = Arc::new(|| Box::pin(std::future::ready(None)));
-        let serving = tokio::spawn(serve(listener, Guard::new(protection).unwrap(), show, letters, reload, stopped));
+        let scraper = Scraper::new(|| Snapshot::new(jiff::Timestamp::UNIX_EPOCH));
+        let services = Services { show, letters, reload, scraper };
+        let serving = tokio::spawn(serve(listener, Guard::new(protection).unwrap(), services, stopped));
         Self { address, may_answer, asked, stop, serving }
     }
 

@@ -1,0 +1,29 @@
+//! `GET /metrics`: for scrapers, in Prometheus' text format or OpenMetrics, as they ask for it.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::telemetry::metrics::{Format, Scraper};
+
+/// How long an answer may take: less than the ten seconds for which Prometheus waits.
+const DEADLINE: Duration = Duration::from_secs(9);
+
+/// The route.
+pub(super) fn routes(scraper: Scraper) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(scraper)
+}
+
+async fn metrics(State(scraper): State<Scraper>, headers: HeaderMap) -> Response {
+    let accept: Vec<_> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let format = Format::accepted(&accept.join(","));
+    match tokio::time::timeout(DEADLINE, scraper.scrape(format)).await {
+        Ok(Some(text)) => ([(CONTENT_TYPE, format.content_type())], text).into_response(),
+        Ok(None) | Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the metrics cannot be collected\n").into_response(),
+    }
+}

@@ -1,0 +1,309 @@
+//! A hub's metrics: what its parts show of themselves, put together when somebody asks.
+//!
+//! No actor is asked. A collection reads counters that are kept for the status anyway: its cost is one for each informer
+//! and subscriber, and nothing for the hub's objects or events (`docs/metrics.md` has the figures).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::report::RunningSinks;
+use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};
+use crate::sink::{AttemptOutcome, SinkHealth};
+use crate::telemetry::metrics::{Id, LabelSet, Snapshot, put_process};
+use crate::types::{Histogram, HistogramState, InformerHealth, ListReason, Phase, clock};
+
+mod informer;
+
+use informer::InformerSum;
+
+/// Where metrics come from. There before the hub is, so that a scrape has an answer while that starts; what it knows of
+/// a hub that has ended, it goes on showing.
+#[derive(Clone, Default)]
+pub(super) struct Metrics(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    hub: OnceLock<(FleetView, RunningSinks)>,
+    /// The sinks that were there last: a hub that ends lets go of them before they have drained.
+    sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
+    ending: AtomicBool,
+}
+
+impl Metrics {
+    /// The hub has started.
+    pub(super) fn attach(&self, fleet: FleetView, sinks: RunningSinks) {
+        // A second one would be another hub's.
+        let _ = self.0.hub.set((fleet, sinks));
+    }
+
+    /// The hub is about to end.
+    pub(super) fn ending(&self) {
+        self.0.ending.store(true, Relaxed);
+    }
+
+    /// All of them, now. Neither waits nor asks anybody.
+    pub(super) fn collect(&self) -> Snapshot {
+        let began = clock::now();
+        let mut out = Snapshot::new(clock::wall());
+        let version = out.labels(&[("version", env!("CARGO_PKG_VERSION"))]);
+        out.count(Id::BuildInfo, version, 1);
+        put_process(&mut out);
+        let mut events = 0;
+        if let Some((fleet, sinks)) = self.0.hub.get() {
+            out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready());
+            let changes = put_clusters(&mut out, fleet);
+            for (name, health) in self.sinks(sinks) {
+                events += put_sink(&mut out, &name, &health);
+            }
+            put_memory(&mut out, fleet, changes, events);
+            if let Some(state) = fleet.state_dir() {
+                put_state(&mut out, &state);
+            }
+        } else {
+            out.flag(Id::Ready, LabelSet::NONE, false);
+        }
+        out.count(Id::Series, LabelSet::NONE, out.len() as u64 + 2);
+        out.put(Id::Collecting, LabelSet::NONE, clock::now().duration_since(began).as_secs_f64());
+        out
+    }
+
+    fn sinks(&self, running: &RunningSinks) -> Vec<(String, Arc<SinkHealth>)> {
+        let now: Vec<_> =
+            running.lock().iter().map(|sink| (sink.name().to_owned(), Arc::clone(&sink.health))).collect();
+        let mut last = self.0.sinks.lock();
+        if !now.is_empty() || !self.0.ending.load(Relaxed) {
+            *last = now;
+        }
+        last.clone()
+    }
+}
+
+/// Puts each cluster in; gives the bytes that wait in their informers.
+fn put_clusters(out: &mut Snapshot, fleet: &FleetView) -> u64 {
+    let (mut states, mut queued) = ([0; ClusterState::ALL.len()], 0);
+    let mut lags = Lags::default();
+    for cluster in fleet.clusters() {
+        let state = cluster.state();
+        states[state as usize] += 1;
+        queued += put_cluster(out, &cluster, state, &mut lags);
+    }
+    lags.put(out);
+    for state in ClusterState::ALL {
+        out.count_word(Id::Clusters, LabelSet::NONE, state.as_str(), states[state as usize]);
+    }
+    queued
+}
+
+/// What subscriptions show at each of their listeners: by where it is, so that each counts once.
+#[derive(Default)]
+struct Lags(BTreeMap<*const Histogram, (String, HistogramState)>);
+
+impl Lags {
+    fn note(&mut self, subscription: &str, lag: &Arc<Histogram>) {
+        self.0.entry(Arc::as_ptr(lag)).or_insert_with(|| (subscription.to_owned(), lag.state()));
+    }
+
+    /// A sink has a subscription for each of its resources.
+    fn put(self, out: &mut Snapshot) {
+        let mut sums: BTreeMap<String, HistogramState> = BTreeMap::new();
+        for (subscription, state) in self.0.into_values() {
+            sums.entry(subscription).or_default().add(&state);
+        }
+        for (subscription, state) in sums {
+            let labels = out.labels(&[("subscription", &subscription)]);
+            out.histogram(Id::ToldLag, labels, "", state);
+        }
+    }
+}
+
+fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, lags: &mut Lags) -> u64 {
+    let name = cluster.name.as_str();
+    let labels = out.labels(&[("cluster", name)]);
+    let mut phases = [0; Phase::ALL.len()];
+    let mut lists = [0; ListReason::ALL.len()];
+    let (mut heard, mut queued) = (0, 0);
+    let mut resources: BTreeMap<String, InformerSum> = BTreeMap::new();
+    let mut subscriptions: BTreeMap<&str, ListenerSeen<'_>> = BTreeMap::new();
+    for informer in cluster.informers() {
+        let health: &InformerHealth = informer.health();
+        phases[health.phase() as usize] += 1;
+        for reason in ListReason::ALL {
+            lists[reason as usize] += health.lists_for(reason);
+        }
+        heard = heard.max(health.last_heard());
+        resources.entry(informer.resource()).or_default().add(health);
+        for (subscription, seen) in informer.listeners() {
+            let subscription = known(subscription);
+            seen.lag.into_iter().for_each(|lag| lags.note(subscription, lag));
+            let sum = subscriptions.entry(subscription).or_default();
+            sum.pending += seen.pending;
+            sum.delivered += seen.delivered;
+            sum.merged += seen.merged;
+            sum.lost += seen.lost;
+        }
+    }
+    out.flag(Id::ClusterUp, labels, matches!(state, ClusterState::Connected | ClusterState::Degraded));
+    out.put(Id::ClusterHeard, labels, seconds_of(heard));
+    let behind = resources.values().map(|sum| sum.stale).max().unwrap_or_default();
+    out.put(Id::ClusterStale, labels, behind.as_secs_f64());
+    for phase in Phase::ALL {
+        out.count_word(Id::Informers, labels, phase.as_str(), phases[phase as usize]);
+    }
+    for reason in ListReason::ALL {
+        out.count_word(Id::Lists, labels, reason.as_str(), lists[reason as usize]);
+    }
+    for (resource, sum) in &resources {
+        let labels = out.labels(&[("cluster", name), ("resource", resource)]);
+        sum.put(out, labels);
+        queued += sum.queued_bytes;
+    }
+    for (subscription, sum) in subscriptions {
+        let labels = out.labels(&[("cluster", name), ("subscription", subscription)]);
+        out.count(Id::ListenerPending, labels, sum.pending);
+        out.count(Id::ListenerDelivered, labels, sum.delivered);
+        out.count(Id::ListenerMerged, labels, sum.merged);
+        out.count(Id::ListenerLost, labels, sum.lost);
+    }
+    queued
+}
+
+/// A subscription that was given no name has a number, of which there may be any number over time.
+fn known(subscription: &str) -> &str {
+    let number = subscription.strip_prefix("subscription-");
+    if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) { "unnamed" } else { subscription }
+}
+
+/// Puts a sink in; gives the bytes that it holds in memory.
+fn put_sink(out: &mut Snapshot, name: &str, health: &SinkHealth) -> u64 {
+    let labels = out.labels(&[("sink", name)]);
+    let status = health.status();
+    for (id, value) in [
+        (Id::SinkReceived, status.received),
+        (Id::SinkFiltered, status.filtered),
+        (Id::SinkFilterErrors, status.filter_errors),
+        (Id::SinkUnreadable, status.unreadable),
+        (Id::SinkDiscarded, status.discarded),
+        (Id::SinkRepeated, status.repeated),
+        (Id::SinkMerged, status.merged),
+        (Id::SinkPending, status.pending_events),
+        (Id::SinkPendingBytes, status.pending_bytes),
+        (Id::SinkHeld, status.held),
+        (Id::SinkDelivered, status.delivered),
+        (Id::SinkBatches, status.batches),
+        (Id::SinkRetries, status.retries),
+        (Id::DeadLettered, status.dead_lettered),
+        (Id::DeadLettersForgotten, status.dead_letters_forgotten),
+    ] {
+        out.count(id, labels, value);
+    }
+    for outcome in AttemptOutcome::ALL {
+        out.histogram(Id::Attempts, labels, outcome.as_str(), health.attempts(outcome));
+    }
+    let last = status.last_delivery.map_or(0, jiff::Timestamp::as_millisecond);
+    out.put(Id::SinkLastDelivery, labels, seconds_of(last));
+    out.flag(Id::SinkCircuitOpen, labels, status.circuit_open);
+    out.flag(Id::SinkDisabled, labels, status.disabled);
+    if let Some(journal) = status.journal {
+        out.count(Id::DeadLetters, labels, journal.dead_letters);
+        out.count(Id::JournalBytes, labels, journal.bytes);
+        out.count(Id::JournalLimit, labels, journal.limit);
+        out.flag(Id::JournalTrouble, labels, journal.trouble.is_some());
+    }
+    status.pending_bytes
+}
+
+fn put_memory(out: &mut Snapshot, fleet: &FleetView, changes: u64, events: u64) {
+    let none = LabelSet::NONE;
+    out.count_word(Id::MemoryByKind, none, "changes", changes);
+    out.count_word(Id::MemoryByKind, none, "events", events);
+    if let Some(memory) = fleet.memory() {
+        out.count(Id::MemoryLimit, none, memory.limit);
+        out.count(Id::MemoryShort, none, memory.short as u64);
+        out.count_word(Id::MemoryByKind, none, "objects", memory.accounted);
+    }
+}
+
+fn put_state(out: &mut Snapshot, state: &StateStatus) {
+    let none = LabelSet::NONE;
+    let last = state.last_checkpoint.map_or(0, jiff::Timestamp::as_millisecond);
+    out.put(Id::Checkpoint, none, seconds_of(last));
+    out.flag(Id::CheckpointFailed, none, state.last_error.is_some());
+    out.count(Id::CheckpointHeld, none, state.held);
+    out.count(Id::StateBytes, none, state.cache_bytes);
+    out.count(Id::StateRestored, none, state.restored);
+    out.put(Id::StateRestore, none, Duration::from_millis(state.restored_in_millis).as_secs_f64());
+    out.count(Id::StateDamage, none, state.damage.len() as u64);
+}
+
+/// Seconds since the epoch; zero before it.
+fn seconds_of(millis: i64) -> f64 {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0)).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actors::testing::fleet;
+    use crate::telemetry::metrics::Format;
+    use crate::types::{ApiResource, Gvr};
+
+    #[test]
+    fn before_there_is_a_hub_a_scrape_says_that_it_is_not_ready() {
+        let snapshot = Metrics::default().collect();
+        assert_eq!(snapshot.value(Id::Ready, &[]), Some(0.0));
+        assert_eq!(snapshot.value(Id::BuildInfo, &[env!("CARGO_PKG_VERSION")]), Some(1.0));
+        assert!(snapshot.value(Id::ProcessResident, &[]).is_some_and(|bytes| bytes > 0.0));
+        assert_eq!(snapshot.value(Id::Series, &[]), Some(f64::from(u16::try_from(snapshot.len()).unwrap())));
+    }
+
+    /// What `docs/metrics.md` says that there can be at most, without what the process and the hub as a whole have.
+    #[tokio::test]
+    async fn a_thousand_clusters_have_no_more_series_than_the_documentation_says_and_are_collected_at_once() {
+        let (clusters, names) = (1000, ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+        let resources = names.map(|name| {
+            let gvr = Gvr::new("example.com", "v1", name);
+            ApiResource { gvr, kind: "Kind".into(), namespaced: true }
+        });
+        let metrics = Metrics::default();
+        metrics.attach(fleet(clusters, &resources, &["one", "two"]), RunningSinks::default());
+        let began = clock::now();
+        let snapshot = metrics.collect();
+        let collected = clock::now().duration_since(began);
+        let text = Format::Prometheus.write(&snapshot);
+        let written = clock::now().duration_since(began + collected);
+        let series = text.lines().filter(|line| !line.starts_with('#')).count();
+        println!("{series} series: collected in {collected:?}, written in {written:?}, {} bytes", text.len());
+        let most = |clusters: usize| 21 * clusters + 12 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 30;
+        assert!((most(clusters) - 30..=most(clusters)).contains(&series), "{series}, {}", most(clusters));
+        assert!(text.len() < 110 * series, "{} bytes", text.len());
+        assert_eq!(snapshot.value(Id::Objects, &["cluster-999", "j.example.com"]), Some(0.0));
+        // In a debug build on a busy machine; measured it is a tenth of that.
+        assert!(collected + written < Duration::from_secs(8), "{collected:?}, {written:?}");
+    }
+
+    #[test]
+    fn subscriptions_without_a_name_are_one_series() {
+        assert_eq!(["subscription-12", "audit", "subscription-x"].map(known), ["unnamed", "audit", "subscription-x"]);
+    }
+
+    #[test]
+    fn a_sink_shows_its_counters_from_zero_on() {
+        let (mut out, health) = (Snapshot::new(clock::wall()), SinkHealth::default());
+        health.note_attempt(AttemptOutcome::Failed, Duration::from_millis(3), None);
+        put_sink(&mut out, "hook", &health);
+        assert_eq!(out.value(Id::SinkDelivered, &["hook"]), Some(0.0));
+        assert_eq!(out.value(Id::SinkLastDelivery, &["hook"]), Some(0.0));
+        assert_eq!(out.value(Id::JournalBytes, &["hook"]), None, "it has none");
+        let text = Format::Prometheus.write(&out);
+        for (outcome, count) in [("accepted", 0), ("failed", 1), ("disabled", 0), ("broken", 0)] {
+            let line = format!(
+                "informer_hub_sink_attempt_duration_seconds_count{{sink=\"hook\",outcome=\"{outcome}\"}} {count}\n"
+            );
+            assert!(text.contains(&line), "{text}");
+        }
+    }
+}
