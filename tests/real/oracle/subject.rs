@@ -48,13 +48,12 @@ impl HubUnderTest {
     }
 
     async fn add_cluster(&self, kubeconfig: &Path) {
-        let connector = KubeConnector {
-            access: Access::Kubeconfig { path: kubeconfig.to_owned(), context: None },
-            compression: true,
-            stall: StallPolicy::default(),
-            dial: None,
-            io: self.hub.system().env().io.clone(),
-        };
+        let connector = KubeConnector::new(
+            Access::Kubeconfig { path: kubeconfig.to_owned(), context: None },
+            true,
+            StallPolicy::default(),
+            &self.hub.system().env().io,
+        );
         let connector = Arc::new(Witnessed::new(connector, self.witness.clone()));
         let add = AddCluster { name: ClusterName::new("real").unwrap(), labels: BTreeMap::new(), connector };
         self.hub.registry().send(add).await.unwrap().unwrap();
