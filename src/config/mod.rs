@@ -23,6 +23,7 @@ mod resources;
 mod rules;
 mod schema;
 mod show;
+mod sink_files;
 mod sinks;
 mod spans;
 mod table;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use figment::value::Value;
 
+use super::Secret;
 use super::error::{nearest, suggestion};
 use super::files::secret_at;
 use super::rules::{nats_urls, url};
 use super::table::{Table, kind};
-use super::{Secret, SinkConfig};
 
 pub(super) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
 pub(super) const CONCURRENCY: RangeInclusive<usize> = 1..=256;
@@ -44,49 +44,6 @@ impl TransportConfig {
             // One place to write to.
             Self::File(_) | Self::Stdout(_) => 1,
         }
-    }
-}
-
-impl SinkConfig {
-    /// The files that are read when the sink is built: secrets, certificates, the template.
-    #[must_use]
-    pub fn files(&self) -> Vec<&Path> {
-        fn secret(secret: &Secret) -> Option<&Path> {
-            match secret {
-                Secret::File(path) => Some(path),
-                Secret::Env(_) => None,
-            }
-        }
-        fn cert(cert: &ClientCertConfig) -> [&Path; 2] {
-            [&cert.cert_file, &cert.key_file]
-        }
-        let mut files: Vec<&Path> = Vec::new();
-        match &self.transport {
-            TransportConfig::Webhook(hook) => {
-                files.extend(hook.signing_secret.as_ref().and_then(secret));
-                files.extend(hook.ca_file.as_deref());
-                files.extend(hook.client_cert.iter().flat_map(cert));
-                files.extend(hook.headers.iter().filter_map(|header| match &header.value {
-                    HeaderText::Secret(value) => secret(value),
-                    HeaderText::Plain(_) => None,
-                }));
-            }
-            TransportConfig::Nats(nats) => {
-                files.extend(nats.ca_file.as_deref());
-                files.extend(nats.client_cert.iter().flat_map(cert));
-                files.extend(nats.auth.as_ref().and_then(|auth| match auth {
-                    NatsAuth::CredsFile(path) => Some(path.as_path()),
-                    NatsAuth::Token(value) | NatsAuth::Nkey(value) | NatsAuth::Password { password: value, .. } => {
-                        secret(value)
-                    }
-                }));
-            }
-            TransportConfig::File(_) | TransportConfig::Stdout(_) => {}
-        }
-        if let BodyConfig::Template { text: TemplateText::File(path), .. } = &self.body {
-            files.push(path);
-        }
-        files
     }
 }
 
