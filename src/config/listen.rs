@@ -8,7 +8,7 @@ use super::Secret;
 use super::table::Table;
 
 /// Fewer would not leave a probe its place, more take more descriptors than most systems give a process.
-const CONNECTIONS: RangeInclusive<usize> = 16..=65_536;
+pub(super) const CONNECTIONS: RangeInclusive<usize> = 16..=65_536;
 
 /// Who may ask the hub over HTTP, and how what is said is protected.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -64,13 +64,22 @@ fn what_may_be_secret_is_hidden() {
 #[test]
 fn what_is_shown_says_the_same_when_it_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["prod-us-ca.pem", "prod-us-token", "config"] {
+    for name in [
+        "prod-us-ca.pem",
+        "prod-us-token",
+        "config",
+        "hub-cert.pem",
+        "hub-key.pem",
+        "operators-ca.pem",
+        "hub-read-token",
+    ] {
         fs::write(folder.path().join(name), "content").unwrap();
     }
     let sample = include_str!("../../config/hub.toml").replace("~/.kube/config", "config");
     let sample = sample.replace("chat.example.com/hook", "chat.example.com").replace("example.com/k8s", "example.com");
-    let environment: Environment =
-        [("AUDIT_SECRET", "s"), ("AUDIT_API_KEY", "k")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let environment: Environment = [("AUDIT_SECRET", "s"), ("AUDIT_API_KEY", "k"), ("API_TOKEN", "t")]
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .into();
     let file = folder.path().join("hub.toml");
     for text in [sample.as_str(), CONFIG.replace("/hooks/hunter2", "").replace("KEY", "AUDIT_SECRET").as_str()] {
         let settings = of(text, Some(&file), &environment).unwrap_or_else(|errors| panic!("{errors}"));

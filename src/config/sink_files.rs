@@ -1,4 +1,4 @@
-//! What a sink is built from besides its configuration.
+//! The files that a sink refers to.
 
 use std::path::Path;
 

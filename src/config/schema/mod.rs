@@ -12,10 +12,13 @@ pub(super) mod tests;
 
 use serde_json::{Value, json};
 
-use self::node::{default, duration, human, labels, list, named, node, pattern, secret, size, table, text, truth};
+use self::node::{
+    default, duration, human, labels, list, named, node, pattern, secret, size, table, text, truth, whole,
+};
+use super::listen::CONNECTIONS;
 use super::resolve::{CHECKPOINT, LONGEST_FSYNC, MEMORY, SHUTDOWN};
 use super::resources::{LONGEST_RESYNC, SHORTEST_RESYNC};
-use super::{HubConfig, HumanDuration, Projection};
+use super::{AuthConfig, HubConfig, HumanDuration, Projection, ServiceConfig};
 use crate::types::Fsync;
 
 /// The name of a cluster or a sink.
@@ -85,8 +88,42 @@ fn hub() -> Value {
         ("state_dir", text("Where caches and undelivered events are kept over restarts. Unset: in memory only.")),
         ("checkpoint", default(duration("How often caches are put on disk.", &CHECKPOINT), human(is.checkpoint))),
         ("fsync", fsync),
+        (
+            "max_connections",
+            default(whole("Connections at a time.", &CONNECTIONS), ServiceConfig::default().max_connections),
+        ),
+        ("tls", tls()),
+        ("auth", auth()),
     ];
     default(table("The hub itself.", hub), json!({}))
+}
+
+fn tls() -> Value {
+    let mut tls = table(
+        "The hub's own certificate. Without the table: plain HTTP.",
+        vec![
+            ("cert_file", text("PEM file with the certificate, and those between it and the CA.")),
+            ("key_file", text("PEM file with its private key.")),
+            ("client_ca_file", text("PEM file with roots: who has a certificate of one of them may do everything.")),
+        ],
+    );
+    tls["required"] = json!(["cert_file", "key_file"]);
+    tls
+}
+
+fn auth() -> Value {
+    let is = AuthConfig::default();
+    let open = "Whether everybody may do everything, from other machines too.";
+    let auth = vec![
+        ("token", secret("What everybody but a probe has to send; who has it may do everything.")),
+        ("read_token", secret("Who has it may look, and change nothing.")),
+        ("metrics_open", default(truth("Whether /metrics is for everybody, as probes are."), is.metrics_open)),
+        ("allow_unauthenticated", default(truth(open), is.allow_unauthenticated)),
+    ];
+    let mut auth = default(table("Who may ask.", auth), json!({}));
+    let closed = json!({ "properties": { "allow_unauthenticated": { "const": false } } });
+    auth["dependentSchemas"] = json!({ "token": closed, "read_token": closed });
+    auth
 }
 
 fn cluster() -> Value {

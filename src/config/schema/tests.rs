@@ -29,6 +29,7 @@ const BEYOND: &[&str] = &[
     "is a directory",
     "there is no directory",
     "is there twice",
+    "is reached from other machines",
     "is not a label selector",
     "expected a comma or the end",
 ];
@@ -90,6 +91,8 @@ fn the_schema_has_the_keys_that_the_reader_knows_and_no_other() {
     };
     same("HERE\n", "");
     same("[hub]\nHERE\n", "/properties/hub");
+    same("[hub.tls]\nHERE\n", "/properties/hub/properties/tls");
+    same("[hub.auth]\nHERE\n", "/properties/hub/properties/auth");
     same("[clusters.a]\nserver = \"https://a\"\nHERE\n", "/properties/clusters/additionalProperties");
     same("[resources.pods]\nHERE\n", "/properties/resources/additionalProperties");
     for (number, kind) in ["webhook", "nats", "file", "stdout"].into_iter().enumerate() {
