@@ -9,7 +9,16 @@ use informer_hub::config::{Config, TransportConfig};
 fn prepared() -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     fs::create_dir(folder.path().join(".kube")).expect("a folder can be made");
-    for name in [".kube/config", "prod-us-ca.pem", "prod-us-token", "signing-key"] {
+    for name in [
+        ".kube/config",
+        "prod-us-ca.pem",
+        "prod-us-token",
+        "signing-key",
+        "hub-cert.pem",
+        "hub-key.pem",
+        "operators-ca.pem",
+        "hub-read-token",
+    ] {
         fs::write(folder.path().join(name), "content").expect("a file can be written");
     }
     let mut copies = Vec::new();
@@ -30,6 +39,7 @@ fn load(folder: &Path, file: &Path) -> Config {
         ("HOME".to_owned(), folder.to_str().expect("a UTF-8 path").to_owned()),
         ("AUDIT_SECRET".to_owned(), "whsec_c2VjcmV0".to_owned()),
         ("AUDIT_API_KEY".to_owned(), "key".to_owned()),
+        ("API_TOKEN".to_owned(), "0123456789abcdef".to_owned()),
     ];
     if file.ends_with("in-cluster.toml") {
         // The mounted secret of the example is a path that this machine does not have.

@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["types"]),
     ("actors", &["types", "reflector", "cache", "budget", "sink", "telemetry", "disk", "journal", "state"]),
     ("informers", &["types", "reflector", "cache", "actors"]),
-    ("api", &["types", "cache", "sink", "telemetry", "actors::messages", "actors::sink"]),
+    ("api", &["types", "disk", "cache", "sink", "telemetry", "actors::messages", "actors::sink"]),
     ("sim", &["types", "disk"]),
     ("app", &["*"]),
     ("cli", &["*"]),

@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::DEADLINE;
+use super::{DEADLINE, wrong};
 use crate::actors::sink::{LetterAnswer, LetterRequest};
 use crate::sink::{DeadLetter, LetterFilter, StoreError};
 
@@ -103,7 +103,6 @@ async fn asked(
     request: LetterRequest,
     show: impl Fn(&LetterAnswer) -> Option<Value>,
 ) -> Response {
-    let wrong = |status: StatusCode, problem: String| (status, Json(json!({ "error": problem }))).into_response();
     match tokio::time::timeout(DEADLINE, ask(sink.clone(), request)).await {
         Err(_) => {
             wrong(StatusCode::GATEWAY_TIMEOUT, format!("the sink has not answered within {DEADLINE:?}; it goes on"))
@@ -112,7 +111,7 @@ async fn asked(
         Ok(Some(Err(error))) => wrong(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         Ok(Some(Ok(answer))) => match show(&answer) {
             Some(shown) => Json(shown).into_response(),
-            None => wrong(StatusCode::NOT_FOUND, "there is no dead letter of that number (any more)".to_owned()),
+            None => wrong(StatusCode::NOT_FOUND, "there is no dead letter of that number (any more)"),
         },
     }
 }

@@ -1,11 +1,13 @@
 //! HTTP for operators: probes, status, metrics, dead letters.
+//!
+//! [`Guard`] says who may ask, and what they may cost: the handlers behind it are reached by those who may alone.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
@@ -14,10 +16,25 @@ use tokio::net::TcpListener;
 
 use crate::telemetry::metrics::Scraper;
 
+mod access;
+mod answer;
 mod dead_letters;
+mod guard;
 mod metrics;
+mod reload;
+mod seats;
+mod serve;
+#[cfg(test)]
+mod tests;
+mod tls;
 
+use access::MayLook;
+pub use access::{InvalidToken, ReadSecret, TokenError, TokenFrom, check_token};
+use answer::wrong;
 pub use dead_letters::{AskLetters, Asked};
+pub use guard::{Guard, GuardError, Limits, Protection};
+pub use reload::{AskReload, Reloaded};
+pub use tls::{TlsError, TlsFiles, check_tls};
 
 /// How long a status may take to be put together.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -53,11 +70,14 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
 }
 
-/// Serves `/livez`, `/readyz`, `/metrics`, `/v1/status` and dead letters until `stop` ends.
+/// Serves `/livez`, `/readyz`, `/metrics`, `/v1/status`, reloads and dead letters until `stop` ends, to whom `guard` lets
+/// in.
 pub async fn serve(
     listener: TcpListener,
+    guard: Guard,
     show: Show,
     letters: AskLetters,
+    reload: AskReload,
     scraper: Scraper,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
@@ -67,17 +87,17 @@ pub async fn serve(
         .route("/v1/status", get(status))
         .with_state(show)
         .merge(dead_letters::routes(letters))
+        .merge(reload::routes(reload))
         .merge(metrics::routes(scraper));
-    if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop).await {
-        tracing::error!(%error, "the api ended");
-    }
+    serve::serve(listener, routes, guard, stop).await;
 }
 
 async fn shown(show: &Show) -> Option<Shown> {
     tokio::time::timeout(DEADLINE, show()).await.ok().flatten()
 }
 
-async fn readyz(State(show): State<Show>) -> Response {
+async fn readyz(State(show): State<Show>, Extension(MayLook(may)): Extension<MayLook>) -> Response {
+    let lines = |first, waiting: &[String]| lines(first, if may { waiting } else { &[] });
     match shown(&show).await {
         Some(shown) if shown.ready => (StatusCode::OK, lines("ready", &shown.waiting)).into_response(),
         Some(shown) => (StatusCode::SERVICE_UNAVAILABLE, lines("not ready", &shown.waiting)).into_response(),
@@ -93,6 +113,6 @@ fn lines(first: &str, rest: &[String]) -> String {
 async fn status(State(show): State<Show>) -> Response {
     match shown(&show).await {
         Some(shown) => Json(shown.status).into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "starting or shutting down\n").into_response(),
+        None => wrong(StatusCode::SERVICE_UNAVAILABLE, "the hub is starting or shutting down"),
     }
 }

@@ -9,15 +9,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::signal::unix::Signal;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::load::load;
 use super::reload::{Changes, Reloader};
+use crate::api::Reloaded;
 use crate::config::Config;
 use crate::source::Stamps;
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// Somebody who has asked for a reload, and is told what came of it.
+pub(super) type Asked = oneshot::Sender<Reloaded>;
 
 /// See the module.
 pub(super) struct ConfigFile {
@@ -36,22 +41,27 @@ impl ConfigFile {
     }
 
     /// Reloads until it is dropped.
-    pub(super) async fn keep(mut self, reloader: Reloader, mut hangup: Signal) {
+    pub(super) async fn keep(mut self, reloader: Reloader, mut hangup: Signal, mut asks: mpsc::Receiver<Asked>) {
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut seen = self.applied.clone();
         loop {
-            let is_asked = tokio::select! {
-                _ = ticks.tick() => false,
-                asked = hangup.recv() => asked.is_some(),
+            let (is_asked, reply) = tokio::select! {
+                _ = ticks.tick() => (false, None),
+                asked = hangup.recv() => (asked.is_some(), None),
+                Some(reply) = asks.recv() => (true, Some(reply)),
             };
             let now = self.look().await;
             let is_settled = now == seen && now != self.applied;
             seen = now;
             if is_asked || is_settled {
                 self.applied = seen.clone();
-                tracing::info!(file = %self.path.display(), by_signal = is_asked, "the configuration is read again");
-                self.reload(&reloader).await;
+                tracing::info!(file = %self.path.display(), is_asked, "the configuration is read again");
+                let reloaded = self.reload(&reloader).await;
+                if let Some(reply) = reply {
+                    // Who does not wait any more finds it in the status.
+                    let _ = reply.send(reloaded);
+                }
             }
         }
     }
@@ -62,7 +72,7 @@ impl ConfigFile {
         looking.await.unwrap_or_else(|_| self.applied.clone())
     }
 
-    async fn reload(&mut self, reloader: &Reloader) {
+    async fn reload(&mut self, reloader: &Reloader) -> Reloaded {
         let path = self.path.clone();
         let loading = tokio::task::spawn_blocking(move || load(path));
         let config = match loading.await {
@@ -70,9 +80,10 @@ impl ConfigFile {
             Ok(Err(mistakes)) => {
                 let text = mistakes.to_string();
                 tracing::error!(mistakes = text, "the configuration cannot be used, the one from before stays");
-                return reloader.note_error(text);
+                reloader.note_error(&text);
+                return Err(text);
             }
-            Err(_) => return reloader.note_error("reading the configuration failed"),
+            Err(_) => return Err("reading the configuration failed".to_owned()),
         };
         let others = others(&config);
         match reloader.reload(config).await {
@@ -82,10 +93,12 @@ impl ConfigFile {
                     self.others = others;
                     self.applied = self.look().await;
                 }
+                serde_json::to_value(changes).map_err(|error| error.to_string())
             }
             Err(error) => {
                 let error = with_causes(&error);
                 tracing::error!(error, "the configuration is not applied");
+                Err(error)
             }
         }
     }

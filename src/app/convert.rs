@@ -31,7 +31,8 @@ pub(super) fn connector(
     KubeConnector::over(dial, access(cluster), cluster.compression, stall, io)
 }
 
-pub(super) fn access(cluster: &ClusterConfig) -> Access {
+/// The way to a cluster.
+pub(crate) fn access(cluster: &ClusterConfig) -> Access {
     match &cluster.access {
         ClusterAccess::Kubeconfig { path, context } => {
             Access::Kubeconfig { path: path.clone(), context: context.clone() }

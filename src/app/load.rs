@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use super::service;
+use crate::api;
 use crate::config::{Config, ConfigErrors, Probes, WrongKubeconfig};
 use crate::sink::nats::SubjectPattern;
 use crate::sink::webhook::{ClientCert, ExtraHeaders, SigningKeys, check_client_cert, check_header_name, check_roots};
@@ -21,6 +23,8 @@ pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
             let cert = ClientCert { cert_file: cert.to_owned(), key_file: key.to_owned() };
             check_client_cert(&cert).map_err(|error| (error.key(), error.to_string()))
         },
+        server_tls: |tls| api::check_tls(&service::tls_files(tls)).map_err(|error| (error.key(), error.to_string())),
+        token: |text| api::check_token(text).map_err(|error| error.to_string()),
         template: |text, content_type| {
             Template::compile(text, content_type).map(drop).map_err(|error| error.to_string())
         },

@@ -12,11 +12,13 @@ mod readers;
 mod reload;
 mod report;
 mod run;
+mod service;
 mod sinks;
 mod start;
 mod state;
 mod typed;
 
+pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};

@@ -1,5 +1,6 @@
 //! `run`: a hub as a service, from its configuration to its end by a signal.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,14 +8,15 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::FutureExt;
 use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use super::config_file::ConfigFile;
+use super::config_file::{Asked, ConfigFile};
 use super::hub::{Hub, ShutdownReport};
 use super::metrics::Metrics;
 use super::report::{HubReport, Reporter};
-use crate::api::{self, AskLetters, Show, Shown};
+use super::service;
+use crate::api::{self, AskLetters, AskReload, Guard, Show, Shown};
 use crate::config::Config;
 use crate::telemetry::metrics::{Export, Scraper};
 use crate::types::{MemoryStep, Phase};
@@ -48,6 +50,7 @@ pub async fn run(
     file: Option<PathBuf>,
     progress: impl FnMut(&HubReport) + Send + 'static,
 ) -> anyhow::Result<Ended> {
+    let guard = Guard::new(service::protection(&config.hub.service)).context("the hub does not start")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("the port has no address")?;
     let deadline = config.hub.shutdown_deadline;
@@ -65,21 +68,25 @@ pub async fn run(
     let changes = file.map(|file| ConfigFile::new(file, &config));
     // Probes and scrapes are answered while the hub starts, which may take a while where it has much on disk.
     let (started, metrics) = (Started::default(), Metrics::default());
+    let (ask, asks) = mpsc::channel(1);
+    warn_of_listeners(&guard, address);
+    let is_plain = guard.is_plain();
     let (stop, mut stopping) = watch::channel(());
     let stopped = async move {
         let _ = stopping.changed().await;
     };
     let collected = metrics.clone();
     let scraper = Scraper::new(move || collected.collect());
-    let serving = tokio::spawn(api::serve(listener, show(&started), ask_letters(&started), scraper, stopped));
+    let (show, letters) = (show(&started), ask_letters(&started));
+    let serving = tokio::spawn(api::serve(listener, guard, show, letters, ask_reload(ask), scraper, stopped));
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = Hub::start(config).await.context("the hub does not start")?;
     metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().sinks);
     // Nobody has set it before.
     let _ = started.set(hub.reporter());
-    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup)));
-    tracing::info!(%address, "serving /livez, /readyz, /metrics and /v1/status");
+    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
+    tracing::info!(%address, tls = !is_plain, "serving /livez, /readyz, /metrics and /v1/status");
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
@@ -89,33 +96,52 @@ pub async fn run(
     watching.abort();
     reloading.iter().for_each(|reloading| reloading.abort());
     metrics.ending();
-    let mut ending = Box::pin(hub.shutdown(deadline));
-    // Some send a signal to a process and then to its group, which are one to whoever sends it.
-    let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
-    let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
-    let cut = if let Some(report) = ended_early {
-        Err(report)
-    } else {
-        tokio::select! {
-            report = &mut ending => Err(report),
-            _ = terminate.recv() => Ok(SignalKind::terminate()),
-            _ = interrupt.recv() => Ok(SignalKind::interrupt()),
-        }
-    };
-    let report = match cut {
-        Err(report) => report,
-        Ok(signal) => {
-            tracing::warn!("second signal: ending at once, what waits in sinks is lost");
-            // Dropping the hub would join its threads, and a handler that blocks would hold the process up.
-            std::mem::forget(ending);
-            return Ok(Ended::Cut(signal.as_raw_value()));
-        }
+    let report = match end(hub, deadline, terminate, interrupt).await {
+        Ok(report) => report,
+        Err(signal) => return Ok(Ended::Cut(signal.as_raw_value())),
     };
     export.flush().await;
     drop(stop);
     // Idle keep-alive connections must not hold the process up.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
     Ok(ended(&report, deadline))
+}
+
+/// What others on the way, or anybody, could do.
+fn warn_of_listeners(guard: &Guard, address: SocketAddr) {
+    if address.ip().is_loopback() {
+        return;
+    }
+    if guard.is_open() {
+        tracing::warn!(%address, "everybody who reaches the port may see all and change all: there is no hub.auth");
+    } else if guard.is_plain() {
+        tracing::warn!(%address, "tokens come to the port as plain text: there is no hub.tls");
+    }
+}
+
+/// Ends a hub, or leaves it as it is at a second signal, which it gives.
+async fn end(
+    hub: Hub,
+    deadline: Duration,
+    mut terminate: Signal,
+    mut interrupt: Signal,
+) -> Result<ShutdownReport, SignalKind> {
+    let mut ending = Box::pin(hub.shutdown(deadline));
+    // Some send a signal to a process and then to its group, which are one to whoever sends it.
+    let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
+    let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
+    if let Some(report) = ended_early {
+        return Ok(report);
+    }
+    let signal = tokio::select! {
+        report = &mut ending => return Ok(report),
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = interrupt.recv() => SignalKind::interrupt(),
+    };
+    tracing::warn!("second signal: ending at once, what waits in sinks is lost");
+    // Dropping the hub would join its threads, and a handler that blocks would hold the process up.
+    std::mem::forget(ending);
+    Err(signal)
 }
 
 fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
@@ -145,6 +171,18 @@ async fn watch_first_lists(reporter: Reporter, mut progress: impl FnMut(&HubRepo
         }
         tick.tick().await;
     }
+}
+
+/// Asks whoever keeps the configuration's file; nobody does where there is none.
+fn ask_reload(ask: mpsc::Sender<Asked>) -> AskReload {
+    Arc::new(move || {
+        let ask = ask.clone();
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            ask.send(reply).await.ok()?;
+            answer.await.ok()
+        })
+    })
 }
 
 /// Who makes reports, once the hub has started.

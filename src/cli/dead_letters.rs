@@ -1,13 +1,14 @@
 //! `informer-hub dead-letters`: what sinks of a running hub have given up.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::ensure;
 use clap::{Args as ClapArgs, Subcommand};
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
+use super::client::{Client, HubArgs};
+use super::out::say;
 use super::{Output, runtime};
 
 /// Arguments of `dead-letters`.
@@ -19,12 +20,11 @@ use super::{Output, runtime};
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,
-    /// Where the hub listens (hub.listen)
-    #[arg(long, global = true, env = "INFORMER_HUB_SERVER", default_value = "http://127.0.0.1:7080")]
-    server: String,
     /// How it is printed
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    hub: HubArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -100,88 +100,54 @@ impl Filter {
     }
 }
 
-/// How long the hub may take to answer.
-const DEADLINE: Duration = Duration::from_secs(30);
-
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    runtime()?.block_on(args.run())?;
+    let client = args.hub.client()?;
+    runtime()?.block_on(args.run(&client))?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Args {
-    async fn run(&self) -> anyhow::Result<()> {
+    async fn run(&self, client: &Client) -> anyhow::Result<()> {
         match &self.what {
-            What::List { sink, filter } => self.list(sink, filter).await,
+            What::List { sink, filter } => self.list(client, sink, filter).await,
             What::Show { sink, number } => {
-                let shown = self.ask(sink, Some(&number.to_string()), &[], None).await?;
-                println!("{}", serde_json::to_string_pretty(&shown)?);
-                Ok(())
+                let shown = client.get(&path(sink, Some(&number.to_string())), &[]).await?;
+                say(serde_json::to_string_pretty(&shown)?)
             }
-            What::Replay(which) => self.act("replay", "will be delivered again", which).await,
-            What::Purge(which) => self.act("purge", "thrown away", which).await,
+            What::Replay(which) => self.act(client, "replay", "will be delivered again", which).await,
+            What::Purge(which) => self.act(client, "purge", "thrown away", which).await,
         }
     }
 
-    async fn list(&self, sink: &str, filter: &Filter) -> anyhow::Result<()> {
+    async fn list(&self, client: &Client, sink: &str, filter: &Filter) -> anyhow::Result<()> {
         let mut letters = Vec::new();
         let mut from = Some(0);
         while let Some(first) = from {
             let mut query = filter.query()?;
             query.extend([("from", first.to_string()), ("limit", "1000".to_owned())]);
-            let page = self.ask(sink, None, &query, None).await?;
+            let page = client.get(&path(sink, None), &query).await?;
             letters.extend(page["letters"].as_array().cloned().unwrap_or_default());
             from = page["next"].as_u64();
         }
         match self.output {
-            Output::Json => println!("{}", serde_json::to_string_pretty(&letters)?),
-            Output::Text if letters.is_empty() => println!("no dead letters"),
-            Output::Text => println!("{}", table(&letters)),
+            Output::Json => say(serde_json::to_string_pretty(&letters)?),
+            Output::Text if letters.is_empty() => say("no dead letters"),
+            Output::Text => say(table(&letters)),
         }
-        Ok(())
     }
 
-    async fn act(&self, action: &str, done: &str, which: &Which) -> anyhow::Result<()> {
+    async fn act(&self, client: &Client, action: &str, done: &str, which: &Which) -> anyhow::Result<()> {
         ensure!(which.all || !which.filter.is_empty(), "say which: a filter, or --all");
-        let answer = self.ask(&which.sink, Some(action), &[], Some(which.filter.json())).await?;
+        let answer = client.post(&path(&which.sink, Some(action)), &which.filter.json()).await?;
         match self.output {
-            Output::Json => println!("{answer}"),
-            Output::Text => println!("{} {done}", answer["count"]),
+            Output::Json => say(answer),
+            Output::Text => say(format!("{} {done}", answer["count"])),
         }
-        Ok(())
     }
+}
 
-    async fn ask(
-        &self,
-        sink: &str,
-        last: Option<&str>,
-        query: &[(&str, String)],
-        body: Option<Value>,
-    ) -> anyhow::Result<Value> {
-        let server = &self.server;
-        let mut url = reqwest::Url::parse(server).with_context(|| format!("--server {server} is not an address"))?;
-        let parts = ["v1", "sinks", sink, "dead-letters"].into_iter().chain(last);
-        match url.path_segments_mut() {
-            Ok(mut path) => drop(path.pop_if_empty().extend(parts)),
-            Err(()) => bail!("--server {server} is not an address; it should look like http://127.0.0.1:7080"),
-        }
-        url.query_pairs_mut().extend_pairs(query);
-        // Whoever comes first decides on the process's TLS provider.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().timeout(DEADLINE).tls_certs_only([]).build()?;
-        let request = match body {
-            None => client.get(url),
-            Some(body) => client.post(url).header("content-type", "application/json").body(body.to_string()),
-        };
-        let answer = request.send().await.with_context(|| format!("the hub at {server} does not answer"))?;
-        let (status, text) = (answer.status(), answer.text().await?);
-        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        ensure!(
-            status.is_success(),
-            "{}",
-            answer["error"].as_str().unwrap_or(&format!("the hub answered {status}: {text}"))
-        );
-        Ok(answer)
-    }
+fn path<'p>(sink: &'p str, last: Option<&'p str>) -> Vec<&'p str> {
+    ["v1", "sinks", sink, "dead-letters"].into_iter().chain(last).collect()
 }
 
 fn table(letters: &[Value]) -> Table {

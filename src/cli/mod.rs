@@ -3,16 +3,29 @@
 //! # Exit codes
 //! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were
 //! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`:
-//! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. 130 and 143
-//! (128 and the signal's number): `run` was ended at once by a second SIGINT or SIGTERM.
+//! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. `check` has
+//! codes of its own: 1 for warnings, 2 for errors. 130 and 143 (128 and the signal's number): `run` was ended at once by
+//! a second SIGINT or SIGTERM. A command whose output has no reader any more (`| head`) ends with 0.
+//! docs/command-line.md has all of it.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::config::ClusterConfig;
+
+mod check;
+mod client;
+mod config;
 mod dead_letters;
 mod demo;
+mod import;
+mod look;
+mod out;
+mod print;
+mod rbac;
 mod run;
+mod shell;
 mod state;
 
 /// Watches many Kubernetes clusters so that nothing else has to.
@@ -32,6 +45,26 @@ pub struct Cli {
 enum Command {
     /// Watch the clusters of a configuration file and deliver what changes
     Run(run::Args),
+    /// Show what a running hub is doing, and what is in trouble
+    Status(look::StatusArgs),
+    /// Show the clusters of a running hub, those in trouble first
+    Clusters(look::ClustersArgs),
+    /// Show what a running hub watches in each cluster, what is in trouble first
+    Resources(look::ResourcesArgs),
+    /// Show the sinks of a running hub, those in trouble first
+    Sinks(look::SinksArgs),
+    /// Say whether a configuration will work: connections, credentials, rights, resources, memory
+    Check(check::Args),
+    /// Print the least rights (RBAC) that serve a configuration, to apply to its clusters
+    Rbac(rbac::Args),
+    /// Print a configuration of the contexts of a kubeconfig
+    ImportKubeconfig(import::Args),
+    /// Show the configuration that is in force, or the schema of its file
+    Config(config::Args),
+    /// Print what makes a shell complete this program's commands
+    Completions(shell::Completions),
+    /// Print the manual page, or write those of all commands
+    Man(shell::Man),
     /// List, show, replay or purge what sinks of a running hub have given up
     DeadLetters(dead_letters::Args),
     /// Show it at work on simulated clusters; needs no Kubernetes
@@ -45,11 +78,24 @@ enum Command {
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::Status(args) => look::status(args),
+        Command::Clusters(args) => look::clusters(args),
+        Command::Resources(args) => look::resources(args),
+        Command::Sinks(args) => look::sinks(args),
+        Command::Check(args) => check::main(&args),
+        Command::Rbac(args) => rbac::main(&args),
+        Command::ImportKubeconfig(args) => import::main(&args),
+        Command::Config(args) => config::main(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
         Command::DeadLetters(args) => dead_letters::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),
     };
     done.unwrap_or_else(|error| {
+        if error.is::<out::ReaderGone>() {
+            return ExitCode::SUCCESS;
+        }
         eprintln!("informer-hub: {error:#}");
         ExitCode::FAILURE
     })
@@ -75,4 +121,14 @@ const SIGNALLED: i32 = 128;
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     use anyhow::Context;
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
+}
+
+/// The clusters that somebody asks for by name, or all of them.
+fn chosen<'c>(clusters: &'c [ClusterConfig], names: &[String]) -> anyhow::Result<Vec<&'c ClusterConfig>> {
+    if let Some(unknown) = names.iter().find(|name| !clusters.iter().any(|it| it.name.as_str() == name.as_str())) {
+        let known: Vec<_> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+        anyhow::bail!("there is no cluster {unknown:?}; there is {}", known.join(", "));
+    }
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    Ok(clusters.iter().filter(|cluster| wanted(cluster.name.as_str())).collect())
 }

@@ -15,11 +15,14 @@
 mod clusters;
 mod error;
 mod files;
+mod listen;
 mod probes;
 mod raw;
 mod resolve;
 mod resources;
 mod rules;
+mod schema;
+mod show;
 mod sinks;
 mod spans;
 mod table;
@@ -36,7 +39,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::error::{ConfigErrors, Mistake};
+pub use self::listen::{AuthConfig, ServiceConfig, TlsConfig};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
+pub use self::schema::schema;
+pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
 pub use self::transports::{
     BodyConfig, ClientCertConfig, Compression, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, Preset,
     StdoutConfig, TemplateText, TransportConfig, WebhookConfig,
@@ -122,6 +128,8 @@ fn process_environment() -> raw::Environment {
 pub struct HubConfig {
     /// Where probes and status are served. Default `127.0.0.1:7080`.
     pub listen: SocketAddr,
+    /// Who may ask there, and how what is said is protected.
+    pub service: ServiceConfig,
     /// How long a shutdown waits for sinks to drain. Default 20 s.
     pub shutdown_deadline: Duration,
     /// Bytes that the process may have resident; informers keep less of their objects where it would be more. From 64 MiB
@@ -140,6 +148,7 @@ impl Default for HubConfig {
         let listen = SocketAddr::from(([127, 0, 0, 1], 7080));
         Self {
             listen,
+            service: ServiceConfig::default(),
             shutdown_deadline: Duration::from_secs(20),
             memory_limit: None,
             state_dir: None,

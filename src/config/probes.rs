@@ -9,7 +9,7 @@ use std::path::Path;
 use super::Secret;
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{HeaderText, TemplateText};
+use super::{HeaderText, TemplateText, TlsConfig};
 
 /// What a value is tried with. Each answers with what is wrong and what would be right, never with a secret.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,11 @@ pub struct Probes {
     pub ca_file: fn(&Path) -> Result<(), String>,
     /// A `client_cert_file` and its `client_key_file`; which of the keys is at fault comes with the problem.
     pub client_cert: fn(&Path, &Path) -> Result<(), WrongKey>,
+    /// The hub's own certificate, its key, and the roots of those who ask; which of the keys is at fault comes with the
+    /// problem.
+    pub server_tls: fn(&TlsConfig) -> Result<(), WrongKey>,
+    /// A token that those who ask the hub are to have.
+    pub token: fn(&str) -> Result<(), String>,
     /// A sink's template and the media type of what it makes.
     pub template: fn(&str, &str) -> Result<(), String>,
     /// The name of a header and, where it can be seen without harm, its value.
@@ -73,6 +78,24 @@ impl Table<'_> {
         {
             self.mistake(key, problem);
         }
+    }
+
+    /// The same for the hub's own certificate.
+    pub(super) fn probe_server_tls(&self, tls: &TlsConfig) {
+        let files = [Some(&tls.cert_file), Some(&tls.key_file), tls.client_ca_file.as_ref()];
+        if let Some(probes) = &self.checker.probes
+            && self.checker.is_clean(&self.path)
+            && files.into_iter().flatten().all(|file| file.is_file())
+            && let Err((key, problem)) = (probes.server_tls)(tls)
+        {
+            self.mistake(key, problem);
+        }
+    }
+
+    /// The same for a token: its text is looked up where the hub will.
+    pub(super) fn probe_token(&self, key: &str, token: Option<&Secret>) {
+        let text = token.and_then(|token| self.checker.look_up(token));
+        self.probe(key, text.as_deref(), |probes, text| (probes.token)(text));
     }
 
     /// The same for a template.

@@ -10,18 +10,18 @@ use super::error::{ConfigErrors, Mistake};
 use super::raw::{self, Environment, Raw, Syntax};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, HubConfig, HumanDuration, Probes, clusters, resources, sinks};
+use super::{Config, HubConfig, HumanDuration, Probes, clusters, listen, resources, sinks};
 use crate::types::{Fsync, LEAST_MEMORY_LIMIT};
 
-const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+pub(super) const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// Oftener would cost more than it saves, more seldom has a restart see much again.
-const CHECKPOINT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+pub(super) const CHECKPOINT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
 
-const LONGEST_FSYNC: Duration = Duration::from_secs(10);
+pub(super) const LONGEST_FSYNC: Duration = Duration::from_secs(10);
 
 /// The program itself takes half of the least.
-const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
+pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 
 const NO_CLUSTER: &str =
     "there is no cluster; write for example\n    [clusters.local]\n    kubeconfig = \"~/.kube/config\"";
@@ -98,11 +98,13 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
 fn hub(mut table: Table<'_>) -> HubConfig {
     let default = HubConfig::default();
     let text = table.text("listen");
-    let listen = text.as_deref().and_then(|text| text.parse().ok());
-    if let (Some(text), None) = (text, listen) {
+    let address = text.as_deref().and_then(|text| text.parse().ok());
+    if let (Some(text), None) = (text, address) {
         let example = "write e.g. \"127.0.0.1:7080\" or \"[::]:7080\"";
         table.mistake("listen", format!("{text:?} is not an IP address and a port; {example}"));
     }
+    let address = address.unwrap_or(default.listen);
+    let service = listen::service(&mut table, address);
     let shutdown_deadline = table.duration("shutdown_deadline", SHUTDOWN);
     let memory_limit = table.size("memory_limit", MEMORY);
     let state_dir = table.folder("state_dir");
@@ -110,7 +112,8 @@ fn hub(mut table: Table<'_>) -> HubConfig {
     let fsync = fsync(&mut table);
     table.finish();
     HubConfig {
-        listen: listen.unwrap_or(default.listen),
+        listen: address,
+        service,
         shutdown_deadline: shutdown_deadline.unwrap_or(default.shutdown_deadline),
         memory_limit: memory_limit.map(|bytes| bytes as u64),
         state_dir,

@@ -11,9 +11,9 @@ use super::{ClusterConfig, ClusterSelector, Projection, ResourceConfig};
 use crate::types::{FieldPath, ResourceRef};
 
 /// client-go's shortest resync, and ours.
-const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
+pub(super) const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 /// Longest resync; beyond it the wish is most likely "none".
-const LONGEST_RESYNC: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(super) const LONGEST_RESYNC: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Reads every resource, by name.
 pub(super) fn resources(table: Table<'_>, clusters: &[ClusterConfig]) -> Vec<ResourceConfig> {

@@ -17,14 +17,14 @@ use super::{
 };
 use crate::types::{FieldPath, StoreLimits, check_name};
 
-const EVENTS_PER_BATCH: RangeInclusive<usize> = 1..=10_000;
-const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
-const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
-const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
-const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+pub(super) const EVENTS_PER_BATCH: RangeInclusive<usize> = 1..=10_000;
+pub(super) const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
+pub(super) const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
+pub(super) const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+pub(super) const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 /// Of what a sink keeps on disk. Less would not hold one large object.
-const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
-const RATE: RangeInclusive<usize> = 1..=1_000_000;
+pub(super) const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
+pub(super) const RATE: RangeInclusive<usize> = 1..=1_000_000;
 
 impl Default for SinkMatch {
     fn default() -> Self {

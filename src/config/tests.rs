@@ -27,6 +27,7 @@ fn only(text: &str, line: usize, words: &str) {
     let [mistake] = errors.mistakes() else { panic!("more than one mistake:\n{errors}") };
     assert_eq!(mistake.line.unwrap_or(0), line, "{mistake}");
     assert!(mistake.to_string().contains(words), "{mistake}\nwanted: {words}");
+    schema::tests::refuses(text, &mistake.to_string());
 }
 
 /// As [`only`], for lines after [`BASE`], the first of which is 1.
@@ -579,7 +580,7 @@ fn a_secret_is_read_without_its_line_break() {
 fn the_environment_overrides_the_file_and_adds_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let environment = [
-        ("INFORMER_HUB_HUB__LISTEN", "0.0.0.0:8080"),
+        ("INFORMER_HUB_HUB__LISTEN", "127.0.0.1:8080"),
         ("INFORMER_HUB_CLUSTERS__ONE__LABELS", "{tier = \"prod\", cost-centre = \"12\"}"),
         ("INFORMER_HUB_CLUSTERS__ONE__LABELS__ZONE", "7"),
         ("INFORMER_HUB_CLUSTERS__TWO__SERVER", "https://two.example.com"),
@@ -596,7 +597,7 @@ fn the_environment_overrides_the_file_and_adds_to_it() {
         ("S", "x"),
     ];
     let config = load(folder.path(), &format!("{BASE}{SINK}"), &environment).unwrap();
-    assert_eq!(config.hub.listen.to_string(), "0.0.0.0:8080");
+    assert_eq!(config.hub.listen.to_string(), "127.0.0.1:8080");
     let labels: Vec<_> = config.clusters[0].labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(labels, ["cost-centre=12", "tier=prod", "zone=7"]);
     assert_eq!(config.clusters[1].name.as_str(), "two");
@@ -663,4 +664,51 @@ proptest::proptest! {
             }
         }
     }
+}
+
+/// As [`only`], for the lines of `[hub]`, the first of which is 1; its header is 0.
+#[track_caller]
+fn only_in_hub(lines: &str, line: usize, words: &str) {
+    only(&format!("{BASE}[hub]\n{lines}"), line + 5, words);
+}
+
+#[test]
+fn a_port_that_other_machines_reach_asks_who_is_there() {
+    let refused = "0.0.0.0:7080 is reached from other machines, and nothing asks who is there";
+    only_in_hub("listen = \"0.0.0.0:7080\"", 1, refused);
+    only_in_hub("listen = \"[::]:7080\"", 1, "[hub.auth] token = { file = \"hub-token\" }");
+    only_in_hub("listen = \"10.1.2.3:7080\"\n[hub.auth]\nmetrics_open = true", 1, "or listen on 127.0.0.1:7080");
+    for fine in [
+        "listen = \"127.0.0.5:1\"",
+        "listen = \"[::1]:1\"",
+        "listen = \"0.0.0.0:1\"\nauth = { token = { env = \"T\" } }",
+        "listen = \"0.0.0.0:1\"\nauth = { read_token = { env = \"T\" } }",
+        "listen = \"0.0.0.0:1\"\nauth = { allow_unauthenticated = true }",
+    ] {
+        assert_eq!(problems(&format!("{BASE}[hub]\n{fine}\n")), Vec::<String>::new(), "{fine}");
+    }
+    let slip = "listen = \"0.0.0.0:1\"\n[hub.auht]\ntoken = { env = \"T\" }";
+    only_in_hub(slip, 2, "did you mean \"auth\"");
+}
+
+#[test]
+fn what_belongs_to_the_port_is_checked_as_everything_is() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["cert.pem", "key.pem", "ca.pem"] {
+        fs::write(folder.path().join(name), "content").unwrap();
+    }
+    let tls = "[hub.tls]\ncert_file = \"cert.pem\"\nkey_file = \"key.pem\"\n";
+    let text = format!("{BASE}[hub]\nlisten = \"0.0.0.0:1\"\nmax_connections = 99\n{tls}client_ca_file = \"ca.pem\"\n");
+    let service = load(folder.path(), &text, &[]).unwrap().hub.service;
+    assert!(service.authenticates() && service.max_connections == 99);
+    assert_eq!(service.tls.unwrap().client_ca_file, Some(folder.path().join("ca.pem")));
+    let errors = load(folder.path(), &format!("{BASE}[hub]\nlisten = \"0.0.0.0:1\"\n{tls}"), &[]).unwrap_err();
+    assert!(errors.to_string().contains("nothing asks who is there"), "TLS alone asks nobody: {errors}");
+    only_in_hub("max_connections = 3", 1, "from 16 to 65536");
+    only_in_hub("auth = { token = \"hunter2\" }", 1, "a secret does not belong in the configuration");
+    only_in_hub("auth = { token = { env = \"T\" }, allow_unauthenticated = true }", 1, "contradicts the token");
+    let errors = load(folder.path(), &format!("{BASE}[hub.tls]\ncert_file = \"cert.pem\"\n"), &[]).unwrap_err();
+    assert!(errors.to_string().contains("has no key_file; write key_file = \"hub-key.pem\""), "{errors}");
+    let errors = load(folder.path(), &format!("{BASE}[hub.tls]\ncert_fil = \"cert.pem\"\n"), &[]).unwrap_err();
+    assert!(errors.to_string().contains("did you mean \"cert_file\""), "{errors}");
 }

@@ -13,10 +13,10 @@ use super::rules::{nats_urls, url};
 use super::table::{Table, kind};
 use super::{Secret, SinkConfig};
 
-const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
-const CONCURRENCY: RangeInclusive<usize> = 1..=256;
-const FILE_SIZE: RangeInclusive<u64> = 1024..=1 << 40;
-const KEEP: RangeInclusive<usize> = 1..=1000;
+pub(super) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
+pub(super) const CONCURRENCY: RangeInclusive<usize> = 1..=256;
+pub(super) const FILE_SIZE: RangeInclusive<u64> = 1024..=1 << 40;
+pub(super) const KEEP: RangeInclusive<usize> = 1..=1000;
 const TYPES: [&str; 4] = ["webhook", "nats", "file", "stdout"];
 /// Forms of the body of which one is chosen.
 const FORMS: [&str; 4] = ["format", "template", "template_file", "preset"];
@@ -508,12 +508,13 @@ fn headers(table: &mut Table<'_>) -> Vec<HeaderConfig> {
     found
 }
 
-/// Whether a header is one whose value gives access to something.
+/// Words in the name of a header whose value gives access to something.
+pub(super) const SECRET_WORDS: [&str; 7] =
+    ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password"];
+
 fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password"]
-        .iter()
-        .any(|word| name.contains(word))
+    SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// The file that a sink writes to.

@@ -9,9 +9,11 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
+mod file_state;
 pub mod frame;
 mod real;
 
+pub use file_state::FileState;
 pub use real::RealDisk;
 
 /// How a file is opened.

@@ -5,6 +5,7 @@
 //! [`oracle`] compares it with what a consumer has seen, and checks on the way that nothing was told that cannot
 //! have happened. [`replay`] is a second, much simpler server that is as fast as a socket, for benches.
 
+mod access;
 mod answer;
 mod churn;
 mod collection;

@@ -4,9 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use hyper::body::Body;
 use hyper::header::{ACCEPT, AUTHORIZATION};
 use hyper::{Method, Request, StatusCode};
 
+use super::access::{self, BoxError};
 use super::collection::ResourceDef;
 use super::connection::Link;
 use super::discovery::{self, Route};
@@ -66,10 +68,16 @@ fn no_such_page(gvr: &Gvr) -> Status {
 }
 
 /// Answers one request. An error cuts the connection.
-pub(super) async fn handle<B>(shared: Arc<Shared>, link: Arc<Link>, request: Request<B>) -> io::Result<SimResponse> {
+pub(super) async fn handle<B>(shared: Arc<Shared>, link: Arc<Link>, request: Request<B>) -> io::Result<SimResponse>
+where
+    B: Body<Error: Into<BoxError>>,
+{
     shared.counters.requests.fetch_add(1, Relaxed);
     if let Err(status) = admit(&shared, &request) {
         return Ok(status.response());
+    }
+    if access::is_review(&request) {
+        return access::review(&shared, request).await;
     }
     let route = Route::parse(request.uri().path());
     if let Route::Objects { gvr, namespace, name } = route {
@@ -99,7 +107,7 @@ fn admit<B>(shared: &Shared, request: &Request<B>) -> Result<(), Status> {
             return Err(Status::new(401, "Unauthorized", "Unauthorized"));
         }
     }
-    if request.method() != Method::GET {
+    if request.method() != Method::GET && !access::is_review(request) {
         let message = "the server does not allow this method on the requested resource";
         return Err(Status::new(405, "MethodNotAllowed", message));
     }

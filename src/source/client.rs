@@ -342,8 +342,8 @@ fn files_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<PathBuf> {
 /// # Errors
 /// [`ClientError::Kubeconfig`], [`ClientError::NoContext`], [`ClientError::NoCurrentContext`].
 pub fn read_kubeconfig(path: &Path, context: Option<&str>) -> Result<Kubeconfig, ClientError> {
+    let kubeconfig = read_any_kubeconfig(path)?;
     let path = path.to_owned();
-    let kubeconfig = Kubeconfig::read_from(&path).map_err(|error| unusable(&path, &error))?;
     let known = || match kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>() {
         names if names.is_empty() => "no contexts".to_owned(),
         names => names.join(", "),
@@ -356,6 +356,14 @@ pub fn read_kubeconfig(path: &Path, context: Option<&str>) -> Result<Kubeconfig,
         }
         Some(_) => Ok(kubeconfig),
     }
+}
+
+/// Reads a kubeconfig whatever contexts it has. Paths in it are absolute afterwards. Blocks; runs no plugin.
+///
+/// # Errors
+/// [`ClientError::Kubeconfig`].
+pub fn read_any_kubeconfig(path: &Path) -> Result<Kubeconfig, ClientError> {
+    Kubeconfig::read_from(path).map_err(|error| unusable(path, &error))
 }
 
 /// What is wrong with a kubeconfig. The parser's own words quote the line, which may be the one with the token.

@@ -90,35 +90,12 @@ impl KubeSource {
         Ok(made)
     }
 
-    /// The collection's path, percent-encoded.
     fn path(&self) -> String {
-        let gvr = &self.resource.gvr;
-        let mut path = String::from(if gvr.group.is_empty() { "/api" } else { "/apis" });
-        let mut part = |text: &str| {
-            path.push('/');
-            encode(text, &mut path);
-        };
-        if !gvr.group.is_empty() {
-            part(&gvr.group);
-        }
-        part(&gvr.version);
-        if let Some(namespace) = self.scope.namespace.as_deref().filter(|_| self.resource.namespaced) {
-            part("namespaces");
-            part(namespace);
-        }
-        part(&gvr.resource);
-        path
+        collection(&self.resource, &self.scope)
     }
 
     fn selectors(&self) -> Query {
-        let mut query = Query::default();
-        if let Some(selector) = &self.scope.label_selector {
-            query.add("labelSelector", selector);
-        }
-        if let Some(selector) = &self.scope.field_selector {
-            query.add("fieldSelector", selector);
-        }
-        query
+        selectors(&self.scope)
     }
 
     fn list_request(&self, request: &ListRequest) -> Get {
@@ -206,6 +183,38 @@ impl KubeSource {
             }
         })
     }
+}
+
+/// A collection's path, percent-encoded.
+pub(super) fn collection(resource: &ApiResource, scope: &Scope) -> String {
+    let gvr = &resource.gvr;
+    let mut path = String::from(if gvr.group.is_empty() { "/api" } else { "/apis" });
+    let mut part = |text: &str| {
+        path.push('/');
+        encode(text, &mut path);
+    };
+    if !gvr.group.is_empty() {
+        part(&gvr.group);
+    }
+    part(&gvr.version);
+    if let Some(namespace) = scope.namespace.as_deref().filter(|_| resource.namespaced) {
+        part("namespaces");
+        part(namespace);
+    }
+    part(&gvr.resource);
+    path
+}
+
+/// The selectors of a scope as the apiserver takes them.
+pub(super) fn selectors(scope: &Scope) -> Query {
+    let mut query = Query::default();
+    if let Some(selector) = &scope.label_selector {
+        query.add("labelSelector", selector);
+    }
+    if let Some(selector) = &scope.field_selector {
+        query.add("fieldSelector", selector);
+    }
+    query
 }
 
 impl ListerWatcher for KubeSource {

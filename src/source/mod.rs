@@ -1,25 +1,30 @@
 //! The [`ListerWatcher`](crate::reflector::ListerWatcher) over a real cluster, and what leads to one: access to a
-//! cluster ([`connect`]), and from the name of a resource to the resource ([`resolve`]).
+//! cluster ([`connect`]), and from the name of a resource to the resource ([`resolve`]). What a cluster and its credentials
+//! allow can be asked beforehand ([`may`], [`credentials()`]).
 //!
 //! Clients and sockets live on a tokio runtime of their own (`io`), never on an actor's thread: a socket must be
 //! drained whatever the actors are doing, as an apiserver drops a watcher that is slow for about 100 ms.
 
 mod client;
 mod connector;
+mod credentials;
 mod dial;
 mod discovery;
 mod kube;
 mod live;
 mod pump;
 mod request;
+mod review;
 mod transport;
 
-pub use client::{Access, ClientError, Token, connect, read_kubeconfig};
+pub use client::{Access, ClientError, Token, connect, read_any_kubeconfig, read_kubeconfig};
 pub use connector::KubeConnector;
+pub use credentials::{Credential, CredentialKind, credentials, default_kubeconfigs, of_context};
 pub use dial::{Dial, Stream};
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
 pub use live::Stamps;
+pub use review::{Estimate, Verdict, estimate, may, server_version, streams};
 
 #[cfg(test)]
 mod testserver;

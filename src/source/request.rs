@@ -107,7 +107,7 @@ impl Get {
 }
 
 /// Reads a body up to `limit`.
-async fn collect(mut body: Body, limit: usize, deadline: Duration) -> Result<Vec<u8>, SourceError> {
+pub(super) async fn collect(mut body: Body, limit: usize, deadline: Duration) -> Result<Vec<u8>, SourceError> {
     let read = async {
         let mut bytes = Vec::new();
         while let Some(data) = next_data(&mut body).await? {

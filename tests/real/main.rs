@@ -31,6 +31,7 @@ mod nats;
 mod oracle;
 mod promtool;
 mod proxy;
+mod rbac;
 mod receiver;
 #[path = "../../examples/sample_controller/main.rs"]
 #[allow(

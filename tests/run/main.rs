@@ -7,6 +7,7 @@ mod delivery;
 mod durable;
 mod metrics;
 mod mistakes;
+mod port;
 mod process;
 mod receiver;
 mod reload;

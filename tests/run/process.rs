@@ -120,6 +120,16 @@ impl Launch {
     }
 }
 
+fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().tls_certs_only([]).timeout(PATIENCE).build().unwrap()
+}
+
+async fn answer_of(request: reqwest::RequestBuilder) -> (u16, String) {
+    let answer = request.send().await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
 /// A running hub. Dropping it kills it.
 pub(crate) struct Process {
     child: Child,
@@ -139,6 +149,11 @@ impl Drop for Process {
 }
 
 impl Process {
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Everything that it wrote to standard error so far.
     pub(crate) fn log(&self) -> String {
         self.lines.lock().join("\n")
@@ -167,10 +182,12 @@ impl Process {
 
     /// Asks it something, as curl would.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().tls_certs_only([]).timeout(PATIENCE).build().unwrap();
-        let answer = client.get(self.url().await + path).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        answer_of(client().get(self.url().await + path)).await
+    }
+
+    /// The same by POST, with nothing in it.
+    pub(crate) async fn post(&self, path: &str) -> (u16, String) {
+        answer_of(client().post(self.url().await + path)).await
     }
 
     pub(crate) async fn status(&self) -> Value {
@@ -184,7 +201,6 @@ impl Process {
         until("ready", async || (self.get("/readyz").await.0 == 200).then_some(())).await;
     }
 
-    /// Sends it a signal: `TERM`, `INT`.
     /// Puts another configuration in the place of the one that it was started with, whole, as `mv` does.
     pub(crate) fn configure(&self, toml: &str) {
         let new = self.folder.path().join("hub.toml.new");
@@ -192,6 +208,7 @@ impl Process {
         std::fs::rename(new, self.folder.path().join("hub.toml")).unwrap();
     }
 
+    /// Sends it a signal: `TERM`, `INT`, `HUP`.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
         assert!(sent.success());

@@ -56,3 +56,18 @@ async fn a_hangup_has_the_file_read_at_once_and_what_needs_a_restart_is_named() 
     assert_eq!(line["keys"], "hub.checkpoint", "{line}");
     assert_eq!(hub.status().await["configuration"]["needsRestart"][0], "hub.checkpoint");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_a_reload_is_told_what_it_changed_or_what_is_wrong() {
+    let (first, second) = (sim(44, 8), sim(45, 8));
+    let base = cluster("a", &first.url()) + PODS;
+    let hub = start(&base);
+    hub.ready().await;
+    hub.configure(&(base.clone() + &cluster("b", &second.url())));
+    let (status, body) = hub.post("/v1/reload").await;
+    let changes: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &changes["clusters"]["added"][0]), (200, &"b".into()), "{body}");
+    hub.configure(&base.replace("pods", "Pods!"));
+    let (status, body) = hub.post("/v1/reload").await;
+    assert!(status == 422 && body.contains("resources"), "{status} {body}");
+}

@@ -31,7 +31,7 @@ impl Said {
 
 fn command(arguments: &[&str]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
-    let output = command.args(arguments).env_remove("INFORMER_HUB_SERVER").output().unwrap();
+    let output = command.args(arguments).env_remove("INFORMER_HUB_URL").output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     Said { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) }
 }
@@ -131,7 +131,7 @@ async fn dead_letters_are_a_table_for_people_and_mistakes_are_said_in_words() {
     let hub = launch(&sim, &receiver, dir.path());
     hub.ready().await;
     let url = hub.url().await;
-    let letters = |arguments: &[&str]| command(&[&["dead-letters", "--server", &url], arguments].concat());
+    let letters = |arguments: &[&str]| command(&[&["dead-letters", "--url", &url], arguments].concat());
     let list = until("pods are given up", async || {
         let said = letters(&["list", "hook", "--subject", "/v1/pods/"]);
         (said.code == 0 && said.out.lines().count() == 7).then_some(said)
@@ -161,5 +161,5 @@ async fn dead_letters_are_a_table_for_people_and_mistakes_are_said_in_words() {
     }
     drop(hub);
     let gone = letters(&["list", "hook"]);
-    assert!(gone.code == 1 && gone.err.contains("does not answer"), "{}", gone.err);
+    assert!(gone.code == 1 && gone.err.contains("nothing listens at http://127.0.0.1:"), "{}", gone.err);
 }

@@ -73,6 +73,14 @@ async fn status_has_every_figure_and_they_are_right() {
     assert_eq!(sink["delivered"].as_u64(), Some(receiver.received(|received| received.events)), "{sink:#}");
     assert_eq!((&sink["retries"], &sink["lastError"]), (&0.into(), &Value::Null), "{sink:#}");
     assert_eq!(informer["listeners"][0]["name"], "hook");
+    let page = include_str!("../../docs/http.md");
+    for part in [&status, seen, informer, &informer["listeners"][0], sink] {
+        for key in keys(part) {
+            let written =
+                ["\"", "`", "[].", "`informers[]."].iter().any(|before| page.contains(&format!("{before}{key}")));
+            assert!(written, "docs/http.md does not know {key}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

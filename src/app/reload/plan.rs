@@ -99,9 +99,12 @@ fn indexes_of<'c>(resource: &ResourceConfig, all: &'c [ResourceConfig]) -> Vec<(
 }
 
 fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
-    let HubConfig { listen, shutdown_deadline: _, memory_limit: _, state_dir, checkpoint, fsync } = &old.hub;
+    let HubConfig { listen, service, shutdown_deadline: _, memory_limit: _, state_dir, checkpoint, fsync } = &old.hub;
     let hub = [
         ("hub.listen", *listen != new.hub.listen),
+        ("hub.tls", service.tls != new.hub.service.tls),
+        ("hub.auth", service.auth != new.hub.service.auth),
+        ("hub.max_connections", service.max_connections != new.hub.service.max_connections),
         ("hub.state_dir", *state_dir != new.hub.state_dir),
         ("hub.checkpoint", *checkpoint != new.hub.checkpoint),
         ("hub.fsync", *fsync != new.hub.fsync),

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use self::stage::Stage;
 use self::view::Screen;
+use super::out::colours;
 use super::{Output, runtime};
 use crate::config::HumanDuration;
 use crate::telemetry::{self, LogFormat};
@@ -81,7 +82,7 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
     stage.end(SHUTDOWN).await;
     match args.output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&summary)?),
-        Output::Text => println!("{}", summary::render(&summary, view::colours())),
+        Output::Text => println!("{}", summary::render(&summary, colours())),
     }
     Ok(if summary.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

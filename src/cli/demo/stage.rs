@@ -68,7 +68,7 @@ impl Stage {
         let sink = report.sinks.into_iter().next().map(|sink| sink.status);
         let elapsed = self.began.elapsed();
         let scene = Scene { elapsed, stage: stage.to_owned(), operations: self.fleet.operations, rows, sink };
-        Ok(self.screen.show(&scene)?)
+        self.screen.show(&scene)
     }
 
     fn row(&self, member: &Member, status: Option<&ClusterStatus>) -> Row {

@@ -1,10 +1,10 @@
 //! What is shown while the demo runs: a table that is redrawn in place, or a line now and then.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 
+use crate::cli::out::{InPlace, colours, say};
 use crate::sink::SinkStatus;
 
 /// The state of a cluster whose watches are all open.
@@ -46,14 +46,8 @@ pub(super) enum Screen {
     Silent,
     /// A line each time.
     Lines,
-    /// In place; `height` lines are there to be overwritten.
-    Live { height: usize },
-}
-
-/// Whether standard output may be coloured.
-pub(super) fn colours() -> bool {
-    use io::IsTerminal;
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    /// In place.
+    Live(InPlace),
 }
 
 impl Screen {
@@ -66,7 +60,7 @@ impl Screen {
     }
 
     pub(super) fn live() -> Self {
-        Self::Live { height: 0 }
+        Self::Live(InPlace::default())
     }
 
     pub(super) fn is_silent(&self) -> bool {
@@ -74,29 +68,14 @@ impl Screen {
     }
 
     pub(super) fn is_live(&self) -> bool {
-        matches!(self, Self::Live { .. })
+        matches!(self, Self::Live(_))
     }
 
-    pub(super) fn show(&mut self, scene: &Scene) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+    pub(super) fn show(&mut self, scene: &Scene) -> anyhow::Result<()> {
         match self {
             Self::Silent => Ok(()),
-            Self::Lines => writeln!(out, "{}", line(scene)),
-            Self::Live { height } => {
-                let text = table(scene, colours());
-                if *height > 0 {
-                    // Up to the first line of the last drawing; what follows is cleared line by line.
-                    write!(out, "\x1b[{height}A\r")?;
-                }
-                // Lines are cut, not wrapped: a wrapped one would take two of the lines to go up.
-                write!(out, "\x1b[?7l")?;
-                for line in text.lines() {
-                    writeln!(out, "{line}\x1b[K")?;
-                }
-                write!(out, "\x1b[J\x1b[?7h")?;
-                *height = text.lines().count();
-                out.flush()
-            }
+            Self::Lines => say(line(scene)),
+            Self::Live(place) => place.draw(&table(scene, colours())),
         }
     }
 }

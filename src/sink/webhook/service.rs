@@ -11,8 +11,8 @@ use reqwest::{Client, Response, Url, redirect};
 use tracing::Span;
 
 use super::request::HeaderParams;
-use super::tls::FileState;
 use super::{WebhookError, WebhookParams, request, tls};
+use crate::disk::FileState;
 use crate::sink::{Event, Outcome};
 use crate::types::clock;
 

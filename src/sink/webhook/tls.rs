@@ -1,24 +1,12 @@
 //! The files that TLS needs: roots to trust, and a certificate to be known by.
 
 use std::path::Path;
-use std::time::SystemTime;
 
 use reqwest::{Certificate, Client, Identity};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{ClientCert, WebhookError};
-
-/// What a file is like, as far as it can be seen from outside; `None` where it is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileState(Option<(u64, Option<SystemTime>)>);
-
-impl FileState {
-    /// Follows links: where Kubernetes mounts a secret, it is a link that is replaced.
-    pub(super) fn of(path: &Path) -> Self {
-        Self(std::fs::metadata(path).ok().map(|file| (file.len(), file.modified().ok())))
-    }
-}
 
 /// Tries a PEM file of roots as a client would use it. Reads the file; connects to nothing.
 ///

@@ -1,0 +1,351 @@
+//! Who may ask what: probes are for everybody, all else for those who have a token or a certificate.
+//!
+//! | request | asks for |
+//! |---|---|
+//! | `/livez`, `/readyz` | nothing; what is not ready, and why, is told only to those who may look |
+//! | `/metrics` | nothing where it is open, else the right to look |
+//! | `GET` and `HEAD` of all else, known or not | the right to look |
+//! | every other method | the right to change |
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use axum::http::header::{AUTHORIZATION, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use axum::response::Response;
+use hmac::digest::CtOutput;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::answer::wrong;
+use crate::disk::FileState;
+
+/// A shorter one could be guessed.
+const LEAST_TOKEN: usize = 16;
+
+/// A longer one does not fit into a request's head.
+const MOST_TOKEN: usize = 4096;
+
+/// A text that is no token; whoever wrote the secret can fix it. Does not repeat the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidToken {
+    /// Too short, or too long.
+    #[error("the token has {0} characters; write {LEAST_TOKEN} to {MOST_TOKEN}, as `openssl rand -hex 32` makes them")]
+    Length(
+        /// How many it has.
+        usize,
+    ),
+    /// Not what a header may hold.
+    #[error("the token has white space or characters beyond ASCII; write one as `openssl rand -hex 32` makes it")]
+    Characters,
+}
+
+/// Checks that a text can be a token.
+///
+/// # Errors
+/// [`InvalidToken`] says why not.
+pub fn check_token(text: &str) -> Result<(), InvalidToken> {
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(InvalidToken::Characters);
+    }
+    if (LEAST_TOKEN..=MOST_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
+}
+
+/// Reads a secret.
+pub type ReadSecret = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
+
+/// Where a token is to be had.
+#[derive(Clone)]
+pub struct TokenFrom {
+    file: Option<PathBuf>,
+    read: ReadSecret,
+}
+
+impl TokenFrom {
+    /// Read by `read`: at the start, and whenever `file` has changed.
+    #[must_use]
+    pub fn new(file: Option<PathBuf>, read: ReadSecret) -> Self {
+        Self { file, read }
+    }
+
+    fn mark(&self) -> Result<Mark, TokenError> {
+        let place =
+            || self.file.as_deref().map_or_else(|| "its variable".to_owned(), |file| file.display().to_string());
+        let text = (self.read)().map_err(|source| TokenError::Unreadable { place: place(), source })?;
+        check_token(&text).map_err(|source| TokenError::Invalid { place: place(), source })?;
+        Ok(mark(text.as_bytes()))
+    }
+}
+
+impl fmt::Debug for TokenFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenFrom").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// A token that cannot be had. Its owner can fix it.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// It could not be read.
+    #[error("the token in {place} cannot be read")]
+    Unreadable {
+        /// Where.
+        place: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is none.
+    #[error("what is in {place} is no token")]
+    Invalid {
+        /// Where.
+        place: String,
+        /// Why.
+        #[source]
+        source: InvalidToken,
+    },
+}
+
+/// What is remembered of a token. Two are compared in a time that depends on neither.
+type Mark = CtOutput<Hmac<Sha256>>;
+
+fn mark(token: &[u8]) -> Mark {
+    let mac = Hmac::<Sha256>::new_from_slice(b"informer-hub token").expect("HMAC takes a key of any length");
+    mac.chain_update(token).finalize()
+}
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Right {
+    Look,
+    Change,
+}
+
+/// Whether whoever asks may look. A request carries it to its handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MayLook(pub(super) bool);
+
+/// Why a request is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// It says nothing of who asks.
+    Anonymous,
+    /// Its token is none of ours.
+    WrongToken,
+    /// Its token is for looking.
+    LookOnly,
+    /// A page in somebody's browser sent it.
+    Page,
+}
+
+/// The tokens that there are just now.
+#[derive(Default)]
+struct Marks {
+    change: Option<Mark>,
+    look: Option<Mark>,
+}
+
+/// Decides who may do what.
+pub(super) struct Access {
+    token: Option<TokenFrom>,
+    read_token: Option<TokenFrom>,
+    marks: ArcSwap<Marks>,
+    /// Whether a certificate counts.
+    certificates: bool,
+    metrics_open: bool,
+    /// Requests that were refused since somebody looked.
+    refused: AtomicU64,
+}
+
+impl Access {
+    pub(super) fn new(
+        token: Option<TokenFrom>,
+        read_token: Option<TokenFrom>,
+        certificates: bool,
+        metrics_open: bool,
+    ) -> Result<Self, TokenError> {
+        let refused = AtomicU64::new(0);
+        let access = Self { token, read_token, marks: ArcSwap::default(), certificates, metrics_open, refused };
+        access.read_again()?;
+        Ok(access)
+    }
+
+    /// The state of the files that tokens come from.
+    pub(super) fn files(&self) -> Vec<FileState> {
+        let tokens = [&self.token, &self.read_token].into_iter().flatten();
+        tokens.filter_map(|token| token.file.as_deref()).map(|file: &Path| FileState::of(file)).collect()
+    }
+
+    /// Reads the tokens; where one cannot be had, all stay as they were.
+    pub(super) fn read_again(&self) -> Result<(), TokenError> {
+        let mark = |token: &Option<TokenFrom>| token.as_ref().map(TokenFrom::mark).transpose();
+        self.marks.store(Arc::new(Marks { change: mark(&self.token)?, look: mark(&self.read_token)? }));
+        Ok(())
+    }
+
+    /// Requests that were refused since this was asked last.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.swap(0, Relaxed)
+    }
+
+    /// Whether nobody has to say who they are.
+    pub(super) fn is_open(&self) -> bool {
+        !self.certificates && self.token.is_none() && self.read_token.is_none()
+    }
+
+    /// Whether a request may go on. `certified`: its connection has shown a certificate of ours.
+    pub(super) fn judge<B>(&self, request: &Request<B>, certified: bool) -> Result<MayLook, Denied> {
+        let path = request.uri().path();
+        let looks = matches!(*request.method(), Method::GET | Method::HEAD);
+        let known = self.identify(request.headers(), certified);
+        let is_free = matches!(path, "/livez" | "/readyz") || (path == "/metrics" && self.metrics_open);
+        let verdict = match (known, looks) {
+            // A browser sends a page's requests to machines that the page's author cannot reach, but says so.
+            (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::Page),
+            (Ok(_), true) | (Ok(Right::Change), false) => Ok(MayLook(true)),
+            (Ok(Right::Look), false) => Err(Denied::LookOnly),
+            (Err(_), true) if is_free => Ok(MayLook(false)),
+            (Err(denied), _) => Err(denied),
+        };
+        if verdict.is_err() {
+            self.refused.fetch_add(1, Relaxed);
+        }
+        verdict
+    }
+
+    fn identify(&self, headers: &HeaderMap, certified: bool) -> Result<Right, Denied> {
+        if self.is_open() || (self.certificates && certified) {
+            return Ok(Right::Change);
+        }
+        let token = mark(bearer(headers).ok_or(Denied::Anonymous)?);
+        let marks = self.marks.load();
+        match (marks.change.as_ref() == Some(&token), marks.look.as_ref() == Some(&token)) {
+            (true, _) => Ok(Right::Change),
+            (false, true) => Ok(Right::Look),
+            (false, false) => Err(Denied::WrongToken),
+        }
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("token", &self.token)
+            .field("read_token", &self.read_token)
+            .finish_non_exhaustive()
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+impl Denied {
+    pub(super) fn response(self) -> Response {
+        let (status, problem) = match self {
+            Self::Anonymous => (StatusCode::UNAUTHORIZED, "say who you are: Authorization: Bearer and the hub's token"),
+            Self::WrongToken => (StatusCode::UNAUTHORIZED, "this is not the hub's token; it may have been replaced"),
+            Self::LookOnly => (StatusCode::FORBIDDEN, "this token is for looking; use the one of hub.auth.token"),
+            Self::Page => (StatusCode::FORBIDDEN, "a page in a browser may not change anything without a token"),
+        };
+        let mut response = wrong(status, problem);
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"informer-hub\""));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    const CHANGE: &str = "change-0123456789abcdef";
+    const LOOK: &str = "look-0123456789abcdef";
+
+    fn token(text: &'static str) -> TokenFrom {
+        TokenFrom::new(None, Arc::new(move || Ok(text.to_owned())))
+    }
+
+    fn guarded(metrics_open: bool) -> Access {
+        Access::new(Some(token(CHANGE)), Some(token(LOOK)), true, metrics_open).unwrap()
+    }
+
+    fn request(method: Method, path: &str, token: Option<&str>) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("bearer {token}"));
+        }
+        request.body(()).unwrap()
+    }
+
+    #[test]
+    fn each_request_asks_for_its_right_and_probes_for_none() {
+        let access = guarded(false);
+        let judge = |method, path, token| access.judge(&request(method, path, token), false);
+        for (method, path, token, wanted) in [
+            (Method::GET, "/livez", None, Ok(MayLook(false))),
+            (Method::HEAD, "/readyz", None, Ok(MayLook(false))),
+            (Method::GET, "/readyz", Some("no-such-token-anywhere"), Ok(MayLook(false))),
+            (Method::GET, "/readyz", Some(LOOK), Ok(MayLook(true))),
+            (Method::POST, "/livez", None, Err(Denied::Anonymous)),
+            (Method::GET, "/metrics", None, Err(Denied::Anonymous)),
+            (Method::GET, "/v1/status", None, Err(Denied::Anonymous)),
+            (Method::GET, "/v1/status", Some(LOOK), Ok(MayLook(true))),
+            (Method::GET, "/v1/status", Some(CHANGE), Ok(MayLook(true))),
+            (Method::GET, "/v1/status", Some(""), Err(Denied::WrongToken)),
+            (Method::GET, "/v1/status", Some("change-0123456789abcdeF"), Err(Denied::WrongToken)),
+            (Method::GET, "/no/such/path", None, Err(Denied::Anonymous)),
+            (Method::GET, "/livez/", None, Err(Denied::Anonymous)),
+            (Method::POST, "/v1/reload", Some(LOOK), Err(Denied::LookOnly)),
+            (Method::DELETE, "/v1/status", Some(LOOK), Err(Denied::LookOnly)),
+            (Method::POST, "/v1/reload", Some(CHANGE), Ok(MayLook(true))),
+        ] {
+            assert_eq!(judge(method.clone(), path, token), wanted, "{method} {path} {token:?}");
+        }
+        assert_eq!(access.refused(), 9);
+        assert_eq!(access.refused(), 0);
+        assert_eq!(access.judge(&request(Method::POST, "/v1/reload", None), true), Ok(MayLook(true)), "a certificate");
+        assert_eq!(guarded(true).judge(&request(Method::GET, "/metrics", None), false), Ok(MayLook(false)));
+    }
+
+    #[test]
+    fn where_nobody_is_asked_a_page_in_a_browser_still_changes_nothing() {
+        let access = Access::new(None, None, false, false).unwrap();
+        let mut asked = request(Method::POST, "/v1/sinks/a/dead-letters/purge", None);
+        assert_eq!(access.judge(&asked, false), Ok(MayLook(true)));
+        asked.headers_mut().insert(ORIGIN, HeaderValue::from_static("https://example.com"));
+        assert_eq!(access.judge(&asked, false), Err(Denied::Page));
+    }
+
+    #[test]
+    fn a_certificate_counts_only_where_one_is_asked_for() {
+        let access = Access::new(Some(token(CHANGE)), None, false, false).unwrap();
+        assert_eq!(access.judge(&request(Method::GET, "/v1/status", None), true), Err(Denied::Anonymous));
+    }
+
+    #[test]
+    fn a_token_that_is_replaced_counts_at_once_and_one_that_is_gone_leaves_the_old_one() {
+        let text = Arc::new(Mutex::new(CHANGE.to_owned()));
+        let read = Arc::clone(&text);
+        let from = TokenFrom::new(None, Arc::new(move || Ok(read.lock().clone())));
+        let access = Access::new(Some(from), None, false, false).unwrap();
+        let may = |token| access.judge(&request(Method::GET, "/v1/status", Some(token)), false).is_ok();
+        *text.lock() = LOOK.to_owned();
+        access.read_again().unwrap();
+        assert!(may(LOOK) && !may(CHANGE));
+        for half in ["", "short", "two words, which no header has"] {
+            *text.lock() = half.to_owned();
+            let error = access.read_again().unwrap_err();
+            assert!(!format!("{error:?}").contains("two words"), "{error:?}");
+            assert!(may(LOOK) && !may(half));
+        }
+    }
+}

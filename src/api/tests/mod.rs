@@ -1,0 +1,125 @@
+//! The port under real clients on loopback: polite ones, slow ones, many, and those who have no business there.
+
+mod limits;
+mod protection;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::telemetry::metrics::Snapshot;
+
+/// How long anything may take before a test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of a status: more than the buffers of both ends of a connection take.
+const LARGE: usize = 48 << 20;
+
+const TOKEN: &str = "change-0123456789abcdef";
+const READ_TOKEN: &str = "look-0123456789abcdef";
+
+fn token(text: &'static str) -> TokenFrom {
+    TokenFrom::new(None, Arc::new(move || Ok(text.to_owned())))
+}
+
+/// A hub's port, with a hub behind it that answers when it is let.
+struct Port {
+    address: SocketAddr,
+    /// Permits to answer for the status; there are plenty, unless a test takes them.
+    may_answer: Arc<Semaphore>,
+    /// A permit for each time that the status was asked for.
+    asked: Arc<Semaphore>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+impl Port {
+    async fn open(protection: Protection) -> Self {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let may_answer = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        let asked = Arc::new(Semaphore::new(0));
+        let (may, tell) = (Arc::clone(&may_answer), Arc::clone(&asked));
+        let show: Show = Arc::new(move || {
+            let may = Arc::clone(&may);
+            tell.add_permits(1);
+            Box::pin(async move {
+                let _answering = may.acquire().await.ok()?;
+                let status = serde_json::json!({ "ready": true, "padding": "x".repeat(LARGE) });
+                Some(Shown { ready: true, waiting: vec!["c0/nodes is forbidden".to_owned()], status })
+            })
+        });
+        let letters: AskLetters = Arc::new(|_, _| Box::pin(async { None }));
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async move { drop(stopped.await) };
+        let reload: AskReload = Arc::new(|| Box::pin(std::future::ready(None)));
+        let scraper = Scraper::new(|| Snapshot::new(jiff::Timestamp::UNIX_EPOCH));
+        let guard = Guard::new(protection).unwrap();
+        let serving = tokio::spawn(serve(listener, guard, show, letters, reload, scraper, stopped));
+        Self { address, may_answer, asked, stop, serving }
+    }
+
+    /// Has nobody answered until permits are added.
+    fn hold(&self) {
+        self.may_answer.forget_permits(Semaphore::MAX_PERMITS);
+    }
+
+    /// Waits until so many have asked.
+    async fn asked(&self, times: u32) {
+        let asked = tokio::time::timeout(PATIENCE, self.asked.acquire_many(times)).await;
+        asked.expect("they ask").unwrap().forget();
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends this over a connection of its own; gives back all that comes until it is closed.
+    async fn say(&self, text: &str) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        rest(&mut stream).await
+    }
+
+    async fn get(&self, path: &str) -> String {
+        self.say(&head("GET", path, &["Connection: close"])).await
+    }
+
+    /// Ends the service; returns when it has.
+    async fn end(self) {
+        drop(self.stop);
+        tokio::time::timeout(PATIENCE, self.serving).await.expect("it ends").unwrap();
+    }
+}
+
+/// A request without a body.
+fn head(method: &str, path: &str, headers: &[&str]) -> String {
+    let headers: String = headers.iter().flat_map(|header| [*header, "\r\n"]).collect();
+    format!("{method} {path} HTTP/1.1\r\nHost: hub\r\n{headers}\r\n")
+}
+
+/// Everything until the connection is closed; that it is reset counts as well.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut found = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut found)).await;
+    let _ = read.unwrap_or_else(|_| panic!("not closed after {:?}", String::from_utf8_lossy(&found)));
+    String::from_utf8_lossy(&found).into_owned()
+}
+
+/// One answer whose body is this short, from a connection that stays.
+async fn one(stream: &mut TcpStream, end: &str) -> String {
+    let mut found = Vec::new();
+    let read = async {
+        while !found.ends_with(end.as_bytes()) {
+            assert!(stream.read_buf(&mut found).await.unwrap() > 0, "closed: {:?}", String::from_utf8_lossy(&found));
+        }
+    };
+    tokio::time::timeout(PATIENCE, read).await.expect("an answer");
+    String::from_utf8_lossy(&found).into_owned()
+}

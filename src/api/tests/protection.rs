@@ -1,0 +1,158 @@
+//! Who is let in, over plain HTTP and over TLS, and what changes when files do.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// A CA, a certificate of it for the port and one for who asks, in files.
+pub(super) struct Files {
+    folder: tempfile::TempDir,
+    ca: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
+}
+
+pub(super) fn files() -> Files {
+    let mut ca = rcgen::CertificateParams::default();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca = rcgen::CertifiedIssuer::self_signed(ca, rcgen::KeyPair::generate().unwrap()).unwrap();
+    let files = Files { folder: tempfile::tempdir().unwrap(), ca };
+    std::fs::write(files.path("ca.pem"), files.ca.pem()).unwrap();
+    files.issue("127.0.0.1", "cert.pem", "key.pem");
+    files
+}
+
+impl Files {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a new certificate and its key; gives back both in one text.
+    fn issue(&self, name: &str, cert_file: &str, key_file: &str) -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let (cert, key) = (leaf.signed_by(&key, &self.ca).unwrap().pem(), key.serialize_pem());
+        std::fs::write(self.path(cert_file), &cert).unwrap();
+        std::fs::write(self.path(key_file), &key).unwrap();
+        cert + &key
+    }
+
+    pub(super) fn tls(&self, mutual: bool) -> TlsFiles {
+        TlsFiles {
+            cert_file: self.path("cert.pem"),
+            key_file: self.path("key.pem"),
+            client_ca_file: mutual.then(|| self.path("ca.pem")),
+        }
+    }
+
+    /// A client that trusts the CA, and shows a certificate where it has one.
+    fn client(&self, shows: Option<&str>) -> reqwest::Client {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let roots = reqwest::Certificate::from_pem_bundle(self.ca.pem().as_bytes()).unwrap();
+        let mut builder = reqwest::Client::builder().tls_certs_only(roots).timeout(PATIENCE).tls_info(true);
+        if let Some(identity) = shows {
+            builder = builder.identity(reqwest::Identity::from_pem(identity.as_bytes()).unwrap());
+        }
+        builder.build().unwrap()
+    }
+}
+
+/// The answer's status, and the certificate that the port showed.
+async fn ask(client: &reqwest::Client, port: &Port, path: &str) -> (u16, Vec<u8>) {
+    let answer = client.get(format!("https://{}{path}", port.address)).send().await.unwrap();
+    let tls = answer.extensions().get::<reqwest::tls::TlsInfo>();
+    let shown = tls.and_then(reqwest::tls::TlsInfo::peer_certificate).map(<[u8]>::to_vec);
+    let status = answer.status().as_u16();
+    let _ = answer.bytes().await.unwrap();
+    (status, shown.unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_token_there_are_probes_that_tell_no_names() {
+    let protection =
+        Protection { token: Some(token(TOKEN)), read_token: Some(token(READ_TOKEN)), ..Protection::default() };
+    let port = Port::open(protection).await;
+    let told = port.get("/readyz").await;
+    assert!(told.starts_with("HTTP/1.1 200 ") && told.ends_with("ready\n") && !told.contains("c0/nodes"), "{told}");
+    for path in ["/v1/status", "/metrics", "/v1/sinks/a/dead-letters", "/none"] {
+        let told = port.get(path).await;
+        assert!(told.starts_with("HTTP/1.1 401 ") && told.contains("www-authenticate: Bearer"), "{path}: {told}");
+        assert!(told.contains("{\"error\":\"say who you are"), "{path}: {told}");
+    }
+    let with = |method: &str, path: &str, token: &str| {
+        head(method, path, &["Connection: close", &format!("Authorization: Bearer {token}")])
+    };
+    let told = port.say(&with("GET", "/readyz", READ_TOKEN)).await;
+    assert!(told.contains("c0/nodes is forbidden"), "{told}");
+    assert!(port.say(&with("GET", "/v1/status", READ_TOKEN)).await.starts_with("HTTP/1.1 200 "));
+    assert!(port.say(&with("GET", "/v1/status", "nonsense")).await.starts_with("HTTP/1.1 401 "));
+    let purge = "/v1/sinks/a/dead-letters/purge";
+    assert!(port.say(&with("POST", purge, READ_TOKEN)).await.starts_with("HTTP/1.1 403 "));
+    let told = port.say(&with("POST", purge, TOKEN)).await;
+    assert!(
+        told.starts_with("HTTP/1.1 415 ") && told.contains("{\"error\":"),
+        "let in, and told what it lacks: {told}"
+    );
+    let told = port.say(&with("GET", "/none", TOKEN)).await;
+    assert!(told.starts_with("HTTP/1.1 404 "), "{told}");
+    let told = port.say(&with("DELETE", "/v1/status", TOKEN)).await;
+    assert!(told.starts_with("HTTP/1.1 405 ") && told.contains("allow: GET,HEAD"), "{told}");
+    port.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_of_the_ca_lets_in_and_none_leaves_the_probes() {
+    let files = files();
+    let port = Port::open(Protection { tls: Some(files.tls(true)), ..Protection::default() }).await;
+    let identity = files.issue("operator", "client.pem", "client-key.pem");
+    let (known, unknown) = (files.client(Some(&identity)), files.client(None));
+    assert_eq!(ask(&known, &port, "/v1/status").await.0, 200);
+    assert_eq!(ask(&unknown, &port, "/v1/status").await.0, 401);
+    assert_eq!(ask(&unknown, &port, "/livez").await.0, 200);
+    let stranger = self::files();
+    let foreign = stranger.issue("operator", "client.pem", "client-key.pem");
+    let refused = files.client(Some(&foreign)).get(format!("https://{}/livez", port.address)).send().await;
+    assert!(refused.is_err(), "a certificate of somebody else's CA ends the handshake");
+    let told = port.get("/livez").await;
+    assert!(!told.contains("ok"), "plain HTTP: {told}");
+    port.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replaced_certificate_is_shown_to_those_who_come_and_those_who_are_there_stay() {
+    let files = files();
+    let port = Port::open(Protection { tls: Some(files.tls(false)), ..Protection::default() }).await;
+    let old = files.client(None);
+    let (_, first) = ask(&old, &port, "/livez").await;
+    // Half of a replacement is not taken.
+    std::fs::write(files.path("key.pem"), "not yet").unwrap();
+    assert_eq!(ask(&files.client(None), &port, "/livez").await.1, first);
+    files.issue("127.0.0.1", "cert.pem", "key.pem");
+    let changed = async {
+        let mut tick = tokio::time::interval(Duration::from_millis(50));
+        loop {
+            tick.tick().await;
+            let (status, shown) = ask(&files.client(None), &port, "/livez").await;
+            assert_eq!(status, 200);
+            if shown != first {
+                return shown;
+            }
+        }
+    };
+    let second = tokio::time::timeout(PATIENCE, changed).await.expect("the new certificate");
+    assert_ne!(second, first);
+    assert_eq!(ask(&old, &port, "/livez").await, (200, first), "on the connection that it had");
+    port.end().await;
+}
+
+#[test]
+fn files_that_are_of_no_use_are_named_with_what_is_wrong() {
+    let files = files();
+    let problem = |files: &TlsFiles| check_tls(files).map_err(|error| (error.key(), error.to_string())).unwrap_err();
+    assert!(check_tls(&files.tls(true)).is_ok());
+    let (key, told) = problem(&TlsFiles { key_file: files.path("none.pem"), ..files.tls(false) });
+    assert!(key == "key_file" && told.contains("none.pem"), "{told}");
+    let (key, told) = problem(&TlsFiles { client_ca_file: Some(files.path("key.pem")), ..files.tls(false) });
+    assert!(key == "client_ca_file" && told.contains("holds no PEM certificate"), "{told}");
+    files.issue("127.0.0.1", "other.pem", "other-key.pem");
+    let (key, told) = problem(&TlsFiles { key_file: files.path("other-key.pem"), ..files.tls(false) });
+    assert!(key == "key_file" && told.contains("is not the key"), "{told}");
+}

@@ -1,0 +1,137 @@
+//! The hub's own certificate, and whose certificates it takes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::disk::FileState;
+
+/// The files of TLS. Looked at every second, and read again when they have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM file with the certificate, and those between it and the CA.
+    pub cert_file: PathBuf,
+    /// PEM file with its private key.
+    pub key_file: PathBuf,
+    /// PEM file with the roots of those who may do everything; unset: nobody is asked for a certificate.
+    pub client_ca_file: Option<PathBuf>,
+}
+
+/// Files that are of no use for TLS; their owner can fix them.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// One could not be read.
+    #[error("{key} {} is not readable", .path.display())]
+    Unreadable {
+        /// `cert_file`, `key_file` or `client_ca_file`.
+        key: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// One cannot be used.
+    #[error("{key} {}: {problem}", .path.display())]
+    Unusable {
+        /// `cert_file`, `key_file` or `client_ca_file`.
+        key: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}
+
+impl TlsError {
+    /// The key of the file that is at fault.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Unreadable { key, .. } | Self::Unusable { key, .. } => key,
+        }
+    }
+}
+
+impl TlsFiles {
+    /// The state of the files.
+    pub(super) fn states(&self) -> Vec<FileState> {
+        let files = [Some(&self.cert_file), Some(&self.key_file), self.client_ca_file.as_ref()];
+        files.into_iter().flatten().map(|file| FileState::of(file)).collect()
+    }
+
+    /// What connections are made with. A certificate is asked for, not demanded: probes have none.
+    pub(super) fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        let (chain, key) = self.certified()?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let useless = |problem| unusable("cert_file", &self.cert_file, problem);
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|_| useless("there is no version of TLS that the provider speaks"))?;
+        let builder = match &self.client_ca_file {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(roots(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).allow_unauthenticated();
+                let verifier = verifier.build();
+                let wrong = |_| unusable("client_ca_file", path, "its certificates cannot be used as roots");
+                builder.with_client_cert_verifier(verifier.map_err(wrong)?)
+            }
+        };
+        let config = builder.with_single_cert(chain, key);
+        let mut config = config.map_err(|_| useless("certificate and key are of no use for TLS"))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    /// Certificate and key, looked at one by one, so that an error says which is wrong.
+    fn certified(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let chain = certificates("cert_file", &self.cert_file)?;
+        let pem = content("key_file", &self.key_file)?;
+        let wrong = |problem| unusable("key_file", &self.key_file, problem);
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| wrong("holds no PEM private key"))?;
+        let provider = rustls::crypto::ring::default_provider();
+        match rustls::sign::CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider) {
+            Ok(_) => Ok((chain, key)),
+            Err(rustls::Error::InconsistentKeys(_)) => Err(wrong("is not the key of the certificate in cert_file")),
+            Err(_) => Err(wrong("certificate and key are of no use for TLS")),
+        }
+    }
+}
+
+/// Tries the files as the hub would use them. Reads them; opens no port.
+///
+/// # Errors
+/// [`TlsError`] says which file is wrong, and how.
+pub fn check_tls(files: &TlsFiles) -> Result<(), TlsError> {
+    files.read().map(drop)
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("client_ca_file", path)? {
+        roots.add(certificate).map_err(|_| unusable("client_ca_file", path, "holds a certificate that is broken"))?;
+    }
+    Ok(roots)
+}
+
+fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = content(key, path)?;
+    match CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>() {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        _ => Err(unusable(key, path, "holds no PEM certificate")),
+    }
+}
+
+fn content(key: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Unreadable { key, path: path.to_owned(), source })
+}
+
+fn unusable(key: &'static str, path: &Path, problem: &'static str) -> TlsError {
+    TlsError::Unusable { key, path: path.to_owned(), problem }
+}

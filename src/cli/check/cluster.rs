@@ -1,0 +1,196 @@
+//! Asks one cluster everything that a check wants to know of it.
+
+use futures::StreamExt;
+use kube::Client;
+use tokio::runtime::Handle;
+
+use super::credentials;
+use super::report::{ClusterReport, Finding, Level, ResourceReport, ScopeReport};
+use crate::app;
+use crate::config::{ClusterConfig, ResourceConfig};
+use crate::reflector::{ErrorClass, SourceError};
+use crate::source::{self, DiscoveryError};
+use crate::types::{ApiResource, ClusterName, Scope, View, clock};
+
+/// Resources of a cluster that are asked about at the same time.
+const AT_ONCE: usize = 4;
+
+/// What an object takes besides its body, and how much smaller its body gets: measured of pods (docs/memory.md).
+const BESIDE_BODY: u64 = 560;
+const PACKED: u64 = 16;
+
+/// Fills a report; what is in it when this is cut off holds as far as it goes.
+pub(super) async fn check(cluster: &ClusterConfig, resources: &[&ResourceConfig], report: &mut ClusterReport) {
+    let access = app::access(cluster);
+    // What is wrong with the kubeconfig, the client says too.
+    if let Ok(Ok(found)) = tokio::task::spawn_blocking(move || source::credentials(&access)).await {
+        report.credentials = found;
+    }
+    credentials::judge(report, clock::wall());
+    let client = match app::client(cluster, &Handle::current()).await {
+        Ok(client) => client,
+        Err(error) => {
+            let problem = format!("{:#}", anyhow::Error::from(error));
+            report.find(Level::Error, problem, "mend what it names; nothing was asked of the cluster");
+            return;
+        }
+    };
+    match source::server_version(&client).await {
+        Ok(version) => report.version = Some(version),
+        // It answers: only anonymous or odd roles hide their version.
+        Err(error) if error.class == ErrorClass::Forbidden => report.version = Some("unknown".to_owned()),
+        Err(error) => {
+            report.find(Level::Error, error.message, what_to_do(error.class));
+            return;
+        }
+    }
+    let asked = resources.iter().map(|resource| {
+        let (client, name) = (client.clone(), cluster.name.clone());
+        async move { Asking { client: &client, cluster: &name, resource, findings: Vec::new() }.run().await }
+    });
+    let mut answers = std::pin::pin!(futures::stream::iter(asked).buffered(AT_ONCE));
+    while let Some((resource, findings)) = answers.next().await {
+        report.resources.push(resource);
+        report.findings.extend(findings);
+    }
+}
+
+fn what_to_do(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Refused => {
+            "nothing listens there: look at the address and its port, and whether the apiserver runs"
+        }
+        ErrorClass::Unauthorized => "the cluster does not know whoever this is: renew the credentials",
+        ErrorClass::Stalled => "nothing comes back: look for a firewall, a VPN or a proxy in between",
+        ErrorClass::NotFound | ErrorClass::Malformed => "what answers is no apiserver: look at the address",
+        ErrorClass::Throttled(_) => "the apiserver is overloaded: try again later",
+        _ => "look at the address, its name in DNS, and the CA that its certificate is checked against",
+    }
+}
+
+/// One entry of `[resources]`, while it is asked about.
+struct Asking<'a> {
+    client: &'a Client,
+    cluster: &'a ClusterName,
+    resource: &'a ResourceConfig,
+    findings: Vec<Finding>,
+}
+
+impl Asking<'_> {
+    async fn run(mut self) -> (ResourceReport, Vec<Finding>) {
+        let name = self.resource.name.clone();
+        let mut report = ResourceReport { name, resource: None, streaming: None, scopes: Vec::new() };
+        let found = match source::resolve(self.client, &self.resource.resource).await {
+            Ok(found) => found,
+            Err(error) => {
+                self.not_resolved(&error);
+                return (report, self.findings);
+            }
+        };
+        report.resource = Some(found.gvr.long());
+        let namespaces = &self.resource.namespaces;
+        if !found.namespaced && !namespaces.is_empty() {
+            let problem = format!("{} is of the cluster as a whole: namespaces has no effect", found.gvr);
+            self.find(Level::Warning, problem, "remove namespaces from the entry");
+        }
+        let scopes: Vec<_> = if found.namespaced && !namespaces.is_empty() {
+            namespaces.iter().map(|namespace| Some(namespace.as_str())).collect()
+        } else {
+            vec![None]
+        };
+        for namespace in scopes {
+            let scope = self.scope(&found, namespace).await;
+            if report.streaming.is_none() && scope.watch == Some(true) {
+                report.streaming = source::streams(self.client, &found, &self.scope_of(namespace)).await.ok();
+            }
+            report.scopes.push(scope);
+        }
+        (report, self.findings)
+    }
+
+    fn scope_of(&self, namespace: Option<&str>) -> Scope {
+        Scope {
+            namespace: namespace.map(Into::into),
+            label_selector: self.resource.label_selector.as_ref().map(|selector| selector.to_string().into()),
+            field_selector: self.resource.field_selector.as_deref().map(Into::into),
+            view: View::Shared,
+        }
+    }
+
+    async fn scope(&mut self, found: &ApiResource, namespace: Option<&str>) -> ScopeReport {
+        let mut report = ScopeReport { namespace: namespace.map(str::to_owned), ..ScopeReport::default() };
+        report.list = self.may("list", found, namespace).await;
+        report.watch = self.may("watch", found, namespace).await;
+        if report.list == Some(false) {
+            return report;
+        }
+        let scope = self.scope_of(namespace);
+        match source::estimate(self.client, found, &scope, self.resource.metadata_only).await {
+            Ok(estimate) => {
+                report.list = Some(true);
+                report.objects = estimate.objects;
+                let each = BESIDE_BODY + estimate.sample.unwrap_or_default() as u64 / PACKED;
+                report.memory = estimate.objects.map(|objects| objects * each);
+            }
+            Err(error) => {
+                let advice = match error.class {
+                    ErrorClass::Forbidden => rights(self.cluster),
+                    _ if self.resource.field_selector.is_some() => {
+                        "see that the resource has the fields of field_selector: most have metadata.name and \
+                         metadata.namespace only"
+                            .to_owned()
+                    }
+                    class => what_to_do(class).to_owned(),
+                };
+                report.list = report.list.filter(|_| error.class != ErrorClass::Forbidden);
+                self.find(Level::Error, error.message, advice);
+            }
+        }
+        report
+    }
+
+    /// What the authorisers say; `None`, and a finding, where they say nothing.
+    async fn may(&mut self, verb: &str, found: &ApiResource, namespace: Option<&str>) -> Option<bool> {
+        let place = namespace.map_or_else(|| "in any namespace".to_owned(), |name| format!("in namespace {name}"));
+        let place = if found.namespaced { place } else { "in the cluster".to_owned() };
+        match source::may(self.client, verb, found, namespace).await {
+            Ok(verdict) => {
+                if !verdict.allowed {
+                    let reason =
+                        if verdict.reason.is_empty() { String::new() } else { format!(" ({})", verdict.reason) };
+                    let problem = format!("may not {verb} {} {place}{reason}", found.gvr);
+                    self.find(Level::Error, problem, rights(self.cluster));
+                }
+                Some(verdict.allowed)
+            }
+            Err(SourceError { message, .. }) => {
+                let problem = format!("cannot be told whether {} may be {verb}ed {place}: {message}", found.gvr);
+                let advice = "let it make SelfSubjectAccessReviews (system:basic-user), or go by what the hub says";
+                self.find(Level::Warning, problem, advice);
+                None
+            }
+        }
+    }
+
+    fn not_resolved(&mut self, error: &DiscoveryError) {
+        let advice = match error {
+            DiscoveryError::NotFound { nearest, .. } => match nearest.first() {
+                Some(meant) => {
+                    format!("write {meant:?} if that is meant; or install it: the hub picks it up when it comes")
+                }
+                None => "write it in full (plural.group), or install it: the hub picks it up when it comes".to_owned(),
+            },
+            DiscoveryError::Unavailable(error) => what_to_do(error.class).to_owned(),
+        };
+        self.find(Level::Error, error.to_string(), advice);
+    }
+
+    fn find(&mut self, level: Level, problem: String, advice: impl Into<String>) {
+        let about = format!("resources.{} in {}", self.resource.name, self.cluster);
+        self.findings.push(Finding { level, about, problem, advice: advice.into() });
+    }
+}
+
+fn rights(cluster: &ClusterName) -> String {
+    format!("give it the rights that `informer-hub rbac -c FILE --cluster {cluster}` prints")
+}

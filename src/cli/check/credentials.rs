@@ -1,0 +1,101 @@
+//! How long credentials are good for, and what to do about it.
+
+use jiff::Timestamp;
+
+use super::report::{ClusterReport, Level};
+use crate::cli::print::span;
+use crate::source::{Credential, CredentialKind};
+
+/// What nobody renews by itself is to be renewed by then.
+const SOON: i64 = 14 * 86_400;
+
+/// Judges each credential.
+pub(super) fn judge(report: &mut ClusterReport, now: Timestamp) {
+    for one in report.credentials.clone() {
+        if let Some((level, problem)) = verdict(&one, now) {
+            report.find(level, format!("{} {}: {problem}", what(one.kind), one.place), advice(one.kind));
+        }
+    }
+}
+
+/// What is to be said of a credential, if anything.
+pub(in crate::cli) fn verdict(one: &Credential, now: Timestamp) -> Option<(Level, String)> {
+    if let Some(problem) = &one.problem {
+        return Some((Level::Error, problem.clone()));
+    }
+    let second = |time: Timestamp| time.as_second();
+    if let Some(issued) = one.issued.filter(|issued| second(*issued) > second(now) + 60) {
+        return Some((Level::Error, format!("is good only from {issued} on")));
+    }
+    let expires = one.expires?;
+    let left = second(expires) - second(now);
+    if left <= 0 {
+        return Some((Level::Error, format!("ended {} ago, at {expires}", span(-left))));
+    }
+    let soon = match one.kind {
+        // Whoever writes the file renews it at four fifths of its life: what is older than that was forgotten.
+        CredentialKind::TokenFile => one.issued.map_or(0, |issued| (second(expires) - second(issued)) / 10),
+        _ => SOON,
+    };
+    (left <= soon).then(|| (Level::Warning, format!("ends in {}, at {expires}", span(left))))
+}
+
+/// In words, for tables and findings.
+pub(in crate::cli) fn what(kind: CredentialKind) -> &'static str {
+    match kind {
+        CredentialKind::ClientCertificate => "client certificate",
+        CredentialKind::CaCertificate => "CA",
+        CredentialKind::Token => "token",
+        CredentialKind::TokenFile => "token file",
+        CredentialKind::Exec => "command",
+        CredentialKind::AuthProvider => "provider",
+        CredentialKind::Password => "password",
+    }
+}
+
+fn advice(kind: CredentialKind) -> &'static str {
+    match kind {
+        CredentialKind::ClientCertificate => "have a new certificate signed and put it where the old one is",
+        CredentialKind::CaCertificate => "get the cluster's present CA; with an old one no connection is trusted",
+        CredentialKind::Token => "get a new token, or name a token file, which is read again as it changes",
+        CredentialKind::TokenFile => "see that whatever writes the file still does; the hub reads it again by itself",
+        CredentialKind::Exec | CredentialKind::AuthProvider | CredentialKind::Password => "renew it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credential(kind: CredentialKind, issued: i64, expires: i64) -> Credential {
+        let time = |seconds| Timestamp::from_second(seconds).ok();
+        let place = "here".to_owned();
+        Credential { kind, place, issued: time(issued), expires: time(expires), written: None, problem: None }
+    }
+
+    #[test]
+    fn what_renews_itself_may_be_young_and_what_does_not_is_told_of_in_time() {
+        use CredentialKind::{ClientCertificate, TokenFile};
+        let now = Timestamp::from_second(100 * 86_400).unwrap();
+        let level = |kind, issued: i64, expires: i64| {
+            let day = |hours: i64| 100 * 86_400 + hours * 3_600;
+            verdict(&credential(kind, day(issued), day(expires)), now).map(|(level, _)| level)
+        };
+        assert_eq!(level(TokenFile, -1, 9), None, "an hour old");
+        assert_eq!(level(TokenFile, -19, 1), Some(Level::Warning), "not renewed at four fifths");
+        assert_eq!(level(ClientCertificate, -900, 15 * 24), None);
+        assert_eq!(level(ClientCertificate, -900, 13 * 24), Some(Level::Warning));
+        assert_eq!(level(ClientCertificate, -900, 0), Some(Level::Error), "it has just ended");
+        assert_eq!(level(ClientCertificate, 1, 900), Some(Level::Error), "not yet good");
+    }
+
+    #[test]
+    fn a_finding_says_which_and_when() {
+        let mut report = ClusterReport::new("one");
+        report.credentials = vec![credential(CredentialKind::Token, 0, 86_400 * 3)];
+        judge(&mut report, Timestamp::from_second(86_400 * 5).unwrap());
+        let [finding] = &report.findings[..] else { panic!("{:?}", report.findings) };
+        assert_eq!(finding.about, "clusters.one");
+        assert_eq!(finding.problem, "token here: ended 2d ago, at 1970-01-04T00:00:00Z");
+    }
+}

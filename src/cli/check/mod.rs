@@ -1,0 +1,165 @@
+//! `informer-hub check`: whether a configuration will work, before it runs.
+//!
+//! Each cluster is asked by itself and has a deadline of its own, so one that is down holds up no other.
+
+mod cluster;
+pub(super) mod credentials;
+pub(super) mod report;
+mod text;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use futures::StreamExt;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::report::{ClusterReport, Finding, Level, Report};
+use super::print::{self, Format, bytes};
+use super::runtime;
+use crate::app;
+use crate::config::{ClusterConfig, Config, HumanDuration};
+use crate::types::clock;
+
+/// Clusters that are asked at the same time.
+const AT_ONCE: usize = 16;
+
+/// What the program takes itself, and what each informer takes: docs/memory.md.
+const PROGRAM: u64 = 60 << 20;
+const INFORMER: u64 = 64 << 10;
+
+/// Arguments of `check`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  informer-hub check -c hub.toml\n  informer-hub check -c hub.toml -o json | jq \
+    .clusters[].findings\n\nExit codes: 0 nothing to do, 1 warnings, 2 errors: something that is configured would not \
+    be watched.\nObjects and memory are estimates. Nothing is changed anywhere.")]
+pub(super) struct Args {
+    /// The configuration file (TOML); INFORMER_HUB_… variables override it
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Ask this cluster only; may be given several times
+    #[arg(long = "cluster", value_name = "NAME")]
+    clusters: Vec<String>,
+    /// How long a cluster may take in all
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    timeout: HumanDuration,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let report = match app::load(&args.config) {
+        Ok(config) => {
+            let runtime = runtime()?;
+            let report = runtime.block_on(args.ask(&config));
+            // A credential plugin that hangs is not waited for.
+            runtime.shutdown_background();
+            report?
+        }
+        Err(mistakes) => Report { mistakes: Some(mistakes), ..args.report() },
+    };
+    let report = report.judge();
+    print::answer(args.output, &report, || text::text(&report, print::colours()))?;
+    Ok(match report.result {
+        Level::Fine => ExitCode::SUCCESS,
+        Level::Warning => ExitCode::from(1),
+        Level::Error => ExitCode::from(2),
+    })
+}
+
+impl Args {
+    fn report(&self) -> Report {
+        Report {
+            file: self.config.display().to_string(),
+            result: Level::Fine,
+            mistakes: None,
+            clusters: Vec::new(),
+            findings: Vec::new(),
+            objects: 0,
+            memory: PROGRAM,
+        }
+    }
+
+    async fn ask(&self, config: &Config) -> anyhow::Result<Report> {
+        let chosen = super::chosen(&config.clusters, &self.clusters)?;
+        let progress = Progress::new(chosen.len());
+        let mut answers = futures::stream::iter(chosen)
+            .map(|cluster| async { progress.done(one(cluster, config, self.timeout.0).await) })
+            .buffered(AT_ONCE);
+        let mut report = self.report();
+        while let Some(cluster) = answers.next().await {
+            report.clusters.push(cluster);
+        }
+        sum(&mut report, config.hub.memory_limit);
+        Ok(report)
+    }
+}
+
+/// Asks one cluster, and no longer than this.
+async fn one(cluster: &ClusterConfig, config: &Config, timeout: Duration) -> ClusterReport {
+    let begun = clock::now();
+    let wanted: Vec<_> =
+        config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)).collect();
+    let mut report = ClusterReport::new(cluster.name.as_str());
+    if tokio::time::timeout(timeout, cluster::check(cluster, &wanted, &mut report)).await.is_err() {
+        let problem = format!("not done within {}", HumanDuration(timeout));
+        let advice = "look for a firewall, a VPN or a proxy in between, or for a credential command that waits for \
+                      somebody; or give it longer by --timeout";
+        report.find(Level::Error, problem, advice);
+    }
+    if wanted.is_empty() {
+        report.find(Level::Warning, "no entry of [resources] selects it", "remove it, or widen an entry's clusters");
+    }
+    report.took = clock::now().duration_since(begun);
+    report
+}
+
+fn sum(report: &mut Report, limit: Option<u64>) {
+    let scopes = || report.clusters.iter().flat_map(|cluster| &cluster.resources).flat_map(|it| &it.scopes);
+    let objects = scopes().filter_map(|scope| scope.objects).sum();
+    let bodies: u64 = scopes().filter_map(|scope| scope.memory).sum();
+    let memory = PROGRAM + bodies + INFORMER * scopes().count() as u64;
+    (report.objects, report.memory) = (objects, memory);
+    // The hub acts from 90 % on, and the first list takes more than what stays.
+    if let Some(limit) = limit.filter(|limit| memory + memory / 4 > *limit) {
+        report.findings.push(Finding {
+            level: Level::Warning,
+            about: "hub.memory_limit".to_owned(),
+            problem: format!("{} may not hold what is estimated to take {}", bytes(limit), bytes(memory)),
+            advice: "raise it to a quarter more than the estimate, or keep less: docs/memory.md says how".to_owned(),
+        });
+    }
+}
+
+/// A bar on a terminal, nothing elsewhere.
+struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    fn new(clusters: usize) -> Self {
+        Self(std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{spinner} {pos}/{len} clusters asked {wide_msg}");
+            let bar = ProgressBar::new(clusters as u64);
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        }))
+    }
+
+    fn done(&self, report: ClusterReport) -> ClusterReport {
+        if let Some(bar) = &self.0 {
+            bar.inc(1);
+            bar.set_message(report.cluster.clone());
+        }
+        report
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

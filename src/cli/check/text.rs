@@ -1,0 +1,103 @@
+//! A report for people.
+
+use std::fmt::Write;
+
+use comfy_table::{Cell, CellAlignment};
+
+use super::credentials::what;
+use super::report::{ClusterReport, Level, Report, ScopeReport};
+use crate::cli::print::{bytes, span, table};
+use crate::source::Credential;
+use crate::types::clock;
+
+/// Tables of clusters and resources, what is to be done, and the sum.
+pub(super) fn text(report: &Report, colours: bool) -> String {
+    if let Some(mistakes) = &report.mistakes {
+        return format!("{mistakes}\n");
+    }
+    let mut text = format!("{}\n\n{}\n", clusters(&report.clusters), resources(&report.clusters));
+    for finding in report.all_findings() {
+        let level = coloured(finding.level, colours);
+        let _ = write!(text, "\n{level} {}: {}\n         {}\n", finding.about, finding.problem, finding.advice);
+    }
+    let _ = writeln!(text, "\n{}", sum(report));
+    text
+}
+
+fn coloured(level: Level, colours: bool) -> String {
+    let (word, code) = match level {
+        Level::Error => ("error", "31"),
+        Level::Warning => ("warning", "33"),
+        Level::Fine => ("fine", "32"),
+    };
+    if colours { format!("\u{1b}[{code}m{word:<8}\u{1b}[0m") } else { format!("{word:<8}") }
+}
+
+fn sum(report: &Report) -> String {
+    let count = |level| report.all_findings().iter().filter(|finding| finding.level == level).count();
+    let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{}: {}, {}; {} in about {} of memory",
+        plural(report.clusters.len(), "cluster"),
+        plural(count(Level::Error), "error"),
+        plural(count(Level::Warning), "warning"),
+        plural(usize::try_from(report.objects).unwrap_or(usize::MAX), "object"),
+        bytes(report.memory),
+    )
+}
+
+fn clusters(reports: &[ClusterReport]) -> comfy_table::Table {
+    let mut table = table(&["CLUSTER", "VERSION", "CREDENTIALS", "TOOK"]);
+    for report in reports {
+        let version = report.version.as_deref().unwrap_or("not reached");
+        let took = format!("{} ms", report.took.as_millis());
+        table.add_row([report.cluster.as_str(), version, &credentials(&report.credentials), &took]);
+    }
+    table
+}
+
+fn credentials(all: &[Credential]) -> String {
+    let now = clock::wall().as_second();
+    let one = |one: &Credential| match (one.expires, one.written) {
+        (Some(expires), _) if expires.as_second() <= now => format!("{} ended", what(one.kind)),
+        (Some(expires), _) => format!("{} for {}", what(one.kind), span(expires.as_second() - now)),
+        (None, Some(written)) => format!("{} of {} ago", what(one.kind), span((now - written.as_second()).max(0))),
+        (None, None) => what(one.kind).to_owned(),
+    };
+    if all.is_empty() { "none".to_owned() } else { all.iter().map(one).collect::<Vec<_>>().join(", ") }
+}
+
+fn resources(reports: &[ClusterReport]) -> comfy_table::Table {
+    let mut table = table(&["CLUSTER", "RESOURCE", "NAMESPACE", "LIST", "WATCH", "STREAMS", "OBJECTS", "MEMORY"]);
+    for report in reports {
+        for resource in &report.resources {
+            if resource.scopes.is_empty() {
+                table.add_row([report.cluster.as_str(), &resource.name, "", "absent", "", "", "", ""]);
+            }
+            for scope in &resource.scopes {
+                table.add_row(row(&report.cluster, &resource.name, resource.streaming, scope));
+            }
+        }
+    }
+    table
+}
+
+fn row(cluster: &str, resource: &str, streaming: Option<bool>, scope: &ScopeReport) -> Vec<Cell> {
+    let truth = |known: Option<bool>| match known {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
+    let number =
+        |text: Option<String>| Cell::new(text.unwrap_or("unknown".to_owned())).set_alignment(CellAlignment::Right);
+    vec![
+        Cell::new(cluster),
+        Cell::new(resource),
+        Cell::new(scope.namespace.as_deref().unwrap_or("all")),
+        Cell::new(truth(scope.list)),
+        Cell::new(truth(scope.watch)),
+        Cell::new(truth(streaming)),
+        number(scope.objects.map(|objects| objects.to_string())),
+        number(scope.memory.map(bytes)),
+    ]
+}

@@ -1,0 +1,307 @@
+//! Asking a running hub: where it is, who asks, and what to do when it does not answer.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args as ClapArgs;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Certificate, Identity, StatusCode, Url};
+use rustls::CertificateError;
+use serde_json::Value;
+
+use crate::config::{Config, HubConfig, Secret};
+
+/// Where a hub is that nothing is said of.
+const DEFAULT: &str = "http://127.0.0.1:7080";
+
+/// The variable that may hold the token itself. It is no option: options are seen by everybody on the machine.
+const TOKEN: &str = "INFORMER_HUB_TOKEN";
+
+/// How long the hub may take to answer.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How a hub is reached.
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "The hub")]
+pub(super) struct HubArgs {
+    /// Where it listens; unset: as the configuration says, or else http://127.0.0.1:7080
+    #[arg(long, global = true, env = "INFORMER_HUB_URL", alias = "server", value_name = "URL")]
+    url: Option<String>,
+    /// A file with its token; the token itself may be in the variable INFORMER_HUB_TOKEN
+    #[arg(long, global = true, env = "INFORMER_HUB_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The roots to trust, as PEM; unset: the system's
+    #[arg(long, global = true, env = "INFORMER_HUB_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// A certificate to be known by, as PEM
+    #[arg(long, global = true, env = "INFORMER_HUB_CLIENT_CERT_FILE", value_name = "FILE")]
+    client_cert_file: Option<PathBuf>,
+    /// Its private key, as PEM
+    #[arg(long, global = true, env = "INFORMER_HUB_CLIENT_KEY_FILE", value_name = "FILE")]
+    client_key_file: Option<PathBuf>,
+    /// The hub's own configuration: where it listens, and its token
+    #[arg(short, long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Who asks a hub.
+#[derive(Debug)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    url: Url,
+    token: Option<HeaderValue>,
+}
+
+impl HubArgs {
+    /// A client as the options say; an option or its variable counts before the configuration.
+    ///
+    /// # Errors
+    /// What is wrong with an option, or with a file that it names.
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        let hub = self.config.as_deref().map(Config::from_file).transpose()?.map(|config| config.hub);
+        let url = self.url.clone().or_else(|| hub.as_ref().map(address)).unwrap_or_else(|| DEFAULT.to_owned());
+        let url = parse(&url)?;
+        let token = self.token(hub.as_ref())?;
+        if token.is_some() && url.scheme() == "http" && !is_loopback(&url) {
+            eprintln!(
+                "informer-hub: the token goes to {} as plain text; write https:// if the hub has hub.tls",
+                shown(&url)
+            );
+        }
+        Ok(Client { http: self.http(&url)?, url, token })
+    }
+
+    fn token(&self, hub: Option<&HubConfig>) -> anyhow::Result<Option<HeaderValue>> {
+        let given = self.token_file.clone().map(Secret::File);
+        let variable =
+            || std::env::var_os(TOKEN).is_some_and(|text| !text.is_empty()).then(|| Secret::Env(TOKEN.to_owned()));
+        let configured = || hub.and_then(|hub| hub.service.auth.token.clone().or(hub.service.auth.read_token.clone()));
+        let Some(secret) = given.or_else(variable).or_else(configured) else { return Ok(None) };
+        let place = match &secret {
+            Secret::File(path) => path.display().to_string(),
+            Secret::Env(name) => format!("the variable {name}"),
+        };
+        let text = secret.read().with_context(|| format!("the token in {place} cannot be read"))?;
+        // Not the header's own error: it might repeat the token.
+        let Ok(mut header) = HeaderValue::try_from(format!("Bearer {text}")) else {
+            bail!("what is in {place} is no token")
+        };
+        header.set_sensitive(true);
+        Ok(Some(header))
+    }
+
+    fn http(&self, url: &Url) -> anyhow::Result<reqwest::Client> {
+        // Whoever comes first decides on the process's TLS provider.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none());
+        match &self.ca_file {
+            Some(path) => {
+                let roots = Certificate::from_pem_bundle(&read("--ca-file", path)?).unwrap_or_default();
+                if roots.is_empty() {
+                    bail!("--ca-file {} holds no PEM certificate", path.display());
+                }
+                builder = builder.tls_certs_only(roots);
+            }
+            // A hub without TLS needs no roots, and a machine without any must not stop who asks it.
+            None if url.scheme() == "http" => builder = builder.tls_certs_only([]),
+            None => {}
+        }
+        match (&self.client_cert_file, &self.client_key_file) {
+            (Some(cert), Some(key)) => {
+                let mut pem = read("--client-cert-file", cert)?;
+                pem.push(b'\n');
+                pem.extend(read("--client-key-file", key)?);
+                let unusable = || format!("{} and {} are no certificate and its key", cert.display(), key.display());
+                builder = builder.identity(Identity::from_pem(&pem).ok().with_context(unusable)?);
+            }
+            (None, None) => {}
+            (Some(_), None) => bail!("--client-cert-file needs its key: --client-key-file"),
+            (None, Some(_)) => bail!("--client-key-file needs its certificate: --client-cert-file"),
+        }
+        builder.build().context("an HTTP client cannot be set up; --ca-file says which roots to trust")
+    }
+}
+
+impl Client {
+    /// Gets what is at a path.
+    ///
+    /// # Errors
+    /// Why there is no answer, or not the one that was asked for, and what to do.
+    pub(super) async fn get(&self, path: &[&str], query: &[(&str, String)]) -> anyhow::Result<Value> {
+        let mut url = self.at(path);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.ask(self.http.get(url)).await
+    }
+
+    /// Posts this to a path.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub(super) async fn post(&self, path: &[&str], body: &Value) -> anyhow::Result<Value> {
+        let request = self.http.post(self.at(path)).header(CONTENT_TYPE, "application/json").body(body.to_string());
+        self.ask(request).await
+    }
+
+    fn at(&self, path: &[&str]) -> Url {
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    async fn ask(&self, mut request: reqwest::RequestBuilder) -> anyhow::Result<Value> {
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(error) => bail!("{}", unanswered(&self.url, &error.without_url())),
+        };
+        let status = answer.status();
+        let text = match answer.text().await {
+            Ok(text) => text,
+            Err(error) => bail!("{}", unanswered(&self.url, &error.without_url())),
+        };
+        let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+        match (status, answer["error"].as_str()) {
+            (status, _) if status.is_success() && !answer.is_null() => Ok(answer),
+            (StatusCode::UNAUTHORIZED, Some(_)) if self.token.is_some() => {
+                bail!("the hub at {} does not take this token; it is the one of its hub.auth", shown(&self.url))
+            }
+            (StatusCode::UNAUTHORIZED, Some(_)) => {
+                bail!("the hub at {} asks who is there; give --token-file, or set {TOKEN}", shown(&self.url))
+            }
+            (_, Some(error)) => bail!("{error}"),
+            (status, None) => bail!("what answers at {} with {status} is no hub; see --url", shown(&self.url)),
+        }
+    }
+}
+
+/// Where a hub of this configuration listens, seen from its own machine.
+fn address(hub: &HubConfig) -> String {
+    let scheme = if hub.service.tls.is_some() { "https" } else { "http" };
+    let ip = match hub.listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(std::net::Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("{scheme}://{}", SocketAddr::new(ip, hub.listen.port()))
+}
+
+fn parse(text: &str) -> anyhow::Result<Url> {
+    const SHAPE: &str = "write e.g. https://hub.example.com:7080";
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let Some(url) = url else { bail!("--url is not an address of http or https; {SHAPE}") };
+    if !url.username().is_empty() || url.password().is_some() {
+        bail!("--url has a user or password in it; a token goes into --token-file");
+    }
+    Ok(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn read(option: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("{option} {} cannot be read", path.display()))
+}
+
+/// An address without what might be secret in it.
+fn shown(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
+}
+
+/// Why there is no answer, and what to do.
+fn unanswered(url: &Url, error: &reqwest::Error) -> String {
+    let at = shown(url);
+    if let Some(problem) = causes(error).find_map(tls_problem) {
+        return format!("the hub at {at}: {problem}");
+    }
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if causes(error).any(|cause| cause.downcast_ref::<io::Error>().is_some_and(refused)) {
+        return format!("nothing listens at {at}; start a hub, or say where it is with --url or -c FILE");
+    }
+    if error.is_timeout() {
+        return format!("the hub at {at} has not answered within {DEADLINE:?}");
+    }
+    let cut = |error: &hyper::Error| error.is_incomplete_message() || error.is_parse();
+    let is_cut = causes(error).any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(cut));
+    let hint = if is_cut && url.scheme() == "http" { "; if it has hub.tls, write https://" } else { "" };
+    let mut text = format!("the hub at {at} does not answer");
+    for cause in causes(error) {
+        // Writing into a String cannot fail.
+        let _ = write!(text, ": {cause}");
+    }
+    text + hint
+}
+
+/// An error and what caused it, what is hidden within errors of I/O included.
+fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'e (dyn Error + 'static)| {
+        let error: &'e (dyn Error + 'static) = *error;
+        let inner = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
+        inner.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source())
+    })
+}
+
+fn tls_problem(error: &(dyn Error + 'static)) -> Option<String> {
+    let problem = match error.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "its certificate is of no CA that is trusted here; name its CA with --ca-file".to_owned()
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "its certificate is for another name; use a name that is in it in --url".to_owned(),
+        rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "its certificate has expired; replace the files of hub.tls".to_owned()
+        }
+        rustls::Error::InvalidMessage(_) => "it does not speak TLS; write http:// in --url".to_owned(),
+        rustls::Error::AlertReceived(alert) => {
+            format!("it refuses the certificate that it was shown ({alert:?}); see --client-cert-file")
+        }
+        other => format!("TLS fails: {other}"),
+    };
+    Some(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_says_where_its_hub_is_seen_from_its_own_machine() {
+        let at = |hub: &str| {
+            let text = format!("[hub]\n{hub}\n[clusters.c]\nserver = \"http://127.0.0.1:1\"\n[resources.pods]\n");
+            address(&Config::from_toml(&text).unwrap().hub)
+        };
+        let anybody = "auth = { allow_unauthenticated = true }";
+        assert_eq!(at(""), DEFAULT);
+        assert_eq!(at(&format!("listen = \"0.0.0.0:81\"\n{anybody}")), "http://127.0.0.1:81");
+        assert_eq!(at(&format!("listen = \"[::]:81\"\n{anybody}")), "http://[::1]:81");
+        assert_eq!(at(&format!("listen = \"10.0.0.1:81\"\n{anybody}")), "http://10.0.0.1:81");
+    }
+
+    #[test]
+    fn what_may_be_secret_in_an_address_is_not_repeated() {
+        for bad in ["hub.example.com:7080", "ftp://hub", "http://", "https://u:hunter2@hub", "hunter2"] {
+            let told = parse(bad).unwrap_err().to_string();
+            assert!(told.starts_with("--url ") && !told.contains("hunter2"), "{told}");
+        }
+        assert_eq!(
+            shown(&parse("https://hub.example.com:7080/hunter2?key=hunter2").unwrap()),
+            "https://hub.example.com:7080"
+        );
+        assert!(is_loopback(&parse("http://[::1]:1").unwrap()) && is_loopback(&parse("http://localhost").unwrap()));
+        assert!(!is_loopback(&parse("http://10.0.0.1").unwrap()));
+    }
+}

@@ -1,0 +1,127 @@
+//! `informer-hub import-kubeconfig`: the contexts of a kubeconfig as a configuration. It refers to the kubeconfig;
+//! nothing secret is copied.
+
+mod context;
+mod name;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args as ClapArgs;
+
+use self::context::Found;
+use self::name::{is_meant, name_for};
+use super::print::out;
+use crate::source::{default_kubeconfigs, read_any_kubeconfig};
+use crate::types::clock;
+
+/// Arguments of `import-kubeconfig`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  informer-hub import-kubeconfig > hub.toml\n  informer-hub import-kubeconfig \
+    --context 'prod-*' --context staging ~/.kube/work > hub.toml\n  informer-hub check -c hub.toml\n\nExit codes: 0 \
+    done, warnings included; 1 no context was found, or a file cannot be read.")]
+pub(super) struct Args {
+    /// The kubeconfig; default: those of KUBECONFIG, or else ~/.kube/config
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Only this context, or all that fit a pattern (* any text, ? any character); may be given several times
+    #[arg(long = "context", value_name = "NAME|GLOB")]
+    contexts: Vec<String>,
+    /// Write no [resources], so that it can be added to a file
+    #[arg(long)]
+    clusters_only: bool,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let files = args.file.as_ref().map_or_else(default_kubeconfigs, |file| vec![file.clone()]);
+    let found = gather(&files)?;
+    let known: Vec<_> = found.iter().map(|(_, it)| it.context.clone()).collect();
+    if let Some(unmet) = args.contexts.iter().find(|pattern| !known.iter().any(|name| is_meant(pattern, name))) {
+        bail!(
+            "no context fits {unmet:?}; there is {}",
+            if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+        );
+    }
+    let wanted = |name: &str| args.contexts.is_empty() || args.contexts.iter().any(|pattern| is_meant(pattern, name));
+    let chosen: Vec<_> = found.into_iter().filter(|(_, found)| wanted(&found.context)).collect();
+    if chosen.is_empty() {
+        bail!("no context in {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "));
+    }
+    for (_, found) in &chosen {
+        found.warnings.iter().for_each(|warning| eprintln!("context {:?}: {warning}", found.context));
+    }
+    out(&toml(&chosen, !args.clusters_only))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The contexts of all files, each with its file. Of one that two files have, the first counts, as it does to kubectl.
+fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Found)>> {
+    let mut all: Vec<(PathBuf, Found)> = Vec::new();
+    for file in files {
+        if files.len() > 1 && !file.exists() {
+            eprintln!("{}: there is no such file", file.display());
+            continue;
+        }
+        let kubeconfig = read_any_kubeconfig(file)?;
+        let file = std::path::absolute(file).with_context(|| format!("{} is no path", file.display()))?;
+        for named in &kubeconfig.contexts {
+            if let Some((first, _)) = all.iter().find(|(_, it)| it.context == named.name) {
+                eprintln!("context {:?} of {}: that of {} counts", named.name, file.display(), first.display());
+                continue;
+            }
+            all.push((file.clone(), Found::of(&kubeconfig, named, clock::wall())));
+        }
+    }
+    Ok(all)
+}
+
+fn toml(contexts: &[(PathBuf, Found)], resources: bool) -> String {
+    let mut text = String::from(
+        "# Made by informer-hub import-kubeconfig. Credentials stay where they are: this file refers to the kubeconfig.\n\
+         # config/hub.toml of the sources has every key there is; `informer-hub check -c FILE` tries it.\n",
+    );
+    let mut taken = BTreeSet::new();
+    for (file, found) in contexts {
+        let name = name_for(&found.context, &mut taken);
+        let _ = write!(text, "\n[clusters.{}]\n# {}", toml_edit::Key::new(name), comment(&about(found)));
+        text.push('\n');
+        for warning in &found.warnings {
+            let _ = writeln!(text, "# WARNING: {}", comment(warning));
+        }
+        let _ = writeln!(text, "kubeconfig = {}", toml_edit::Value::from(short(file)));
+        let _ = writeln!(text, "context = {}", toml_edit::Value::from(found.context.as_str()));
+        text.push_str("# Yours, to select clusters by:\n# labels = { tier = \"prod\" }\n");
+    }
+    if resources {
+        text.push_str("\n# What is watched, as kubectl writes it: pods, deployments.apps, …\n[resources.pods]\n");
+    }
+    text
+}
+
+fn about(found: &Found) -> String {
+    let server = found.server.as_deref().unwrap_or("no address");
+    let user = found.user.as_deref().map_or_else(|| "nobody".to_owned(), |user| format!("{user:?}"));
+    let namespace = found.namespace.as_deref();
+    let namespace = namespace.map(|name| format!("; its namespace {name} does not limit what is watched"));
+    format!("{server}, as {user} ({}){}", found.credentials, namespace.unwrap_or_default())
+}
+
+/// One line, whatever the kubeconfig has.
+fn comment(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// With `~` for the home.
+fn short(file: &Path) -> String {
+    let home = std::env::home_dir().filter(|home| home.as_os_str().len() > 1);
+    match home.as_deref().and_then(|home| file.strip_prefix(home).ok()) {
+        Some(rest) => format!("~/{}", rest.display()),
+        None => file.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

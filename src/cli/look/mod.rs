@@ -1,0 +1,270 @@
+//! `informer-hub status`, `clusters`, `resources` and `sinks`: what a running hub is doing, once or again and again.
+
+mod rows;
+mod select;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use serde_json::Value;
+
+use self::rows::{Row, Shape};
+use self::select::Selection;
+use super::client::{Client, HubArgs};
+use super::out::{InPlace, colours, say};
+use super::runtime;
+use crate::config::HumanDuration;
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// Everything, added up, and what is in trouble.
+    Status,
+    /// Clusters.
+    Clusters,
+    /// Informers: the resources of each cluster.
+    Resources,
+    /// Sinks.
+    Sinks,
+}
+
+/// How it is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    #[default]
+    Table,
+    /// One document, for programs; with --watch one a line
+    Json,
+    /// The same
+    Yaml,
+    /// Names alone, a line each
+    Name,
+}
+
+/// How it is looked at.
+#[derive(Debug, ClapArgs)]
+struct View {
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Form,
+    /// Again and again: in place on a terminal, else a line for each change
+    #[arg(short, long)]
+    watch: bool,
+    /// How often, with --watch
+    #[arg(long, default_value = "2s", value_name = "DURATION")]
+    interval: HumanDuration,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  informer-hub status --watch\n  informer-hub status --cluster prod-eu -o json\n  \
+    informer-hub status --url https://hub.example.com:7080 --token-file hub-token --ca-file hub-ca.pem\n\n\
+    What is wrong comes first. The exit code is 0 when there was an answer, whatever it says.")]
+pub(super) struct StatusArgs {
+    /// Only these clusters
+    #[arg(long, value_name = "NAME")]
+    cluster: Vec<String>,
+    /// Only these resources, e.g. pods or deployments.apps
+    #[arg(long, value_name = "NAME")]
+    resource: Vec<String>,
+    #[command(flatten)]
+    view: View,
+}
+
+/// Arguments of `clusters`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  informer-hub clusters\n  informer-hub clusters prod-eu prod-us --watch\n  \
+    informer-hub clusters --resource nodes -o name")]
+pub(super) struct ClustersArgs {
+    /// Only these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Only those in which one of these is watched
+    #[arg(long, value_name = "NAME")]
+    resource: Vec<String>,
+    #[command(flatten)]
+    view: View,
+}
+
+/// Arguments of `resources`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  informer-hub resources\n  informer-hub resources pods --cluster prod-eu\n  \
+    informer-hub resources --watch")]
+pub(super) struct ResourcesArgs {
+    /// Only these, e.g. pods or deployments.apps
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Only in these clusters
+    #[arg(long, value_name = "NAME")]
+    cluster: Vec<String>,
+    #[command(flatten)]
+    view: View,
+}
+
+/// Arguments of `sinks`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  informer-hub sinks\n  informer-hub sinks audit --watch --interval 500ms")]
+pub(super) struct SinksArgs {
+    /// Only these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    #[command(flatten)]
+    view: View,
+}
+
+pub(super) fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
+    let StatusArgs { cluster: clusters, resource: resources, view } = args;
+    look(Subject::Status, &Selection { clusters, resources, sinks: Vec::new() }, &view)
+}
+
+pub(super) fn clusters(args: ClustersArgs) -> anyhow::Result<ExitCode> {
+    let ClustersArgs { names: clusters, resource: resources, view } = args;
+    look(Subject::Clusters, &Selection { clusters, resources, sinks: Vec::new() }, &view)
+}
+
+pub(super) fn resources(args: ResourcesArgs) -> anyhow::Result<ExitCode> {
+    let ResourcesArgs { names: resources, cluster: clusters, view } = args;
+    look(Subject::Resources, &Selection { clusters, resources, sinks: Vec::new() }, &view)
+}
+
+pub(super) fn sinks(args: SinksArgs) -> anyhow::Result<ExitCode> {
+    let SinksArgs { names: sinks, view } = args;
+    look(Subject::Sinks, &Selection { sinks, ..Selection::default() }, &view)
+}
+
+fn look(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<ExitCode> {
+    if view.watch && view.output == Form::Name {
+        bail!("names do not change: --watch goes with -o table, json or yaml");
+    }
+    if view.interval.0 < Duration::from_millis(100) {
+        bail!("--interval {} is too short: 100ms at least", view.interval);
+    }
+    let client = view.hub.client()?;
+    let runtime = runtime()?;
+    if view.watch {
+        runtime.block_on(watch(&client, subject, selection, view))?;
+    } else {
+        let status = runtime.block_on(client.get(&["v1", "status"], &[]))?;
+        print(subject, &selection.of(&status)?, view.output)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(subject: Subject, status: &Value, form: Form) -> anyhow::Result<()> {
+    match form {
+        Form::Table => say(text(subject, status, colours())),
+        Form::Json => say(serde_json::to_string_pretty(&select::document(subject, status))?),
+        Form::Yaml => say(yaml(subject, status)?),
+        Form::Name => select::names(subject, status).into_iter().try_for_each(say),
+    }
+}
+
+fn yaml(subject: Subject, status: &Value) -> anyhow::Result<String> {
+    let text = serde_saphyr::to_string(&select::document(subject, status)).context("it cannot be written as YAML")?;
+    Ok(text.trim_end().to_owned())
+}
+
+/// Looks until it is ended by a signal, or its output has no reader any more. A hub that does not answer for a while is
+/// waited for, but for the first time.
+async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<()> {
+    use std::io::IsTerminal;
+    let mut place = std::io::stdout().is_terminal().then(InPlace::default);
+    let mut told: Vec<Row> = Vec::new();
+    let mut last: Option<String> = None;
+    let mut tick = tokio::time::interval(view.interval.0);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let status = match client.get(&["v1", "status"], &[]).await {
+            Ok(status) => selection.of(&status)?,
+            Err(error) if last.is_none() => return Err(error),
+            Err(error) => {
+                match &mut place {
+                    Some(place) if view.output == Form::Table => {
+                        place.draw(&format!("{}\n\n{error:#}", last.as_deref().unwrap_or_default()))?;
+                    }
+                    _ => eprintln!("informer-hub: {error:#}"),
+                }
+                continue;
+            }
+        };
+        let shown = text(subject, &status, place.is_some() && colours());
+        match (view.output, &mut place) {
+            (Form::Table, Some(place)) => place.draw(&shown)?,
+            (Form::Table, None) => {
+                let rows = rows::rows(subject, &status);
+                changes(&told, &rows).into_iter().try_for_each(say)?;
+                told = rows;
+            }
+            (Form::Json, _) => say(select::document(subject, &status))?,
+            (_, _) => say(format!("---\n{}", yaml(subject, &status)?))?,
+        }
+        last = Some(shown);
+    }
+}
+
+/// A line for each row whose state is another than before.
+fn changes(before: &[Row], now: &[Row]) -> Vec<String> {
+    let time = crate::types::clock::wall().strftime("%H:%M:%SZ").to_string();
+    let known = |rows: &[Row], name: &str| rows.iter().find(|row| row.name == name).map(|row| row.state.clone());
+    let changed = now.iter().filter(|row| known(before, &row.name).as_ref() != Some(&row.state));
+    let gone = before.iter().filter(|row| known(now, &row.name).is_none());
+    let told = changed.map(|row| format!("{time} {}: {}", row.name, row.state));
+    told.chain(gone.map(|row| format!("{time} {}: gone", row.name))).collect()
+}
+
+/// What people are shown.
+fn text(subject: Subject, status: &Value, colours: bool) -> String {
+    let rows = rows::rows(subject, status);
+    let head = if subject == Subject::Status { rows::summary(status) } else { String::new() };
+    if rows.is_empty() {
+        return if subject == Subject::Status { head } else { format!("there are no {}", rows::plural(subject)) };
+    }
+    let Shape { header, numbers } = rows::shape(subject);
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header.iter().copied());
+    for row in rows {
+        let cells = row.cells.into_iter().enumerate().map(|(at, text)| {
+            let mut cell = Cell::new(text);
+            if numbers.contains(&at) {
+                cell = cell.set_alignment(CellAlignment::Right);
+            }
+            match row.concern {
+                Some(colour) if colours && at == row.stated => {
+                    cell.fg(if colour.is_bad() { Color::Red } else { Color::Yellow })
+                }
+                _ => cell,
+            }
+        });
+        table.add_row(cells);
+    }
+    if colours {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    if head.is_empty() { lines.join("\n") } else { format!("{head}\n\n{}", lines.join("\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_terminal_each_change_of_a_state_is_told_once() {
+        let row = |name: &str, state: &str| Row { name: name.into(), state: state.into(), ..Row::default() };
+        let first = vec![row("c0", "connected"), row("c1", "connecting")];
+        assert_eq!(changes(&[], &first).len(), 2);
+        let second = vec![row("c0", "connected"), row("c2", "connecting")];
+        let told = changes(&first, &second);
+        assert!(matches!(&told[..], [new, gone] if new.ends_with(" c2: connecting") && gone.ends_with(" c1: gone")));
+        assert!(changes(&second, &second).is_empty());
+    }
+}

@@ -1,0 +1,363 @@
+//! From a status to rows, and how much of a concern each is.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::Subject;
+use super::select::{informers, list};
+
+/// How bad something is; the worst is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Concern(u8);
+
+/// Of no concern.
+const WELL: Concern = Concern(9);
+
+/// The last of those that somebody has to do something about.
+const BAD: Concern = Concern(3);
+
+impl Concern {
+    pub(super) fn is_bad(self) -> bool {
+        self <= BAD
+    }
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    /// What it is of.
+    pub(super) name: String,
+    /// What a change of it is worth a line.
+    pub(super) state: String,
+    pub(super) cells: Vec<String>,
+    /// The cell with its state.
+    pub(super) stated: usize,
+    /// Unset: none.
+    pub(super) concern: Option<Concern>,
+}
+
+/// What a table looks like.
+pub(super) struct Shape {
+    pub(super) header: &'static [&'static str],
+    /// Columns of numbers.
+    pub(super) numbers: &'static [usize],
+}
+
+pub(super) fn shape(subject: Subject) -> Shape {
+    let (header, numbers): (&[_], &[_]) = match subject {
+        Subject::Status => (&["WHAT", "NAME", "STATE", "WHY"], &[]),
+        Subject::Clusters => (&["CLUSTER", "STATE", "WATCHING", "OBJECTS", "MEMORY", "LABELS", "WHY"], &[2, 3, 4]),
+        Subject::Resources => (
+            &[
+                "CLUSTER",
+                "RESOURCE",
+                "SCOPE",
+                "STATE",
+                "OBJECTS",
+                "MEMORY",
+                "LAST EVENT",
+                "LISTS",
+                "QUEUED",
+                "RESTARTS",
+                "WHY",
+            ],
+            &[4, 5, 6, 7, 8, 9],
+        ),
+        Subject::Sinks => (
+            &["SINK", "STATE", "PENDING", "DELIVERED", "RETRIES", "DEAD LETTERS", "LAST DELIVERY", "WHY"],
+            &[2, 3, 4, 5, 6],
+        ),
+    };
+    Shape { header, numbers }
+}
+
+pub(super) fn plural(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Status | Subject::Clusters => "clusters",
+        Subject::Resources => "resources",
+        Subject::Sinks => "sinks",
+    }
+}
+
+pub(super) fn rows(subject: Subject, status: &Value) -> Vec<Row> {
+    match subject {
+        Subject::Status => troubles(status),
+        Subject::Clusters => list(status, "clusters").iter().map(cluster).collect(),
+        Subject::Resources => informers(status).into_iter().map(|(name, informer)| resource(name, informer)).collect(),
+        Subject::Sinks => list(status, "sinks").iter().map(sink).collect(),
+    }
+}
+
+/// A text in an answer; empty where there is none.
+pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_default()
+}
+
+pub(super) fn cluster_concern(cluster: &Value) -> Concern {
+    match text(cluster, "state") {
+        "degraded" => Concern(0),
+        "unreachable" => Concern(1),
+        "connecting" => Concern(4),
+        "connected" => {
+            let worst = list(cluster, "informers").iter().map(informer_concern).min();
+            let own = if cluster["lastError"].is_string() { Concern(5) } else { WELL };
+            // What concerns one resource is less than what concerns the cluster.
+            worst.filter(|worst| *worst < WELL).map_or(own, |worst| own.min(Concern(worst.0.clamp(5, 8))))
+        }
+        _ => Concern(8),
+    }
+}
+
+pub(super) fn informer_concern(informer: &Value) -> Concern {
+    match text(informer, "state") {
+        "degraded" => Concern(0),
+        "forbidden" => Concern(1),
+        "absent" => Concern(2),
+        "stale" => Concern(3),
+        "paused" => Concern(4),
+        "pending" | "listing" => Concern(5),
+        "watching" if informer["lastError"].is_string() || number(informer, "skipped") > 0 => Concern(7),
+        "watching" => WELL,
+        _ => Concern(8),
+    }
+}
+
+pub(super) fn sink_concern(sink: &Value) -> Concern {
+    let is = |key: &str| sink[key].as_bool().unwrap_or_default();
+    match () {
+        () if is("disabled") => Concern(0),
+        () if sink["journal"]["trouble"].is_string() => Concern(1),
+        () if is("circuitOpen") => Concern(2),
+        () if sink["lastError"].is_string() => Concern(4),
+        () if number(sink, "deadLettered") > 0 => Concern(6),
+        () => WELL,
+    }
+}
+
+fn sink_state(sink: &Value) -> &'static str {
+    match sink_concern(sink).0 {
+        0 => "disabled",
+        1 => "journal in trouble",
+        2 => "suspended",
+        4 => "retrying",
+        _ => "delivering",
+    }
+}
+
+fn concern(concern: Concern) -> Option<Concern> {
+    (concern < WELL).then_some(concern)
+}
+
+fn with_reason(state: &str, why: &str) -> String {
+    if why.is_empty() { state.to_owned() } else { format!("{state}: {why}") }
+}
+
+fn cluster(cluster: &Value) -> Row {
+    let informers = list(cluster, "informers");
+    let watching = informers.iter().filter(|informer| text(informer, "state") == "watching").count();
+    let sum = |key: &str| informers.iter().map(|informer| number(informer, key)).fold(0, u64::saturating_add);
+    let labels = cluster["labels"].as_object().into_iter().flatten();
+    let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    let (name, state, why) = (text(cluster, "name"), text(cluster, "state"), text(cluster, "lastError"));
+    Row {
+        name: name.to_owned(),
+        state: with_reason(&format!("{state}, watching {watching}/{}", informers.len()), why),
+        cells: vec![
+            name.to_owned(),
+            state.to_owned(),
+            format!("{watching}/{}", informers.len()),
+            grouped(sum("objects")),
+            size(sum("bytes")),
+            labels.join(","),
+            line(why),
+        ],
+        stated: 1,
+        concern: concern(cluster_concern(cluster)),
+    }
+}
+
+fn resource(cluster: &str, informer: &Value) -> Row {
+    let (name, scope, state) = (text(informer, "resource"), text(informer, "scope"), text(informer, "state"));
+    let why = text(informer, "lastError");
+    let listed = || match (number(informer, "listItems"), number(informer, "listExpected")) {
+        (items, 0) => format!("listing {}", grouped(items)),
+        (items, expected) => format!("listing {}%", items.saturating_mul(100) / expected),
+    };
+    let shown = if state == "listing" { listed() } else { state.to_owned() };
+    let age = informer["lastEventAgeSeconds"].as_f64().map(age).unwrap_or_default();
+    let counts = ["lists", "queued", "restarts"].map(|key| grouped(number(informer, key)));
+    let mut cells = vec![cluster.to_owned(), name.to_owned(), scope.to_owned(), shown];
+    cells.extend([grouped(number(informer, "objects")), size(number(informer, "bytes")), age]);
+    cells.extend(counts);
+    cells.push(line(why));
+    Row {
+        name: if scope == "*" { format!("{cluster}/{name}") } else { format!("{cluster}/{name} ({scope})") },
+        state: with_reason(state, why),
+        cells,
+        stated: 3,
+        concern: concern(informer_concern(informer)),
+    }
+}
+
+fn sink(sink: &Value) -> Row {
+    let (name, state) = (text(sink, "name"), sink_state(sink));
+    let trouble = sink["journal"]["trouble"].as_str();
+    let why = trouble.unwrap_or_else(|| text(sink, "lastError"));
+    // What waits in a journal is more than what waits in memory.
+    let pending = number(sink, "pendingEvents").max(number(&sink["journal"], "pending"));
+    let letters = sink["journal"]["deadLetters"].as_u64().unwrap_or_else(|| number(sink, "deadLettered"));
+    let numbers = [pending, number(sink, "delivered"), number(sink, "retries"), letters].map(grouped);
+    let mut cells = vec![name.to_owned(), state.to_owned()];
+    cells.extend(numbers);
+    cells.extend([text(sink, "lastDelivery").to_owned(), line(why)]);
+    let dead = if letters > 0 { format!(", {} dead letters", grouped(letters)) } else { String::new() };
+    Row {
+        name: name.to_owned(),
+        state: with_reason(&format!("{state}{dead}"), why),
+        cells,
+        stated: 1,
+        concern: concern(sink_concern(sink)),
+    }
+}
+
+/// Everything that is not well, as one table.
+fn troubles(status: &Value) -> Vec<Row> {
+    let told = |what: &'static str, row: Row, why: String| Row {
+        cells: vec![what.to_owned(), row.name.clone(), row.cells.get(row.stated).cloned().unwrap_or_default(), why],
+        name: format!("{what} {}", row.name),
+        stated: 2,
+        ..row
+    };
+    let why = |row: &Row| row.cells.last().cloned().unwrap_or_default();
+    let is_own = |cluster: &&Value| text(cluster, "state") != "connected" || cluster["lastError"].is_string();
+    let clusters = list(status, "clusters").iter().filter(is_own).map(cluster).map(|row| ("cluster", row));
+    // What is wrong with a cluster is wrong with each of its resources, and told once.
+    let is_unreached = |cluster: &&Value| matches!(text(cluster, "state"), "unreachable" | "connecting");
+    let unreached: HashSet<_> =
+        list(status, "clusters").iter().filter(is_unreached).map(|it| text(it, "name")).collect();
+    let informers = informers(status).into_iter().filter(|(cluster, _)| !unreached.contains(cluster));
+    let informers = informers.map(|(cluster, informer)| ("resource", resource(cluster, informer)));
+    let sinks = list(status, "sinks").iter().map(sink).map(|row| ("sink", row));
+    let mut all: Vec<_> = clusters.chain(informers).chain(sinks).filter(|(_, row)| row.concern.is_some()).collect();
+    all.sort_by_key(|(_, row)| row.concern);
+    all.into_iter().map(|(what, row)| (what, why(&row), row)).map(|(what, why, row)| told(what, row, why)).collect()
+}
+
+/// Everything in a few lines.
+pub(super) fn summary(status: &Value) -> String {
+    let clusters = list(status, "clusters");
+    let informers = informers(status);
+    let sinks = list(status, "sinks");
+    let tally = |words: Vec<&str>| {
+        let mut counts = std::collections::BTreeMap::new();
+        for word in &words {
+            *counts.entry(*word).or_insert(0_usize) += 1;
+        }
+        let counts: Vec<_> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
+    };
+    let sum = |key: &str| informers.iter().map(|(_, informer)| number(informer, key)).fold(0, u64::saturating_add);
+    let ready = if status["ready"].as_bool().unwrap_or_default() { "yes" } else { "no" };
+    let of_clusters = tally(clusters.iter().map(|cluster| text(cluster, "state")).collect());
+    let of_informers = tally(informers.iter().map(|(_, informer)| text(informer, "state")).collect());
+    let of_sinks = tally(sinks.iter().map(sink_state).collect());
+    let mut lines = vec![
+        format!("ready      {ready}"),
+        format!("clusters   {}{of_clusters}", clusters.len()),
+        format!("informers  {}{of_informers}", informers.len()),
+        format!("objects    {} in {}", grouped(sum("objects")), size(sum("bytes"))),
+        format!("sinks      {}{of_sinks}", sinks.len()),
+    ];
+    if let Some(limit) = status["memory"]["limit"].as_u64() {
+        let resident = size(number(&status["memory"], "resident"));
+        lines.push(format!("memory     {resident} of {}", size(limit)));
+    }
+    lines.join("\n")
+}
+
+/// The first line of what may be several, without what a terminal would take for an order.
+fn line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A number with its thousands apart.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn size(bytes: u64) -> String {
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, unit)| bytes >= *unit) {
+        // In tenths; what is lost is less than one.
+        Some((name, unit)) => format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
+fn age(seconds: f64) -> String {
+    match std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::select::{Selection, tests::status};
+    use super::*;
+
+    #[test]
+    fn a_status_adds_up_and_shows_what_is_wrong() {
+        let status = Selection::default().of(&status()).unwrap();
+        let text = super::super::text(Subject::Status, &status, false);
+        for part in [
+            "ready      yes",
+            "clusters   3 (2 connected, 1 unreachable)",
+            "informers  4 (1 forbidden, 1 stale, 2 watching)",
+            "objects    49,380 in 20.0 MiB",
+            "sinks      2 (1 delivering, 1 suspended)",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.name).collect();
+        assert_eq!(names, ["cluster c", "resource a/deployments.apps", "sink chat"], "and nothing of what is in c");
+    }
+
+    #[test]
+    fn tables_have_a_cell_for_each_column_and_colours_only_where_they_are_wanted() {
+        let status = status();
+        for subject in [Subject::Status, Subject::Clusters, Subject::Resources, Subject::Sinks] {
+            let Shape { header, numbers } = shape(subject);
+            assert!(
+                rows(subject, &status).iter().all(|row| row.cells.len() == header.len() && row.stated < header.len())
+            );
+            assert!(numbers.iter().all(|at| *at < header.len()));
+            assert!(!super::super::text(subject, &status, false).contains('\x1b'));
+            assert!(super::super::text(subject, &status, true).contains('\x1b'), "{subject:?}");
+        }
+    }
+
+    #[test]
+    fn figures_are_written_for_people() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1023, 1536, 5 << 30].map(size), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
+        assert_eq!([0.4, 119.0, 600.0, 7200.0, 1e6, -1.0].map(age), ["0 s", "119 s", "10 min", "2 h", "11 d", "0 s"]);
+        assert_eq!(line("no\x1b[31m such\nhost"), "no [31m such");
+    }
+}

@@ -1,0 +1,192 @@
+//! What of a status is asked for, worst first, and as what it is handed to programs.
+
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use super::Subject;
+use super::rows::{cluster_concern, informer_concern, sink_concern, text};
+
+/// What is asked for; of what is not named, all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    pub(super) clusters: Vec<String>,
+    pub(super) resources: Vec<String>,
+    pub(super) sinks: Vec<String>,
+}
+
+impl Selection {
+    /// The part of a status that is asked for, sorted: what is worst comes first.
+    ///
+    /// # Errors
+    /// When something that is named is not there.
+    pub(super) fn of(&self, status: &Value) -> anyhow::Result<Value> {
+        let mut status = status.clone();
+        self.check(&status)?;
+        if let Some(clusters) = list_mut(&mut status, "clusters") {
+            clusters.retain(|cluster| {
+                self.clusters.is_empty() || self.clusters.iter().any(|name| cluster["name"] == **name)
+            });
+            for cluster in clusters.iter_mut() {
+                let Some(informers) = list_mut(cluster, "informers") else { continue };
+                informers.retain(|informer| self.wants(informer));
+                informers.sort_by_key(informer_concern);
+            }
+            clusters.retain(|cluster| self.resources.is_empty() || !list(cluster, "informers").is_empty());
+            clusters.sort_by_key(cluster_concern);
+        }
+        if let Some(sinks) = list_mut(&mut status, "sinks") {
+            sinks.retain(|sink| self.sinks.is_empty() || self.sinks.iter().any(|name| sink["name"] == **name));
+            sinks.sort_by_key(sink_concern);
+        }
+        Ok(status)
+    }
+
+    fn wants(&self, informer: &Value) -> bool {
+        self.resources.is_empty() || self.resources.iter().any(|name| is_resource(text(informer, "resource"), name))
+    }
+
+    fn check(&self, status: &Value) -> anyhow::Result<()> {
+        for (what, asked) in [("clusters", &self.clusters), ("sinks", &self.sinks)] {
+            for name in asked {
+                let there: Vec<_> = list(status, what).iter().map(|one| text(one, "name")).collect();
+                if !there.contains(&name.as_str()) {
+                    bail!("there is no {} {name:?}; there is {}", what.trim_end_matches('s'), named(&there));
+                }
+            }
+        }
+        let informers = || list(status, "clusters").iter().flat_map(|cluster| list(cluster, "informers"));
+        for name in &self.resources {
+            if !informers().any(|informer| is_resource(text(informer, "resource"), name)) {
+                let mut there: Vec<_> = informers().map(|informer| text(informer, "resource")).collect();
+                there.sort_unstable();
+                there.dedup();
+                bail!("nothing watches {name:?}; there is {}", named(&there));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn named(there: &[&str]) -> String {
+    if there.is_empty() { "none".to_owned() } else { there.join(", ") }
+}
+
+/// Whether a resource, as the status has it, is what somebody asks for: with its group, or without.
+fn is_resource(resource: &str, asked: &str) -> bool {
+    resource == asked || resource.split_once('.').is_some_and(|(plural, _)| plural == asked)
+}
+
+/// A list in an answer; none where there is none.
+pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value[key].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn list_mut<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Vec<Value>> {
+    value.get_mut(key)?.as_array_mut()
+}
+
+/// Each informer with its cluster's name, the worst first.
+pub(super) fn informers(status: &Value) -> Vec<(&str, &Value)> {
+    let of = |cluster| list(cluster, "informers").iter().map(|informer| (text(cluster, "name"), informer));
+    let mut all: Vec<_> = list(status, "clusters").iter().flat_map(of).collect();
+    all.sort_by_key(|(_, informer)| informer_concern(informer));
+    all
+}
+
+/// What programs get: members are as in `/v1/status`.
+pub(super) fn document(subject: Subject, status: &Value) -> Value {
+    match subject {
+        Subject::Status => status.clone(),
+        Subject::Clusters => json!(list(status, "clusters")),
+        Subject::Sinks => json!(list(status, "sinks")),
+        Subject::Resources => {
+            informers(status).into_iter().map(|(cluster, informer)| with_cluster(cluster, informer)).collect()
+        }
+    }
+}
+
+fn with_cluster(cluster: &str, informer: &Value) -> Value {
+    let mut informer = informer.clone();
+    if let Some(members) = informer.as_object_mut() {
+        members.insert("cluster".to_owned(), cluster.into());
+    }
+    informer
+}
+
+/// Names alone.
+pub(super) fn names(subject: Subject, status: &Value) -> Vec<String> {
+    let names = |what| list(status, what).iter().map(|one| text(one, "name").to_owned()).collect::<Vec<_>>();
+    let informers = || -> Vec<_> {
+        informers(status)
+            .into_iter()
+            .map(|(cluster, informer)| format!("{cluster}/{}", text(informer, "resource")))
+            .collect()
+    };
+    match subject {
+        Subject::Status => [names("clusters"), names("sinks")].concat(),
+        Subject::Clusters => names("clusters"),
+        Subject::Sinks => names("sinks"),
+        Subject::Resources => {
+            let mut all = informers();
+            let mut seen = std::collections::HashSet::new();
+            all.retain(|name| seen.insert(name.clone()));
+            all
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn status() -> Value {
+        let informer = |resource: &str, state: &str| {
+            json!({ "resource": resource, "scope": "*", "state": state, "synced": true, "objects": 12_345, "bytes": 5 << 20,
+                    "freshness": { "state": "synced" }, "skipped": 0 })
+        };
+        let cluster = |name: &str, state: &str, informers: Vec<Value>| json!({ "name": name, "state": state, "informers": informers });
+        let sink = |name: &str, open: bool| json!({ "name": name, "pendingEvents": 3, "circuitOpen": open, "deadLettered": 0 });
+        json!({
+            "ready": true,
+            "clusters": [
+                cluster("a", "connected", vec![informer("pods", "watching"), informer("deployments.apps", "forbidden")]),
+                cluster("b", "connected", vec![informer("pods", "watching")]),
+                cluster("c", "unreachable", vec![informer("pods", "stale")]),
+            ],
+            "sinks": [sink("audit", false), sink("chat", true)],
+        })
+    }
+
+    #[test]
+    fn what_is_worst_comes_first() {
+        let status = Selection::default().of(&status()).unwrap();
+        assert_eq!(names(Subject::Clusters, &status), ["c", "a", "b"]);
+        assert_eq!(names(Subject::Resources, &status), ["a/deployments.apps", "c/pods", "a/pods", "b/pods"]);
+        assert_eq!(names(Subject::Sinks, &status), ["chat", "audit"]);
+        assert_eq!(document(Subject::Resources, &status)[0]["cluster"], "a");
+    }
+
+    #[test]
+    fn what_is_named_is_shown_and_what_is_not_there_is_said() {
+        let of = |selection: Selection| selection.of(&status());
+        let resources = |name: &str| Selection { resources: vec![name.into()], ..Selection::default() };
+        assert_eq!(names(Subject::Clusters, &of(resources("deployments")).unwrap()), ["a"]);
+        assert_eq!(names(Subject::Resources, &of(resources("deployments.apps")).unwrap()), ["a/deployments.apps"]);
+        let told = of(resources("deployments.extensions")).unwrap_err().to_string();
+        assert_eq!(told, "nothing watches \"deployments.extensions\"; there is deployments.apps, pods");
+        let told = of(Selection { clusters: vec!["d".into()], ..Selection::default() }).unwrap_err().to_string();
+        assert_eq!(told, "there is no cluster \"d\"; there is a, b, c");
+    }
+
+    #[test]
+    fn an_answer_of_another_version_is_no_panic() {
+        for odd in [json!(null), json!([]), json!({ "clusters": 7, "sinks": [1, {}] }), json!({ "clusters": [{}, 1] })]
+        {
+            let status = Selection::default().of(&odd).unwrap();
+            for subject in [Subject::Status, Subject::Clusters, Subject::Resources, Subject::Sinks] {
+                let _ =
+                    (names(subject, &status), document(subject, &status), super::super::text(subject, &status, true));
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The least that a service account must be allowed, and the objects that allow it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::builtin::Named;
+
+/// All that the hub does with what it watches.
+const VERBS: [&str; 2] = ["list", "watch"];
+
+const API: &str = "rbac.authorization.k8s.io";
+
+/// Plurals by group.
+type Rules = BTreeMap<String, BTreeSet<String>>;
+
+/// Who gets the rights, and what the objects are called.
+#[derive(Clone, Debug)]
+pub(super) struct Grantee {
+    pub(super) account: String,
+    pub(super) namespace: String,
+    /// Of roles and bindings.
+    pub(super) role: String,
+}
+
+/// What is to be listed and watched in one cluster.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    everywhere: Rules,
+    by_namespace: BTreeMap<String, Rules>,
+}
+
+impl Grants {
+    /// Adds a resource: in these namespaces, or everywhere if there are none.
+    pub(super) fn add(&mut self, named: &Named, namespaces: &[String]) {
+        let to = |rules: &mut Rules| {
+            rules.entry(named.group.clone()).or_default().insert(named.plural.clone());
+        };
+        if namespaces.is_empty() || !named.namespaced {
+            to(&mut self.everywhere);
+        } else {
+            for namespace in namespaces {
+                to(self.by_namespace.entry(namespace.clone()).or_default());
+            }
+        }
+    }
+
+    /// The objects, in the order in which they are applied. What is allowed everywhere is not allowed again in a
+    /// namespace.
+    pub(super) fn objects(&self, to: &Grantee) -> Vec<Value> {
+        let Grantee { account, namespace, role } = to;
+        let labels = json!({ "app.kubernetes.io/name": "informer-hub" });
+        let subjects = json!([{ "kind": "ServiceAccount", "name": account, "namespace": namespace }]);
+        let mut objects = vec![json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": account, "namespace": namespace, "labels": labels },
+        })];
+        let mut grant = |kind: &str, place: Option<&String>, rules: Value| {
+            let mut metadata = json!({ "name": role, "labels": labels });
+            if let Some(place) = place {
+                metadata["namespace"] = json!(place);
+            }
+            let api = format!("{API}/v1");
+            objects.push(json!({ "apiVersion": api, "kind": kind, "metadata": metadata, "rules": rules }));
+            objects.push(json!({
+                "apiVersion": api, "kind": format!("{kind}Binding"), "metadata": metadata,
+                "roleRef": { "apiGroup": API, "kind": kind, "name": role }, "subjects": subjects,
+            }));
+        };
+        if !self.everywhere.is_empty() {
+            grant("ClusterRole", None, rules(&self.everywhere));
+        }
+        for (place, allowed) in &self.by_namespace {
+            let left = self.without_what_is_everywhere(allowed);
+            if !left.is_empty() {
+                grant("Role", Some(place), rules(&left));
+            }
+        }
+        objects
+    }
+
+    fn without_what_is_everywhere(&self, allowed: &Rules) -> Rules {
+        let left = |(group, plurals): (&String, &BTreeSet<String>)| {
+            let covered = self.everywhere.get(group);
+            let left: BTreeSet<_> =
+                plurals.iter().filter(|it| !covered.is_some_and(|all| all.contains(*it))).cloned().collect();
+            (!left.is_empty()).then(|| (group.clone(), left))
+        };
+        allowed.iter().filter_map(left).collect()
+    }
+}
+
+fn rules(allowed: &Rules) -> Value {
+    let rule = |(group, plurals)| json!({ "apiGroups": [group], "resources": plurals, "verbs": VERBS });
+    allowed.iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(group: &str, plural: &str, namespaced: bool) -> Named {
+        Named { group: group.to_owned(), plural: plural.to_owned(), namespaced, taken_as_written: false }
+    }
+
+    fn summary(grants: &Grants) -> Vec<String> {
+        let to = Grantee { account: "hub".to_owned(), namespace: "tools".to_owned(), role: "reader".to_owned() };
+        let text = |object: &Value| {
+            let place = object["metadata"]["namespace"].as_str().unwrap_or("-");
+            let rules = object["rules"].as_array().map(|rules| {
+                let rule = |rule: &Value| format!("{}{}", rule["apiGroups"], rule["resources"]);
+                rules.iter().map(rule).collect::<Vec<_>>().join(" ")
+            });
+            let rules = rules.unwrap_or_default();
+            format!("{} {place} {} {rules}", object["kind"].as_str().unwrap(), object["metadata"]["name"])
+        };
+        grants.objects(&to).iter().map(text).collect()
+    }
+
+    #[test]
+    fn what_is_watched_in_namespaces_gets_roles_there_and_the_rest_a_cluster_role() {
+        let mut grants = Grants::default();
+        let namespaces = ["shop".to_owned(), "pay".to_owned()];
+        grants.add(&named("", "pods", true), &namespaces);
+        grants.add(&named("", "nodes", false), &namespaces);
+        grants.add(&named("apps", "deployments", true), &[]);
+        assert_eq!(
+            summary(&grants),
+            [
+                "ServiceAccount tools \"hub\" ",
+                "ClusterRole - \"reader\" [\"\"][\"nodes\"] [\"apps\"][\"deployments\"]",
+                "ClusterRoleBinding - \"reader\" ",
+                "Role pay \"reader\" [\"\"][\"pods\"]",
+                "RoleBinding pay \"reader\" ",
+                "Role shop \"reader\" [\"\"][\"pods\"]",
+                "RoleBinding shop \"reader\" ",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_allowed_everywhere_is_not_allowed_twice() {
+        let mut grants = Grants::default();
+        grants.add(&named("", "pods", true), &["shop".to_owned()]);
+        grants.add(&named("", "secrets", true), &["shop".to_owned()]);
+        grants.add(&named("", "pods", true), &[]);
+        let found = summary(&grants);
+        assert_eq!(found[1], "ClusterRole - \"reader\" [\"\"][\"pods\"]");
+        assert_eq!(found[3], "Role shop \"reader\" [\"\"][\"secrets\"]");
+        assert_eq!(summary(&Grants::default()), ["ServiceAccount tools \"hub\" "]);
+    }
+}

@@ -1,0 +1,162 @@
+//! `informer-hub rbac`: the least rights that serve a configuration, as objects to apply.
+
+mod builtin;
+mod grants;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args as ClapArgs;
+use kube::Client;
+use tokio::runtime::Handle;
+
+use self::builtin::{Named, named};
+use self::grants::{Grantee, Grants};
+use super::print::{out, yaml};
+use super::{WRONG_INPUT, chosen, runtime};
+use crate::app;
+use crate::config::{ClusterAccess, ClusterConfig, Config, ResourceConfig};
+use crate::source;
+
+/// Arguments of `rbac`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  informer-hub rbac -c hub.toml --cluster prod-eu | kubectl --context prod-eu apply \
+    -f -\n  informer-hub rbac -c hub.toml --dir rbac/\n\nThe hub lists and watches, and looks up resources, which \
+    Kubernetes lets every authenticated user do\n(system:discovery). `check` asks besides what it may do, which is \
+    everybody's right too\n(system:basic-user)."
+)]
+pub(super) struct Args {
+    /// The configuration file (TOML); INFORMER_HUB_… variables override it
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// For this cluster only; may be given several times
+    #[arg(long = "cluster", value_name = "NAME")]
+    clusters: Vec<String>,
+    /// The service account that the hub will be
+    #[arg(long, value_name = "NAME", default_value = "informer-hub", value_parser = name)]
+    service_account: String,
+    /// The namespace of the service account; it must be there
+    #[arg(short, long, value_name = "NAME", default_value = "informer-hub", value_parser = name)]
+    namespace: String,
+    /// What roles and bindings are called; default: as the service account
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    role: Option<String>,
+    /// Ask the clusters for the names of resources, with the credentials that the configuration has now
+    #[arg(long)]
+    discover: bool,
+    /// Write a file for each cluster here, <cluster>.yaml
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// A name as Kubernetes has it for all of these.
+fn name(text: &str) -> Result<String, String> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if text.len() <= 253 && text.chars().all(legal) && text.starts_with(ends) && text.ends_with(ends) {
+        return Ok(text.to_owned());
+    }
+    Err("is no name of Kubernetes: a-z 0-9 - . with a letter or digit at both ends".to_owned())
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // Filters and kubeconfigs are not looked into: no rights depend on them.
+    let config = match Config::from_file(&args.config) {
+        Ok(config) => config,
+        Err(mistakes) => {
+            eprintln!("{mistakes}");
+            return Ok(ExitCode::from(WRONG_INPUT));
+        }
+    };
+    let clusters = chosen(&config.clusters, &args.clusters)?;
+    let runtime = runtime()?;
+    let mut texts = Vec::new();
+    for cluster in clusters {
+        texts.push((cluster.name.as_str(), runtime.block_on(args.rights(cluster, &config))?));
+    }
+    runtime.shutdown_background();
+    match &args.dir {
+        None => out(&texts.iter().map(|(_, text)| text.as_str()).collect::<String>())?,
+        Some(dir) => write(dir, &texts)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(dir: &Path, texts: &[(&str, String)]) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    for (cluster, text) in texts {
+        let file = dir.join(format!("{cluster}.yaml"));
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        out(&format!("{}\n", file.display()))?;
+    }
+    Ok(())
+}
+
+impl Args {
+    async fn rights(&self, cluster: &ClusterConfig, config: &Config) -> anyhow::Result<String> {
+        let client = if self.discover { Some(app::client(cluster, &Handle::current()).await?) } else { None };
+        let mut grants = Grants::default();
+        let mut taken = Vec::new();
+        for resource in config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)) {
+            let named = of(resource, client.as_ref()).await.with_context(|| format!("cluster {}", cluster.name))?;
+            if named.taken_as_written {
+                taken.push(resource.resource.to_string());
+            }
+            grants.add(&named, &resource.namespaces);
+        }
+        let role = self.role.as_ref().unwrap_or(&self.service_account).clone();
+        let to = Grantee { account: self.service_account.clone(), namespace: self.namespace.clone(), role };
+        let mut text =
+            format!("# Cluster {}: list and watch what {} has for it.\n", cluster.name, self.config.display());
+        for line in self.notes(cluster, &taken) {
+            let _ = writeln!(text, "# {line}");
+        }
+        for object in grants.objects(&to) {
+            text.push_str("---\n");
+            text.push_str(&yaml(&object)?);
+        }
+        Ok(text)
+    }
+
+    fn notes(&self, cluster: &ClusterConfig, taken: &[String]) -> Vec<String> {
+        let kubectl = match &cluster.access {
+            ClusterAccess::Kubeconfig { context: Some(context), .. } => format!("kubectl --context {context:?}"),
+            _ => "kubectl".to_owned(),
+        };
+        let Self { namespace, service_account, .. } = self;
+        let mut notes = vec![format!("Apply by: {kubectl} apply -f -  (the namespace {namespace} must be there)")];
+        if cluster.access != ClusterAccess::InCluster {
+            notes.push(format!(
+                "A token for it: {kubectl} -n {namespace} create token {service_account} --duration 24h"
+            ));
+        }
+        if !taken.is_empty() {
+            let names = taken.join(", ");
+            notes.push(format!(
+                "Taken as written, with nobody asked whether these are plurals: {names} (--discover asks)"
+            ));
+        }
+        notes
+    }
+}
+
+async fn of(resource: &ResourceConfig, client: Option<&Client>) -> anyhow::Result<Named> {
+    let Some(client) = client else {
+        let found = named(&resource.resource, !resource.namespaces.is_empty());
+        let Some(found) = found else {
+            bail!(
+                "resources.{}: {} is not one that Kubernetes brings, so its group is not known; write it in full \
+                 (plural.group), or have the clusters asked by --discover",
+                resource.name,
+                resource.resource
+            );
+        };
+        return Ok(found);
+    };
+    let found = source::resolve(client, &resource.resource).await?;
+    let (group, plural) = (found.gvr.group.to_string(), found.gvr.resource.to_string());
+    Ok(Named { group, plural, namespaced: found.namespaced, taken_as_written: false })
+}

@@ -1,0 +1,151 @@
+//! `check`: what it finds of clusters that are well, odd, or not there at all.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use informer_hub::types::Gvr;
+use serde_json::Value;
+
+use crate::command::{Done, Place, sim};
+
+fn cluster(name: &str, url: &str) -> String {
+    format!("[clusters.{name}]\nserver = \"{url}\"\n")
+}
+
+fn json(done: &Done) -> Value {
+    serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+}
+
+/// Level, key and problem of everything that was found.
+fn findings(report: &Value) -> Vec<String> {
+    let clusters = report["clusters"].as_array().unwrap().iter().flat_map(|it| it["findings"].as_array().unwrap());
+    let all = clusters.chain(report["findings"].as_array().unwrap());
+    let text = |it: &Value| {
+        assert!(!it["advice"].as_str().unwrap().is_empty(), "every finding says what to do: {it}");
+        format!("{} {}: {}", it["level"], it["about"].as_str().unwrap(), it["problem"].as_str().unwrap())
+    };
+    all.map(text).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_well_is_told_of_with_its_objects_and_ends_with_0() {
+    let sim = sim(25);
+    let place = Place::with(&format!("{}[resources.po]\n[resources.nodes]\n", cluster("one", &sim.url())));
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    let report = json(&done);
+    assert_eq!((&report["result"], findings(&report)), (&Value::from("fine"), Vec::new()));
+    let one = &report["clusters"][0];
+    assert_eq!((&one["cluster"], &one["version"]), (&Value::from("one"), &Value::from("v1.36.3-sim")));
+    let pods = one["resources"].as_array().unwrap().iter().find(|it| it["name"] == "po").unwrap();
+    assert_eq!((pods["resource"].as_str(), pods["streaming"].as_bool()), (Some("pods.v1."), Some(true)));
+    let scope = &pods["scopes"][0];
+    assert_eq!((scope["list"].as_bool(), scope["watch"].as_bool()), (Some(true), Some(true)));
+    assert_eq!((scope["objects"].as_u64(), &scope["namespace"]), (Some(25), &Value::Null));
+    let memory = scope["memory"].as_u64().unwrap();
+    assert!((25 * 560..25 * 2_000).contains(&memory), "{memory}");
+    assert!(report["memory"].as_u64().unwrap() > memory);
+
+    let done = place.run(&["check", "-c", "hub.toml"]).await;
+    assert_eq!(done.code, 0);
+    assert!(done.out.contains("v1.36.3-sim") && done.out.contains("1 cluster: 0 errors, 0 warnings"), "{}", done.out);
+    assert!(!done.out.contains('\u{1b}'), "no colours where there is no terminal: {}", done.out);
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "yaml"]).await;
+    assert!(done.out.starts_with("file: ") && done.out.contains("version: v1.36.3-sim"), "{}", done.out);
+    assert_eq!(place.run_for_head(&["check", "-c", "hub.toml"]).await.err, "", "closed early is no error");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_forbidden_or_absent_is_an_error_with_what_to_do() {
+    let sim = sim(3);
+    sim.forbid(&Gvr::new("", "v1", "nodes"), true);
+    let toml = format!("{}[resources.pdos]\n[resources.nodes]\n[resources.pods]\n", cluster("one", &sim.url()));
+    let done = Place::with(&toml).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(done.code, 2, "{done:?}");
+    let report = json(&done);
+    let found = findings(&report);
+    let wanted = [
+        "\"error\" resources.nodes in one: may not list nodes in the cluster (forbidden by the simulation)",
+        "\"error\" resources.nodes in one: may not watch nodes in the cluster (forbidden by the simulation)",
+        "\"error\" resources.pdos in one: no resource \"pdos\"; there is pods, po, pod",
+    ];
+    assert_eq!(found, wanted);
+    let all = report["clusters"][0]["findings"].as_array().unwrap();
+    assert!(all[0]["advice"].as_str().unwrap().contains("informer-hub rbac -c FILE --cluster one"), "{all:?}");
+    assert!(all[2]["advice"].as_str().unwrap().contains("\"pods\""), "{all:?}");
+    let pods = &report["clusters"][0]["resources"][2];
+    assert_eq!((pods["name"].as_str(), pods["scopes"][0]["objects"].as_u64()), (Some("pods"), Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_says_nothing_holds_no_other_up() {
+    let sim = sim(3);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent_url = format!("http://{}", silent.local_addr().unwrap());
+    let clusters = [cluster("a-silent", &silent_url), cluster("b-well", &sim.url())].concat();
+    let clusters = clusters + &cluster("c-closed", &format!("http://{closed}"));
+    let place = Place::with(&format!("{clusters}[resources.pods]\n"));
+    let begun = Instant::now();
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "json", "--timeout", "2s"]).await;
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(done.code, 2, "{done:?}");
+    let report = json(&done);
+    let found = findings(&report);
+    let [silent, closed] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(silent, "\"error\" clusters.a-silent: not done within 2s");
+    assert!(closed.contains("clusters.c-closed: GET /version: ") && closed.contains("refused"), "{closed}");
+    assert_eq!(report["clusters"][1]["resources"][0]["scopes"][0]["objects"].as_u64(), Some(3));
+
+    let done = place.run(&["check", "-c", "hub.toml", "--cluster", "b-well"]).await;
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "only the one that was asked for");
+    let done = place.run(&["check", "-c", "hub.toml", "--cluster", "d"]).await;
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("there is no cluster \"d\"; there is a-silent, b-well, c-closed"), "{}", done.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn warnings_alone_end_with_1() {
+    let sim = sim(3);
+    let toml: String = format!(
+        "[hub]\nmemory_limit = \"64MiB\"\n{}labels = {{ a = \"b\" }}\n{}[resources.pods]\nclusters = {{ a = \"b\" }}\n",
+        cluster("one", &sim.url()),
+        cluster("two", &sim.url())
+    );
+    let place = Place::with(&(toml + "[resources.nodes]\nclusters = [\"one\"]\nnamespaces = [\"shop\"]\n"));
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(done.code, 1, "{done:?}");
+    let found = findings(&json(&done));
+    let [scope, unused, memory] = &found[..] else { panic!("{found:?}") };
+    assert!(scope.contains("nodes is of the cluster as a whole"), "{scope}");
+    assert!(unused.contains("clusters.two: no entry of [resources] selects it"), "{unused}");
+    assert!(memory.contains("hub.memory_limit: 64 MiB may not hold"), "{memory}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_configuration_is_said_with_its_lines_and_asks_nobody() {
+    let sim = sim(3);
+    let place = Place::with(&format!("{}[resources.pods]\nresinc = \"1m\"\n", cluster("one", &sim.url())));
+    let done = place.run(&["check", "-c", "hub.toml"]).await;
+    assert_eq!(done.code, 2);
+    assert!(done.out.contains("hub.toml:4: resources.pods.resinc: unknown key"), "{done:?}");
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!((done.code, &json(&done)["mistakes"][0]["line"]), (2, &Value::from(4)));
+    assert_eq!(sim.stats().requests, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_has_ended_is_an_error_though_the_cluster_is_asked_all_the_same() {
+    let sim = sim(3);
+    // {"exp":1600000000}
+    let token = "e30.eyJleHAiOjE2MDAwMDAwMDB9.c2ln";
+    let toml = format!("{}token = {{ file = \"token\" }}\n[resources.pods]\n", cluster("one", &sim.url()));
+    let done = Place::with(&toml).file("token", token).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(done.code, 2, "{done:?}");
+    let report = json(&done);
+    let found = findings(&report);
+    assert!(found.len() == 1 && found[0].contains("ago, at 2020-09-13T12:26:40Z"), "{found:?}");
+    assert_eq!(report["clusters"][0]["credentials"][0]["kind"], "token-file");
+    assert!(!done.out.contains(token), "{}", done.out);
+    assert_eq!(report["clusters"][0]["resources"][0]["scopes"][0]["objects"].as_u64(), Some(3));
+}

@@ -1,0 +1,60 @@
+//! `rbac`: objects that a cluster would take.
+
+use serde_json::Value;
+
+use crate::command::{Place, sim};
+
+const CONFIG: &str = "[clusters.a]\nserver = \"http://127.0.0.1:1\"\nlabels = { tier = \"prod\" }\n[clusters.b]\n\
+                      in_cluster = true\n[resources.po]\nnamespaces = [\"shop\"]\n[resources.deploy]\n\
+                      [resources.all-nodes]\nresource = \"nodes\"\nclusters = { tier = \"prod\" }\n";
+
+/// Kind and namespace of each object.
+fn objects(yaml: &str) -> Vec<String> {
+    let object = |text: &str| {
+        let object: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let place = object["metadata"]["namespace"].as_str().unwrap_or("-");
+        format!("{} {place}", object["kind"].as_str().unwrap())
+    };
+    yaml.split("---\n").skip(1).map(object).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_cluster_gets_what_its_entries_need_and_no_more() {
+    let place = Place::with(CONFIG);
+    let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "-n", "tools"]).await;
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    let wanted = ["ServiceAccount tools", "ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"];
+    assert_eq!(objects(&done.out), wanted, "{}", done.out);
+    for word in ["deployments", "apps", "nodes", "pods", "list", "watch"] {
+        assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+    }
+    for word in ["get", "create", "'*'", "secrets"] {
+        assert!(!done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+    }
+    let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "b"]).await;
+    assert!(!done.out.contains("- nodes\n"), "not of this cluster: {}", done.out);
+    assert!(!done.out.contains("create token"), "a pod has its own: {}", done.out);
+    let done = place.run(&["rbac", "-c", "hub.toml", "--dir", "out"]).await;
+    assert_eq!((done.code, done.out.as_str()), (0, "out/a.yaml\nout/b.yaml\n"), "{done:?}");
+    assert_eq!(place.run_for_head(&["rbac", "-c", "hub.toml"]).await.err, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_nobody_knows_is_asked_for_or_refused() {
+    let sim = sim(1);
+    let widgets = format!("[clusters.a]\nserver = \"{}\"\n[resources.nothings]\n", sim.url());
+    let place = Place::with(&widgets);
+    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.err.contains("resources.nothings: nothings is not one that Kubernetes brings"), "{}", done.err);
+    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert!(done.code == 1 && done.err.contains("no resource \"nothings\""), "{done:?}");
+    let place = place.file("hub.toml", &widgets.replace("nothings", "po"));
+    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert!(done.code == 0 && done.out.contains("- pods\n"), "{done:?}");
+    let place = place.file("hub.toml", &widgets.replace("nothings", "\"widgets.example.com\""));
+    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
+    assert!(done.out.contains("Taken as written") && done.out.contains("- example.com\n"), "{done:?}");
+    let done = place.run(&["rbac", "-c", "hub.toml", "--role", "Bad_Name"]).await;
+    assert!(done.code == 2 && done.err.contains("is no name of Kubernetes"), "{done:?}");
+}
