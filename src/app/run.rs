@@ -39,7 +39,7 @@ pub enum Ended {
 }
 
 /// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go. Where `file` is
-/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`].
+/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`](super::Reloader).
 ///
 /// After [`Ended::Cut`] the hub's threads are still at work; the process is meant to end.
 ///
