@@ -104,11 +104,24 @@ struct Memory {
     promised: Option<(u64, Instant)>,
     /// When it was put where it is.
     since: Instant,
-    /// When it was last given more.
-    improved: Option<Instant>,
+    /// When it was last given more, what, and what all together took then.
+    improved: Option<(Instant, MemoryStep, u64)>,
+    /// What giving it more has cost the last time that it was too much.
+    lesson: Option<Lesson>,
     /// How long it has to wait, and until when, before it is given more.
     wait: Duration,
     until: Instant,
+}
+
+/// What was learnt from giving an informer more than there was room for: estimates of what an object takes beside its body
+/// are the same for all, and wrong for some.
+#[derive(Clone, Copy, Debug)]
+struct Lesson {
+    step: MemoryStep,
+    /// What all together took more, when it was taken back.
+    grown: u64,
+    /// With so many objects.
+    objects: u64,
 }
 
 /// See the module above.
@@ -315,6 +328,7 @@ impl<Id: Ord + Clone> Governor<Id> {
                 _ => memory.estimate(to).min(before),
             };
             let reason = Excess { used: before, share, total, limit };
+            memory.learn(total, &self.pace, now);
             total = total.saturating_sub(before - furthest.predicted);
             changes.push(Change { id: furthest.id.clone(), from: furthest.step, to, reason: reason.to_string() });
             furthest.step = to;
@@ -340,7 +354,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         let total = with(candidates.iter().map(|one| one.promised).sum(), slack);
         let room = percent(LOW, limit).saturating_sub(total);
         let fits = |one: &Candidate<Id>, to: MemoryStep| {
-            let estimate = self.members[&one.id].estimate(to);
+            let estimate = self.members[&one.id].estimate(to).max(self.members[&one.id].learnt(to));
             let fits = estimate.saturating_mul(6) / 5 <= share && estimate.saturating_sub(one.promised) <= room;
             fits.then_some((estimate, to))
         };
@@ -354,7 +368,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         let (one, (estimate, to)) = found.max_by_key(|(one, (estimate, _))| (one.step, u64::MAX - estimate))?;
         let memory = self.members.get_mut(&one.id)?;
         memory.since = now;
-        memory.improved = Some(now);
+        memory.improved = Some((now, to, total));
         memory.promised = Some((estimate, now + self.pace.wait));
         memory.until = now + memory.wait;
         let reason = format!("{} fit into its share of {}", Size(estimate), Size(share));
@@ -388,8 +402,22 @@ fn packed(plain: u64) -> u64 {
 
 impl Memory {
     fn new(now: Instant, wait: Duration) -> Self {
-        let (expected, promised, improved) = (None, None, None);
-        Self { objects: 0, body: BODY, expected, promised, since: now, improved, wait, until: now + wait }
+        let (expected, promised, improved, lesson) = (None, None, None, None);
+        Self { objects: 0, body: BODY, expected, promised, since: now, improved, lesson, wait, until: now + wait }
+    }
+
+    /// Takes note of what it has cost to give it more, if that was lately and is taken back now.
+    fn learn(&mut self, total: u64, pace: &Pace, now: Instant) {
+        let Some((at, step, before)) = self.improved.filter(|(at, ..)| now < *at + pace.relapse) else { return };
+        debug_assert!(at <= now);
+        let grown = total.saturating_sub(before).max(self.learnt(step));
+        self.lesson = Some(Lesson { step, grown, objects: self.objects });
+    }
+
+    /// What experience says that a step costs with the objects of now; zero where there is none.
+    fn learnt(&self, step: MemoryStep) -> u64 {
+        let lesson = self.lesson.filter(|lesson| step <= lesson.step && lesson.objects > 0);
+        lesson.map_or(0, |lesson| (lesson.grown / lesson.objects).saturating_mul(self.objects))
     }
 
     /// What it would use at a step.
@@ -405,7 +433,7 @@ impl Memory {
     }
 
     fn note_degraded(&mut self, expected: u64, pace: &Pace, now: Instant, dice: f64) {
-        if self.improved.take().is_some_and(|improved| now < improved + pace.relapse) {
+        if self.improved.take().is_some_and(|(improved, ..)| now < improved + pace.relapse) {
             self.wait = (self.wait * 2).min(pace.longest_wait);
         }
         self.since = now;

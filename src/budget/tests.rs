@@ -288,7 +288,9 @@ proptest! {
         for (at, model) in process.models.iter().enumerate() {
             let needs = model.cluster * (HEAVIEST.max(model.head) + model.body * 11 / 10);
             let touched = process.changes.iter().any(|(_, change)| change.id == at);
-            prop_assert!(!touched || needs > equal * 3 / 4, "{at} needs {needs} of {equal} and was touched: {:?}", process.changes);
+            // Where somebody's heads are far heavier than anybody can know, others may pay for it.
+            let is_fair = !touched || needs > equal * 3 / 4 || process.models.iter().any(|model| model.head > HEAVIEST * 5 / 4);
+            prop_assert!(is_fair, "{at} needs {needs} of {equal} and was touched: {:?}", process.changes);
         }
     }
 }
