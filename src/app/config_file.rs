@@ -96,7 +96,7 @@ impl ConfigFile {
                 serde_json::to_value(changes).map_err(|error| error.to_string())
             }
             Err(error) => {
-                let error = with_causes(&error);
+                let error = format!("{:#}", anyhow::Error::new(error));
                 tracing::error!(error, "the configuration is not applied");
                 Err(error)
             }
@@ -122,9 +122,4 @@ fn others(config: &Config) -> Vec<PathBuf> {
 
 fn stamps(path: &Path, others: &[PathBuf]) -> Stamps {
     Stamps::of(std::iter::once(path.to_owned()).chain(others.iter().cloned()))
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -26,10 +26,8 @@ pub(super) struct Reader {
     pub(super) name: String,
     pub(super) params: SinkParams,
     pub(super) interest: Interest,
-    /// What the configuration says of it, if it does.
-    pub(super) config: Option<SinkConfig>,
-    /// Its files, as they were when it was built.
-    pub(super) files: Stamps,
+    /// The files of a sink, as they were when it was built; `None` of a durable subscription, which has no configuration.
+    pub(super) files: Option<Stamps>,
 }
 
 /// What a reader wants to hear of.
@@ -68,7 +66,7 @@ impl Reader {
             clusters: sink.select.clusters.clone(),
             skip_initial: sink.initial == Initial::Skip,
         };
-        Ok(Self { name: sink.name.clone(), params, interest, config: Some(sink.clone()), files })
+        Ok(Self { name: sink.name.clone(), params, interest, files: Some(files) })
     }
 
     pub(super) fn of_durable(one: DurableSubscription, state: &OpenState, fsync: Fsync, io: &Threads) -> Self {
@@ -78,7 +76,7 @@ impl Reader {
             clusters: one.clusters.clone(),
             skip_initial: one.selection.initial == sink::Initial::Skip,
         };
-        Self { name: one.name.clone(), params: one.params(place, io), interest, config: None, files: Stamps::default() }
+        Self { name: one.name.clone(), params: one.params(place, io), interest, files: None }
     }
 
     /// Starts it, and has it follow what it is interested in.
@@ -90,12 +88,12 @@ impl Reader {
         registry: &Addr<RegistryActor>,
         sinks: &RunningSinks,
     ) -> Result<(), MailboxError> {
-        let Self { name, params, interest, config, files } = self;
+        let Self { name, params, interest, files } = self;
         let (health, is_durable) = (Arc::clone(&params.machine.health), params.place.is_some());
         let reader = Follower { name, sink: Sink::start(params, store, env), is_durable, interest };
         let mut followed = Followed::new();
         reader.follow(&mut followed, resources, registry).await?;
-        sinks.lock().push(RunningSink { follower: reader, health, config, files, followed });
+        sinks.lock().push(RunningSink { follower: reader, health, files, followed });
         Ok(())
     }
 }

@@ -129,12 +129,6 @@ impl fmt::Debug for Reloader {
     }
 }
 
-/// A sink that goes on as another one.
-struct Changed {
-    name: String,
-    reader: Reader,
-}
-
 impl Running {
     pub(super) fn new(
         registry: Addr<RegistryActor>,
@@ -204,8 +198,8 @@ impl Running {
         &self,
         config: &Config,
         plan: &mut Changes,
-    ) -> Result<(Vec<(Reader, OpenStore)>, Vec<Changed>), ReloadError> {
-        let configured = |one: &RunningSink| one.config.is_some().then(|| (one.name().to_owned(), one.files.clone()));
+    ) -> Result<(Vec<(Reader, OpenStore)>, Vec<Reader>), ReloadError> {
+        let configured = |one: &RunningSink| Some((one.name().to_owned(), one.files.clone()?));
         let known: Vec<(String, Stamps)> = self.sinks.lock().iter().filter_map(configured).collect();
         let (added, mut changed) = (plan.sinks.added.clone(), plan.sinks.changed.clone());
         let (sinks, state, io) = (config.sinks.clone(), self.state.clone(), self.env.io.clone());
@@ -222,7 +216,7 @@ impl Running {
                 let (is_new, is_other) = (added.contains(&sink.name), changed.contains(&sink.name));
                 if is_new || is_other {
                     let reader = Reader::of_sink(sink, state.as_ref(), fsync, &io)?;
-                    if is_new { new.push(reader) } else { others.push(Changed { name: sink.name.clone(), reader }) }
+                    if is_new { new.push(reader) } else { others.push(reader) }
                 }
             }
             // Once all are known to be usable: opening one makes files.
@@ -301,13 +295,12 @@ impl Running {
     }
 
     /// Sinks that are others do as they should from now on, and all follow the resources that there are now.
-    async fn change_sinks(&self, config: &Config, changed: Vec<Changed>) -> Result<(), ReloadError> {
-        for Changed { name, reader } in changed {
+    async fn change_sinks(&self, config: &Config, changed: Vec<Reader>) -> Result<(), ReloadError> {
+        for Reader { name, params, interest, files } in changed {
             let Some((running, _)) = self.follower(&name) else { continue };
-            let Reader { params, interest, config, files, .. } = reader;
             running.sink.reconfigure(params).await;
             if let Some(one) = self.sinks.lock().iter_mut().find(|one| one.name() == name) {
-                (one.follower.interest, one.config, one.files) = (interest, config, files);
+                (one.follower.interest, one.files) = (interest, files);
             }
         }
         let names: Vec<_> = self.sinks.lock().iter().map(|one| one.name().to_owned()).collect();

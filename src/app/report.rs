@@ -12,7 +12,6 @@ use super::reload::ReloadStatus;
 use crate::actors::messages::GetStatus;
 use crate::actors::sink::{LetterAnswer, LetterRequest, Sink};
 use crate::actors::{HubStatus, RegistryActor};
-use crate::config::SinkConfig;
 use crate::sink::{SinkHealth, SinkStatus, StoreError};
 use crate::source::Stamps;
 
@@ -20,8 +19,8 @@ use crate::source::Stamps;
 pub(super) struct RunningSink {
     pub(super) follower: Follower,
     pub(super) health: Arc<SinkHealth>,
-    pub(super) config: Option<SinkConfig>,
-    pub(super) files: Stamps,
+    /// `None` where the configuration says nothing of it.
+    pub(super) files: Option<Stamps>,
     pub(super) followed: Followed,
 }
 

@@ -408,8 +408,7 @@ impl Memory {
 
     /// Takes note of what it has cost to give it more, if that was lately and is taken back now.
     fn learn(&mut self, total: u64, pace: &Pace, now: Instant) {
-        let Some((at, step, before)) = self.improved.filter(|(at, ..)| now < *at + pace.relapse) else { return };
-        debug_assert!(at <= now);
+        let Some((_, step, before)) = self.improved.filter(|(at, ..)| now < *at + pace.relapse) else { return };
         let grown = total.saturating_sub(before).max(self.learnt(step));
         self.lesson = Some(Lesson { step, grown, objects: self.objects });
     }
