@@ -1,7 +1,7 @@
 //! The sink to NATS JetStream, and a real `nats-server`.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,6 +15,8 @@ use informer_hub::types::{
     StoredObjectParts, Uid,
 };
 use tokio::net::TcpStream;
+
+use crate::bed::built;
 
 /// Long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -94,15 +96,9 @@ fn run(folder: &Path, addr: SocketAddr, token: Option<&str>) -> Child {
 }
 
 /// The server's binary, built when it is out of date.
-fn binary() -> &'static str {
-    static BINARY: OnceLock<String> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testbed/nats/build.sh");
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        let output = Command::new(&script).env("CARGO_TARGET_DIR", target).stderr(Stdio::inherit()).output().unwrap();
-        assert!(output.status.success(), "{} failed with {}", script.display(), output.status);
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-    })
+fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built("tests/testbed/nats/build.sh"))
 }
 
 fn event(name: &str, version: u64) -> Event {

@@ -11,19 +11,15 @@ use std::time::Duration;
 use informer_hub::sim::{SimCluster, SimConfig, WorldConfig};
 use tokio::runtime::Handle;
 
+use crate::bed::built;
+
 /// Long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The checker's binary, built when it is out of date.
-fn promtool() -> &'static str {
-    static BINARY: OnceLock<String> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testbed/promtool/build.sh");
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        let output = Command::new(&script).env("CARGO_TARGET_DIR", target).stderr(Stdio::inherit()).output().unwrap();
-        assert!(output.status.success(), "{} failed with {}", script.display(), output.status);
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-    })
+fn promtool() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built("tests/testbed/promtool/build.sh"))
 }
 
 /// Runs it where the rules are, and gives whether it was content, and what it said.

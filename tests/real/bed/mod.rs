@@ -9,7 +9,7 @@ mod truth;
 
 use std::time::Duration;
 
-pub(crate) use build::binary;
+pub(crate) use build::{binary, built};
 pub(crate) use churn::{Churn, seed};
 pub(crate) use cluster::RealCluster;
 pub(crate) use objects::{
