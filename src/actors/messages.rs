@@ -21,8 +21,8 @@ use crate::cache::{
 use crate::reflector::{Connector, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{
-    ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, MemoryStep, Origin, ResourceRef,
-    ResourceVersion, Scope, SharedStr, View,
+    ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, Followed, InformerHealth, MemoryStep, Origin,
+    ResourceRef, ResourceVersion, Scope, SharedStr, View,
 };
 
 // === reflector → fifo ===
@@ -30,7 +30,12 @@ use crate::types::{
 /// Takes changes in; answered when there is room for more.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Enqueue(pub Vec<Change>);
+pub struct Enqueue {
+    /// In their order.
+    pub changes: Vec<Change>,
+    /// When they were read, where that is not now, and the trace of one of them.
+    pub followed: Option<Followed>,
+}
 
 // === fifo → processor ===
 
@@ -42,8 +47,8 @@ pub struct Process {
     pub batch: Vec<Popped>,
     /// With it, everything up to this version has been taken out of the queue.
     pub version: Option<ResourceVersion>,
-    /// When a change of it came into the queue that is followed to its readers, to see how long that takes.
-    pub followed: Option<Instant>,
+    /// A change of it that is followed to its readers.
+    pub followed: Option<Followed>,
 }
 
 // === processor → cache ===

@@ -82,7 +82,8 @@ pub async fn run(
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = Hub::start(config).await.context("the hub does not start")?;
-    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().sinks);
+    let (fleet, reporter) = (hub.fleet().await.context("the hub ended while it started")?, hub.reporter());
+    metrics.attach(fleet, reporter.sinks, reporter.configuration);
     // Nobody has set it before.
     let _ = started.set(hub.reporter());
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));

@@ -36,7 +36,8 @@ type Words = HashMap<u64, (u64, Event)>;
 impl Past {
     /// Reads the file, if there is one, to `visit`. What cannot be read of it is forgotten, and said so in the log.
     pub(super) fn open(disk: &Arc<dyn Disk>, directory: &Path, visit: &mut dyn FnMut(&Event)) -> io::Result<Self> {
-        let mut past = Self { disk: Arc::clone(disk), path: directory.join(NAME), upto: None, is_going: true, owed: Words::new() };
+        let mut past =
+            Self { disk: Arc::clone(disk), path: directory.join(NAME), upto: None, is_going: true, owed: Words::new() };
         let mut words: Vec<_> = past.read()?.into_values().collect();
         words.sort_unstable_by_key(|(number, _)| *number);
         past.upto = words.last().map(|(number, _)| number + 1);
