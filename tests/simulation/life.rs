@@ -125,20 +125,6 @@ async fn start(house: &Arc<House>, clusters: &[String]) -> Result<Hub, StartErro
     builder.start().await
 }
 
-/// Takes a cluster out of the running hub's configuration, or puts all that are out back in.
-async fn reload(house: &House, hub: &Hub, names: Vec<String>) -> Vec<String> {
-    let all: Vec<_> = house.clusters.keys().cloned().collect();
-    let next = if names.len() < all.len() {
-        all
-    } else {
-        let out = house.any_cluster();
-        names.into_iter().filter(|name| name != out).collect()
-    };
-    let outcome = hub.reloader().reload(config(house, &next)).await;
-    house.note(|| format!("from now on a hub of {next:?}: {}", outcome.is_ok()));
-    next
-}
-
 /// Somebody who is told without a journal, from the beginning of each life.
 async fn overhear(hub: &Hub) -> Arc<Mutex<Replica>> {
     let replica = Arc::new(Mutex::new(Replica::new()));
@@ -167,7 +153,7 @@ async fn live(house: Arc<House>) -> Result<(), String> {
     let leave_out = house.chance(|rng| rng.random_bool(0.2)).then(|| house.any_cluster());
     let in_order = std::mem::take(&mut *house.in_order.lock());
     let leave_out = leave_out.filter(|_| in_order);
-    let mut names: Vec<_> = house.clusters.keys().filter(|name| Some(name.as_str()) != leave_out).cloned().collect();
+    let names: Vec<_> = house.clusters.keys().filter(|name| Some(name.as_str()) != leave_out).cloned().collect();
     house.note(|| format!("a hub of {names:?}"));
     let hub = match start(&house, &names).await {
         Ok(hub) => hub,
@@ -185,9 +171,6 @@ async fn live(house: Arc<House>) -> Result<(), String> {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         house.happen();
         judge::bounds(&house)?;
-        if house.chance(|rng| rng.random_bool(0.02)) {
-            names = reload(&house, &hub, names).await;
-        }
     }
     if house.chance(|rng| rng.random_bool(0.2)) {
         house.mend_the_disk();
