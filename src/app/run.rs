@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::config_file::{Asked, ConfigFile};
 use super::hub::{Hub, ShutdownReport};
+use super::manager;
 use super::metrics::Metrics;
 use super::report::{HubReport, Reporter};
 use super::service;
@@ -39,7 +40,8 @@ pub enum Ended {
 }
 
 /// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go. Where `file` is
-/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`](super::Reloader).
+/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`](super::Reloader). A service
+/// manager that names a `NOTIFY_SOCKET` is told when it has started, reloads and ends, and feeds its watchdog.
 ///
 /// After [`Ended::Cut`] the hub's threads are still at work; the process is meant to end.
 ///
@@ -88,12 +90,16 @@ pub async fn run(
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
     tracing::info!(%address, tls = !is_plain, "serving /livez, /readyz, /metrics and /v1/status");
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
+    manager::started();
+    let informing = tokio::spawn(manager::keep_informed(hub.reporter()));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
         _ = interrupt.recv() => tracing::info!("SIGINT: shutting down"),
         () = hub.system().ended() => anyhow::bail!("the registry died, and every cluster with it: start the process again"),
     }
     watching.abort();
+    informing.abort();
+    manager::stopping(deadline);
     if let Some(reloading) = reloading {
         reloading.abort();
     }
