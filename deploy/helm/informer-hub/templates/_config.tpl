@@ -1,9 +1,9 @@
 {{- /* What the chart itself decides of [hub], as YAML. */ -}}
 {{- define "informer-hub.managed" -}}
-listen: {{ printf "%s:%d" .Values.listenAddress (int .Values.port) }}
+listen: {{ printf "%s:%d" .Values.listenAddress (int .Values.port) | quote }}
 state_dir: /var/lib/informer-hub/state
 {{- with include "informer-hub.memoryLimit" . }}
-memory_limit: {{ . }}
+memory_limit: {{ quote . }}
 {{- end }}
 {{- if .Values.tls.secretName }}
 tls:
@@ -18,10 +18,10 @@ auth:
   allow_unauthenticated: true
   {{- else }}
   token:
-    file: /etc/informer-hub/auth/{{ .Values.auth.tokenKey }}
+    file: {{ printf "/etc/informer-hub/auth/%s" .Values.auth.tokenKey | quote }}
   {{- with .Values.auth.readTokenKey }}
   read_token:
-    file: /etc/informer-hub/auth/{{ . }}
+    file: {{ printf "/etc/informer-hub/auth/%s" . | quote }}
   {{- end }}
   {{- end }}
   {{- if .Values.auth.metricsOpen }}
