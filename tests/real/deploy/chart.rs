@@ -43,6 +43,32 @@ fn the_hub_reads_what_the_chart_writes() {
     }
 }
 
+/// The blocks of a document in a language.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let parts = text.split("```").skip(1).step_by(2);
+    parts.filter_map(|part| part.strip_prefix(language)?.strip_prefix('\n')).map(str::to_owned).collect()
+}
+
+#[test]
+fn values_in_the_documents_are_good_ones() {
+    let readme = blocks(include_str!("../../../deploy/helm/informer-hub/README.md"), "yaml");
+    let application = blocks(include_str!("../../../docs/install.md"), "yaml");
+    let application = application.iter().find(|it| it.contains("kind: Application")).expect("it shows one for Argo CD");
+    let application: Value = serde_saphyr::from_str(application).unwrap();
+    let source = &application["spec"]["source"];
+    assert!(super::path(source["path"].as_str().unwrap()).join("Chart.yaml").exists());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    for values in readme.iter().cloned().chain([source["helm"]["valuesObject"].to_string()]) {
+        std::fs::write(&file, &values).unwrap();
+        let rendered = template("hub", NAMESPACE, &["--values", file.to_str().unwrap()]);
+        let rendered = objects(&rendered.unwrap_or_else(|error| panic!("{values}: {error}")));
+        Mounted::of(&rendered).config().unwrap_or_else(|errors| panic!("{values}: {errors}"));
+    }
+    assert_eq!(readme.len(), 1, "one example");
+    assert!(source["helm"]["valuesObject"]["auth"]["existingSecret"].is_string(), "random tokens never settle there");
+}
+
 fn bytes(quantity: &str) -> u64 {
     let (number, unit) = quantity.split_at(quantity.len() - 2);
     number.parse::<u64>().unwrap() << if unit == "Gi" { 30 } else { 20 }

@@ -58,7 +58,7 @@ fn values_files() -> Vec<Option<String>> {
     let mut files: Vec<_> = entries.map(|name| Some(format!("informer-hub/ci/{name}"))).collect();
     files.push(None);
     files.sort();
-    assert!(files.len() >= 6, "{files:?}");
+    assert!(files.len() >= 7, "{files:?}");
     files
 }
 

@@ -60,7 +60,7 @@ fn the_chart_knows_resources_by_all_names_that_the_command_knows_them_by() {
         let mut values = "config:\n  resources:\n".to_owned();
         for (number, name) in turn.iter().enumerate() {
             let places = if number % 2 == 0 { "" } else { ", namespaces: [shop]" };
-            writeln!(values, "    entry-{number}: {{resource: {name}{places}}}").unwrap();
+            writeln!(values, "    entry-{number}: {{resource: {name:?}{places}}}").unwrap();
         }
         let file = folder.path().join("values.yaml");
         std::fs::write(&file, values).unwrap();
