@@ -1,5 +1,7 @@
 //! What `deploy/` says twice it says alike, and what needs no tool of others to be checked. The rest is in `tests/real/deploy`.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

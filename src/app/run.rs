@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::FutureExt;
 use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::config_file::{Asked, ConfigFile};
@@ -104,33 +104,40 @@ pub async fn run(
         reloading.abort();
     }
     metrics.ending();
-    let mut ending = Box::pin(hub.shutdown(deadline));
-    // Some send a signal to a process and then to its group, which are one to whoever sends it.
-    let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
-    let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
-    let cut = if let Some(report) = ended_early {
-        Err(report)
-    } else {
-        tokio::select! {
-            report = &mut ending => Err(report),
-            _ = terminate.recv() => Ok(SignalKind::terminate()),
-            _ = interrupt.recv() => Ok(SignalKind::interrupt()),
-        }
-    };
-    let report = match cut {
-        Err(report) => report,
-        Ok(signal) => {
-            tracing::warn!("second signal: ending at once, what waits in sinks is lost");
-            // Dropping the hub would join its threads, and a handler that blocks would hold the process up.
-            std::mem::forget(ending);
-            return Ok(Ended::Cut(signal.as_raw_value()));
-        }
+    let report = match end(hub, deadline, &mut terminate, &mut interrupt).await {
+        Ok(report) => report,
+        Err(signal) => return Ok(Ended::Cut(signal.as_raw_value())),
     };
     export.flush().await;
     drop(stop);
     // Idle keep-alive connections must not hold the process up.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
     Ok(ended(&report, deadline))
+}
+
+/// Ends the hub in order, unless a second signal comes, which is what this fails with.
+async fn end(
+    hub: Hub,
+    deadline: Duration,
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+) -> Result<ShutdownReport, SignalKind> {
+    let mut ending = Box::pin(hub.shutdown(deadline));
+    // Some send a signal to a process and then to its group, which are one to whoever sends it.
+    let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
+    let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
+    if let Some(report) = ended_early {
+        return Ok(report);
+    }
+    let signal = tokio::select! {
+        report = &mut ending => return Ok(report),
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = interrupt.recv() => SignalKind::interrupt(),
+    };
+    tracing::warn!("second signal: ending at once, what waits in sinks is lost");
+    // Dropping the hub would join its threads, and a handler that blocks would hold the process up.
+    std::mem::forget(ending);
+    Err(signal)
 }
 
 /// What others on the way, or anybody, could do.

@@ -67,8 +67,8 @@ pub(super) fn duration(description: &str, bounds: &RangeInclusive<Duration>) -> 
     let (low, high) = (HumanDuration(*bounds.start()), HumanDuration(*bounds.end()));
     let units = ["d", "h", "m", "s", "ms"].map(|unit| format!("\\d+{unit}"));
     let way = |at: usize| {
-        let rest: String = units[at + 1..].iter().map(|unit| format!("({unit})?")).collect();
-        units[at].clone() + &rest
+        let rest: Vec<_> = units[at + 1..].iter().map(|unit| format!("({unit})?")).collect();
+        units[at].clone() + &rest.concat()
     };
     let ways: Vec<_> = (0..units.len()).map(way).collect();
     pattern(&format!("{description} {low} to {high}."), &format!("^\\s*(0|{})\\s*$", ways.join("|")))

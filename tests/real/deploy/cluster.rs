@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use informer_hub::types::Phase;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, OVERLAYS, objects, of_kind, one, overlay, template, template_of, values_files};
+use super::{NAMESPACE, OVERLAYS, helm, objects, of_kind, one, overlay, template, template_of, values_files};
 use crate::bed::{RealCluster, built, comes_true, create_namespace, create_pods};
 use crate::fleet::PATIENCE;
 use crate::rbac::{apply, hub_until, token};
@@ -91,6 +93,37 @@ async fn an_apiserver_takes_everything_that_is_rendered() {
     let mut typed = of_kind(&template_of(None), "Service")[0].clone();
     typed["spec"]["selectr"] = json!({});
     assert!(taken(&client, &typed).await.is_err(), "it does look at fields");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn helm_installs_upgrades_and_takes_away() {
+    let cluster = RealCluster::start("bed").await;
+    let client = cluster.client().await;
+    create_namespace(&client, NAMESPACE).await;
+    let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
+    let helm = async |arguments: &[&str]| {
+        let mut all: Vec<_> = arguments.iter().map(|&it| it.to_owned()).collect();
+        all.extend(["--namespace", NAMESPACE, "--kubeconfig", &kubeconfig].map(str::to_owned));
+        let run = move || helm(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let output = tokio::task::spawn_blocking(run).await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let tokens = async || secrets.get("hub-informer-hub-auth").await.unwrap().data.unwrap();
+    helm(&["install", "hub", "informer-hub"]).await;
+    let made = tokens().await;
+    assert_eq!(made.keys().collect::<Vec<_>>(), ["read-token", "token"]);
+    assert!(made.values().all(|token| token.0.len() >= 32) && made["token"] != made["read-token"]);
+    helm(&["upgrade", "hub", "informer-hub", "--set", "config.resources.nodes.metadata_only=true"]).await;
+    assert_eq!(tokens().await, made, "an upgrade keeps them");
+    let toml = maps.get("hub-informer-hub").await.unwrap().data.unwrap()["hub.toml"].clone();
+    assert!(toml.contains("[resources.nodes]"), "{toml}");
+    helm(&["uninstall", "hub"]).await;
+    let gone = async || secrets.get_opt("hub-informer-hub-auth").await.is_ok_and(|it| it.is_none());
+    assert!(comes_true(PATIENCE, gone).await, "its secret is still there");
+    let roles: Api<ClusterRole> = Api::all(client);
+    assert!(roles.get_opt("hub-informer-hub").await.unwrap().is_none());
 }
 
 /// What the hub below watches.
