@@ -95,12 +95,37 @@ async fn an_apiserver_takes_everything_that_is_rendered() {
     assert!(taken(&client, &typed).await.is_err(), "it does look at fields");
 }
 
+/// A copy of the chart for an apiserver that was built without its version, which charts are compared with.
+fn chart_for_any_version() -> tempfile::TempDir {
+    fn copy(from: &Path, to: &Path) {
+        std::fs::create_dir(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let (file, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name()))).unwrap();
+            if file.is_dir() {
+                copy(&file, &to);
+            } else {
+                std::fs::copy(&file, &to).unwrap();
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path().join("informer-hub");
+    copy(&super::path("deploy/helm/informer-hub"), &chart);
+    let about = std::fs::read_to_string(chart.join("Chart.yaml")).unwrap();
+    let about: String =
+        about.lines().filter(|line| !line.starts_with("kubeVersion:")).map(|line| line.to_owned() + "\n").collect();
+    std::fs::write(chart.join("Chart.yaml"), about).unwrap();
+    folder
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn helm_installs_upgrades_and_takes_away() {
     let cluster = RealCluster::start("bed").await;
     let client = cluster.client().await;
     create_namespace(&client, NAMESPACE).await;
     let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
+    let folder = chart_for_any_version();
+    let chart = folder.path().join("informer-hub").display().to_string();
     let helm = async |arguments: &[&str]| {
         let mut all: Vec<_> = arguments.iter().map(|&it| it.to_owned()).collect();
         all.extend(["--namespace", NAMESPACE, "--kubeconfig", &kubeconfig].map(str::to_owned));
@@ -111,11 +136,11 @@ async fn helm_installs_upgrades_and_takes_away() {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let tokens = async || secrets.get("hub-informer-hub-auth").await.unwrap().data.unwrap();
-    helm(&["install", "hub", "informer-hub"]).await;
+    helm(&["install", "hub", &chart]).await;
     let made = tokens().await;
     assert_eq!(made.keys().collect::<Vec<_>>(), ["read-token", "token"]);
     assert!(made.values().all(|token| token.0.len() >= 32) && made["token"] != made["read-token"]);
-    helm(&["upgrade", "hub", "informer-hub", "--set", "config.resources.nodes.metadata_only=true"]).await;
+    helm(&["upgrade", "hub", &chart, "--set", "config.resources.nodes.metadata_only=true"]).await;
     assert_eq!(tokens().await, made, "an upgrade keeps them");
     let toml = maps.get("hub-informer-hub").await.unwrap().data.unwrap()["hub.toml"].clone();
     assert!(toml.contains("[resources.nodes]"), "{toml}");
