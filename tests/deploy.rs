@@ -85,6 +85,18 @@ fn the_chart_knows_the_configuration_as_the_hub_does() {
 }
 
 #[test]
+fn the_chart_replaces_the_pod_for_no_key_that_a_running_hub_takes_up() {
+    let changing = read("docs/changing.md");
+    let row = changing.lines().find(|line| line.contains("they count from now on")).expect("it names them");
+    let named: BTreeSet<_> = row.split('`').filter_map(|word| word.strip_prefix("hub.")).collect();
+    let template = read("deploy/helm/informer-hub/templates/statefulset.yaml");
+    let checksum = template.lines().find(|line| line.contains("checksum/hub:")).expect("it has a checksum");
+    let (_, left_out) = checksum.split_once(".hub ").expect("of hub");
+    let left_out: BTreeSet<_> = left_out.split('"').skip(1).step_by(2).collect();
+    assert_eq!(left_out, named);
+}
+
+#[test]
 fn the_chart_documents_and_limits_each_of_its_values() {
     let schema: Value = serde_json::from_str(&read("deploy/helm/informer-hub/values.schema.json")).unwrap();
     let values: Value = serde_saphyr::from_str(&read("deploy/helm/informer-hub/values.yaml")).unwrap();
