@@ -3,6 +3,7 @@
 mod chart;
 mod cluster;
 mod image;
+mod pod;
 mod rights;
 
 use std::collections::BTreeSet;
