@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real check-monitoring fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
+.PHONY: help build test test-nightly lint doc deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -41,6 +41,13 @@ test-real: ## The suite against real kube-apiservers on loopback; needs Go, minu
 
 check-monitoring: ## Metrics, alert rules and their tests before promtool; needs Go, minutes the first time
 	$(CARGO) test --features real-tests --test real promtool
+
+check-deploy: ## Chart, overlays, image and unit before helm, kustomize, BuildKit's rules, systemd and an apiserver; needs Go
+	$(CARGO) test --test deploy
+	$(CARGO) test --features real-tests --test real deploy::
+
+chart-schema: ## Writes config/schema.json into the schema of the chart's values, after a change of the configuration's keys
+	UPDATE_CHART_SCHEMA=1 $(CARGO) test --test deploy the_chart_knows_the_configuration
 
 oracle: ## The hub against client-go itself, fifty schedules of faults; needs Go, takes ten to fifteen minutes
 	tests/testbed/build.sh

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::load::load;
+use super::manager;
 use super::reload::{Changes, Reloader};
 use crate::api::Reloaded;
 use crate::config::Config;
@@ -57,7 +58,9 @@ impl ConfigFile {
             if is_asked || is_settled {
                 self.applied = seen.clone();
                 tracing::info!(file = %self.path.display(), is_asked, "the configuration is read again");
+                manager::reloading();
                 let outcome = self.reload(&reloader).await;
+                manager::reloaded();
                 if let Some(reply) = reply {
                     // Who does not wait any more finds it in the status.
                     let _ = reply.send(outcome);

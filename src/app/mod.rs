@@ -7,6 +7,7 @@ mod convert;
 mod durable;
 mod hub;
 mod load;
+mod manager;
 mod metrics;
 mod readers;
 mod reload;

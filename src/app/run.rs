@@ -8,11 +8,12 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::FutureExt;
 use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::config_file::{Asked, ConfigFile};
 use super::hub::{Hub, ShutdownReport};
+use super::manager;
 use super::metrics::Metrics;
 use super::report::{HubReport, Reporter};
 use super::service;
@@ -39,7 +40,8 @@ pub enum Ended {
 }
 
 /// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go. Where `file` is
-/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`](super::Reloader).
+/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`](super::Reloader). A service
+/// manager that names a `NOTIFY_SOCKET` is told when it has started, reloads and ends, and feeds its watchdog.
 ///
 /// After [`Ended::Cut`] the hub's threads are still at work; the process is meant to end.
 ///
@@ -88,37 +90,23 @@ pub async fn run(
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
     tracing::info!(%address, tls = !is_plain, "serving /livez, /readyz, /metrics and /v1/status");
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
+    manager::started();
+    let informing = tokio::spawn(manager::keep_informed(hub.reporter()));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
         _ = interrupt.recv() => tracing::info!("SIGINT: shutting down"),
         () = hub.system().ended() => anyhow::bail!("the registry died, and every cluster with it: start the process again"),
     }
     watching.abort();
+    informing.abort();
+    manager::stopping(deadline);
     if let Some(reloading) = reloading {
         reloading.abort();
     }
     metrics.ending();
-    let mut ending = Box::pin(hub.shutdown(deadline));
-    // Some send a signal to a process and then to its group, which are one to whoever sends it.
-    let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
-    let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
-    let cut = if let Some(report) = ended_early {
-        Err(report)
-    } else {
-        tokio::select! {
-            report = &mut ending => Err(report),
-            _ = terminate.recv() => Ok(SignalKind::terminate()),
-            _ = interrupt.recv() => Ok(SignalKind::interrupt()),
-        }
-    };
-    let report = match cut {
-        Err(report) => report,
-        Ok(signal) => {
-            tracing::warn!("second signal: ending at once, what waits in sinks is lost");
-            // Dropping the hub would join its threads, and a handler that blocks would hold the process up.
-            std::mem::forget(ending);
-            return Ok(Ended::Cut(signal.as_raw_value()));
-        }
+    let report = match end(hub, deadline, &mut terminate, &mut interrupt).await {
+        Ok(report) => report,
+        Err(signal) => return Ok(Ended::Cut(signal.as_raw_value())),
     };
     export.flush().await;
     drop(stop);
@@ -132,6 +120,31 @@ async fn attach(metrics: &Metrics, hub: &Hub) -> anyhow::Result<()> {
     let Reporter { sinks, configuration, .. } = hub.reporter();
     metrics.attach(fleet, sinks, configuration);
     Ok(())
+}
+
+/// Ends the hub in order, unless a second signal comes, which is what this fails with.
+async fn end(
+    hub: Hub,
+    deadline: Duration,
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+) -> Result<ShutdownReport, SignalKind> {
+    let mut ending = Box::pin(hub.shutdown(deadline));
+    // Some send a signal to a process and then to its group, which are one to whoever sends it.
+    let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
+    let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
+    if let Some(report) = ended_early {
+        return Ok(report);
+    }
+    let signal = tokio::select! {
+        report = &mut ending => return Ok(report),
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = interrupt.recv() => SignalKind::interrupt(),
+    };
+    tracing::warn!("second signal: ending at once, what waits in sinks is lost");
+    // Dropping the hub would join its threads, and a handler that blocks would hold the process up.
+    std::mem::forget(ending);
+    Err(signal)
 }
 
 /// What others on the way, or anybody, could do.

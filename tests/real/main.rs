@@ -11,12 +11,15 @@
 //! - `nats`: a sink and a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
 //! - `promtool`: metrics, alert rules and their tests, before Prometheus' own checker, which
 //!   `tests/testbed/promtool/build.sh` builds.
+//! - `deploy`: chart, overlays and image, before helm, kustomize, BuildKit's rules and an apiserver, with the rights that
+//!   they give; `tests/testbed/{helm,kustomize,containerfile,operator}/build.sh` build and fetch what that takes.
 //! - `controllers`: tests of the examples that are controllers, which are compiled into this.
 //! - `testbed`: tests of the above, without which no other result here would mean anything.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 mod bed;
 mod controllers;
+mod deploy;
 #[path = "../../examples/deployment_controller/main.rs"]
 #[allow(
     dead_code,

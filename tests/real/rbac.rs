@@ -47,7 +47,7 @@ fn printed(folder: &Path) -> Vec<Value> {
 }
 
 /// Applies an object as kubectl would.
-async fn apply(client: &Client, object: &Value) {
+pub(crate) async fn apply(client: &Client, object: &Value) {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let (group, version) = text("/apiVersion").unwrap().rsplit_once('/').unwrap_or(("", "v1"));
     let kind = GroupVersionKind::gvk(group, version, text("/kind").unwrap());
@@ -61,7 +61,8 @@ async fn apply(client: &Client, object: &Value) {
     applied.unwrap_or_else(|error| panic!("{object} is not taken: {error}"));
 }
 
-async fn token(client: &Client) -> String {
+/// A token of the account `informer-hub` in the namespace of that name.
+pub(crate) async fn token(client: &Client) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "informer-hub");
     let spec = TokenRequestSpec { expiration_seconds: Some(3_600), ..TokenRequestSpec::default() };
     let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
@@ -69,8 +70,8 @@ async fn token(client: &Client) -> String {
     answer.status.unwrap().token.unwrap()
 }
 
-/// Runs a hub until each of its informers is as wanted.
-async fn hub_until(folder: &Path, what: &str, is: impl Fn(&InformerStatus) -> bool) {
+/// Runs a hub with `hub.toml` of a folder until each of its three informers is as wanted.
+pub(crate) async fn hub_until(folder: &Path, what: &str, is: impl Fn(&InformerStatus) -> bool) {
     let config = Config::from_file(folder.join("hub.toml")).unwrap();
     // A server that streams lets lists pass by `watch` alone, for as long as it streams.
     let reflector = ReflectorOptions { streaming_list: false, ..ReflectorOptions::default() };

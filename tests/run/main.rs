@@ -5,6 +5,7 @@ mod clusters;
 mod collector;
 mod delivery;
 mod durable;
+mod manager;
 mod metrics;
 mod mistakes;
 mod port;

@@ -205,7 +205,7 @@ fn resources() -> Value {
         "keep": { "items": inside }, "indexes": { "additionalProperties": inside },
     } });
     // A key that is no resource is a name, and the resource stands beside it.
-    let name = format!("^(?!{}$)", RESOURCE.trim_matches(['^', '$']));
-    let names = json!({ "patternProperties": { name: { "required": ["resource"] } } });
+    let other = json!({ "required": ["resource"] });
+    let names = json!({ "patternProperties": { (RESOURCE): true }, "additionalProperties": other });
     node("What is watched.", json!({ "type": "object", "additionalProperties": resource, "allOf": [names] }))
 }

@@ -61,11 +61,17 @@ pub(super) fn whole(description: &str, bounds: &RangeInclusive<usize>) -> Value 
     node(&description, json!({ "type": "integer", "minimum": low, "maximum": high }))
 }
 
-/// A duration; its bounds can only be described.
+/// A duration; its bounds can only be described. Without a look ahead, which the expressions of Go do not have: each way
+/// begins with another unit.
 pub(super) fn duration(description: &str, bounds: &RangeInclusive<Duration>) -> Value {
     let (low, high) = (HumanDuration(*bounds.start()), HumanDuration(*bounds.end()));
-    let form = "^\\s*(0|(?=\\d)(\\d+d)?(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?)\\s*$";
-    pattern(&format!("{description} {low} to {high}."), form)
+    let units = ["d", "h", "m", "s", "ms"].map(|unit| format!("\\d+{unit}"));
+    let way = |at: usize| {
+        let rest: Vec<_> = units[at + 1..].iter().map(|unit| format!("({unit})?")).collect();
+        units[at].clone() + &rest.concat()
+    };
+    let ways: Vec<_> = (0..units.len()).map(way).collect();
+    pattern(&format!("{description} {low} to {high}."), &format!("^\\s*(0|{})\\s*$", ways.join("|")))
 }
 
 /// A size; the bounds of one with a unit can only be described.

@@ -138,7 +138,8 @@ impl<T> Durable<T> {
     }
 
     pub(super) fn pending(&self) -> u64 {
-        (self.pending + self.unstored()).saturating_sub(self.acked.len() as u64)
+        // Of what merges have put together several numbers may be acknowledged that are one.
+        self.unstored() + self.pending.saturating_sub(self.acked.len() as u64)
     }
 
     /// Taken in, and not stored.

@@ -1,0 +1,275 @@
+//! What `deploy/` says twice it says alike, and what needs no tool of others to be checked. The rest is in `tests/real/deploy`.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use informer_hub::config::ByteSize;
+use serde_json::{Value, json};
+
+fn path(below: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(below)
+}
+
+fn read(below: &str) -> String {
+    fs::read_to_string(path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
+}
+
+/// The value behind a key at the beginning of a line.
+fn value<'a>(text: &'a str, key: &str) -> &'a str {
+    let rest = text.lines().find_map(|line| line.trim_start().strip_prefix(key));
+    rest.unwrap_or_else(|| panic!("no {key:?}")).trim().trim_matches('"')
+}
+
+#[test]
+fn everything_is_of_the_crates_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart = read("deploy/helm/informer-hub/Chart.yaml");
+    assert_eq!(value(&chart, "version:"), version);
+    assert_eq!(value(&chart, "appVersion:"), version);
+    assert_eq!(value(&read("deploy/kustomize/base/kustomization.yaml"), "newTag:"), version);
+    assert_eq!(value(&read("deploy/Containerfile"), "ARG VERSION="), version);
+    for file in ["docs/install.md", "deploy/Containerfile"] {
+        let text = read(file);
+        for after in text.split("informer-hub:").skip(1) {
+            let tag: String = after.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+            assert!(tag.is_empty() || tag.trim_end_matches('.') == version, "{file} has informer-hub:{tag}");
+        }
+    }
+}
+
+#[test]
+fn the_operators_rules_are_the_rules() {
+    let file = "deploy/monitoring/prometheusrule.yaml";
+    let rules: Value = serde_saphyr::from_str(&read("deploy/monitoring/informer-hub.rules.yaml")).unwrap();
+    let object: Value = serde_saphyr::from_str(&read(file)).unwrap();
+    assert!(
+        object["spec"] == rules,
+        "{file} is out of date: below `spec:` are the lines of informer-hub.rules.yaml, with two spaces before each"
+    );
+}
+
+/// The hub's own schema as it is that of `config` in the chart's values: what the chart decides is not there, and what it
+/// adds need not be.
+fn schema_of_config() -> Value {
+    let mut schema: Value = serde_json::from_str(&read("config/schema.json")).unwrap();
+    let top = schema.as_object_mut().unwrap();
+    top.remove("$schema");
+    top.remove("required");
+    for table in ["clusters", "resources"] {
+        schema["properties"][table].as_object_mut().unwrap().remove("minProperties");
+    }
+    for key in ["listen", "state_dir", "tls", "auth"] {
+        let removed = schema["properties"]["hub"]["properties"].as_object_mut().unwrap().remove(key);
+        assert!(removed.is_some(), "there is no hub.{key}");
+    }
+    schema
+}
+
+/// `make chart-schema` has it write the file.
+#[test]
+fn the_chart_knows_the_configuration_as_the_hub_does() {
+    let file = "deploy/helm/informer-hub/values.schema.json";
+    let mut schema: Value = serde_json::from_str(&read(file)).unwrap();
+    if std::env::var_os("UPDATE_CHART_SCHEMA").is_some() {
+        schema["properties"]["config"] = schema_of_config();
+        fs::write(path(file), serde_json::to_string_pretty(&schema).unwrap() + "\n").unwrap();
+    }
+    assert!(schema["properties"]["config"] == schema_of_config(), "{file} is out of date; run: make chart-schema");
+    // Go's expressions have none, and helm would refuse every value.
+    let text = schema.to_string();
+    assert!(!["(?=", "(?!", "(?<"].iter().any(|look| text.contains(look)), "an expression that looks around");
+}
+
+#[test]
+fn the_chart_replaces_the_pod_for_no_key_that_a_running_hub_takes_up() {
+    let changing = read("docs/changing.md");
+    let row = changing.lines().find(|line| line.contains("they count from now on")).expect("it names them");
+    let named: BTreeSet<_> = row.split('`').filter_map(|word| word.strip_prefix("hub.")).collect();
+    let template = read("deploy/helm/informer-hub/templates/statefulset.yaml");
+    let checksum = template.lines().find(|line| line.contains("checksum/hub:")).expect("it has a checksum");
+    let (_, left_out) = checksum.split_once(".hub ").expect("of hub");
+    let left_out: BTreeSet<_> = left_out.split('"').skip(1).step_by(2).collect();
+    assert_eq!(left_out, named);
+}
+
+#[test]
+fn the_chart_documents_and_limits_each_of_its_values() {
+    let schema: Value = serde_json::from_str(&read("deploy/helm/informer-hub/values.schema.json")).unwrap();
+    let values: Value = serde_saphyr::from_str(&read("deploy/helm/informer-hub/values.yaml")).unwrap();
+    let known = schema["properties"].as_object().unwrap();
+    let lacking: Vec<_> = values.as_object().unwrap().keys().filter(|key| !known.contains_key(*key)).collect();
+    assert!(lacking.is_empty(), "values.schema.json lacks {lacking:?}");
+    let gone: Vec<_> = known.keys().filter(|key| *key != "global" && values.get(key).is_none()).collect();
+    assert!(gone.is_empty(), "values.yaml lacks {gone:?}");
+    assert_eq!(schema["additionalProperties"], json!(false));
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let wrong: Vec<_> = validator.iter_errors(&values).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "the defaults are none: {wrong:?}");
+}
+
+#[test]
+fn the_chart_knows_each_resource_that_the_command_knows() {
+    let source = read("src/cli/rbac/builtin.rs");
+    let (_, list) = source.split_once("const BUILT_IN").unwrap();
+    let (list, _) = list.split_once("];").unwrap();
+    // Texts alone, of which those with several words or with `=` name resources.
+    let texts = list.split('"').skip(1).step_by(2).filter(|text| text.contains([' ', '=']));
+    let plurals: BTreeSet<_> = texts
+        .flat_map(str::split_whitespace)
+        .filter(|word| *word != "\\")
+        .map(|word| word.split('=').next().unwrap().to_owned())
+        .collect();
+    let file: Value = serde_saphyr::from_str(&read("deploy/helm/informer-hub/files/resources.yaml")).unwrap();
+    let groups = file["resources"].as_array().unwrap().iter();
+    let known: BTreeSet<_> = groups.flat_map(|group| group["names"].as_object().unwrap().keys().cloned()).collect();
+    assert!(plurals.len() > 50 && plurals == known, "{:?}", plurals.symmetric_difference(&known));
+}
+
+/// A table of a document, below the line that begins so: its rows as cells.
+fn table(text: &str, head: &str) -> Vec<Vec<String>> {
+    let lines =
+        text.lines().skip_while(|line| !line.starts_with(head)).skip(2).take_while(|line| line.starts_with('|'));
+    lines.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().replace(',', "")).collect()).collect()
+}
+
+#[test]
+fn sizes_in_the_documents_follow_from_what_was_measured() {
+    const MIB: u64 = 1 << 20;
+    for text in ["docs/install.md", "deploy/helm/informer-hub/README.md"] {
+        let rows = table(&read(text), "| clusters |");
+        assert!(rows.len() >= 4, "{text}: {rows:?}");
+        for row in rows {
+            let number = |at: usize| row[at].parse::<u64>().unwrap_or_else(|error| panic!("{text}: {row:?}: {error}"));
+            let (clusters, resources, objects) = (number(0), number(1), number(2));
+            // 60 MiB for the program, an informer's 66 KiB, an object's 1,152 bytes; a quarter on top of it, and the
+            // limit of the container is what nine tenths of it are enough for.
+            let resident = 60 * MIB + clusters * resources * 66 * 1024 + objects * 1_152;
+            let needed = resident / 4 * 5 / 9 * 10;
+            let given: ByteSize = row[3].parse().unwrap();
+            assert!(given.0 >= needed && given.0 < needed * 2, "{text}: {row:?}: {} MiB are needed", needed / MIB);
+        }
+    }
+}
+
+/// The instructions of the Containerfile, each on one line.
+fn instructions() -> Vec<String> {
+    let text = read("deploy/Containerfile").replace("\\\n", " ");
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn what_the_image_is_built_from_is_let_through() {
+    let ignored = read(".containerignore");
+    assert_eq!(ignored, read("deploy/Containerfile.dockerignore"), "docker reads the one, podman the other");
+    let let_through: Vec<_> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    let mut copied = Vec::new();
+    for instruction in instructions() {
+        let Some(arguments) = instruction.strip_prefix("COPY ").filter(|rest| !rest.contains("--from=")) else {
+            continue;
+        };
+        let words: Vec<_> = arguments.split(' ').collect();
+        copied.extend(words[..words.len() - 1].iter().map(|word| (*word).to_owned()));
+    }
+    copied.sort();
+    assert_eq!(copied, let_through, "it copies what is let through, all of it and nothing else");
+    assert!(copied.iter().all(|file| path(file).exists()), "{copied:?}");
+}
+
+#[test]
+fn the_images_layer_of_dependencies_is_a_package_of_its_own() {
+    let stage = instructions();
+    let script = stage.iter().find(|it| it.starts_with("RUN sed")).expect("it makes an empty program");
+    let script = script.strip_prefix("RUN ").unwrap();
+    assert!(script.ends_with("cargo build --release --locked"), "{script}");
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["Cargo.toml", "Cargo.lock"] {
+        fs::copy(path(file), folder.path().join(file)).unwrap();
+    }
+    // With what this machine has fetched: other platforms' crates it need not have.
+    let asked = "\"$CARGO\" tree --offline --locked >/dev/null && \"$CARGO\" metadata --no-deps --format-version 1";
+    let script = script.replace("cargo build --release --locked", asked);
+    let output =
+        Command::new("sh").arg("-c").arg(&script).env("CARGO", env!("CARGO")).current_dir(folder.path()).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let own = told["packages"].as_array().unwrap().iter().find(|it| it["name"] == "informer-hub").unwrap();
+    let targets: Vec<_> = own["targets"].as_array().unwrap().iter().map(|it| it["kind"][0].as_str().unwrap()).collect();
+    assert_eq!(targets, ["lib", "bin"]);
+}
+
+#[test]
+fn the_image_is_built_with_a_rust_that_is_new_enough() {
+    let image = read("deploy/Containerfile");
+    let tag = value(&image, "ARG RUST_IMAGE=rust:").split('-').next().unwrap().to_owned();
+    let numbers = |text: &str| text.split('.').map(|it| it.parse::<u32>().unwrap()).collect::<Vec<_>>();
+    assert!(numbers(&tag) >= numbers(env!("CARGO_PKG_RUST_VERSION")), "{tag}");
+}
+
+/// The unit, and around it what it starts.
+fn unit() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("informer-hub.service");
+    fs::write(&file, read("deploy/systemd/informer-hub.service").replace("/usr/local/bin/informer-hub", "/bin/true"))
+        .unwrap();
+    (folder, file)
+}
+
+fn systemd_analyze(arguments: &[&str]) -> Option<(bool, String)> {
+    let (_folder, file) = unit();
+    let Ok(output) = Command::new("systemd-analyze").args(arguments).arg(&file).output() else {
+        println!("systemd-analyze is not installed: the unit is not checked");
+        return None;
+    };
+    let said = [output.stdout, output.stderr].concat();
+    Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+}
+
+#[test]
+fn systemd_finds_nothing_to_say_about_the_unit() {
+    if let Some((content, said)) = systemd_analyze(&["verify", "--man=no"]) {
+        assert!(content && said.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn the_unit_is_exposed_to_little() {
+    // In tenths. Services that nobody has hardened have 96.
+    if let Some((content, said)) = systemd_analyze(&["security", "--offline=true", "--threshold=12"]) {
+        assert!(content, "{said}");
+    }
+}
+
+#[test]
+fn the_unit_calls_the_program_as_it_wants_to_be_called() {
+    let unit = read("deploy/systemd/informer-hub.service");
+    let call: Vec<_> = value(&unit, "ExecStart=").split(' ').skip(1).map(str::to_owned).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hub.toml");
+    fs::write(&file, "colour = \"red\"\n").unwrap();
+    let call = call.iter().map(|word| word.replace("/etc/informer-hub/hub.toml", &file.display().to_string()));
+    let output = Command::new(env!("CARGO_BIN_EXE_informer-hub")).args(call).output().unwrap();
+    let code = output.status.code().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("colour"), "it read the file: {output:?}");
+    assert_eq!(value(&unit, "RestartPreventExitStatus="), code.to_string(), "another try would say the same");
+    let variables: Vec<_> = unit.lines().filter_map(|line| line.strip_prefix("Environment=")).collect();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
+    fs::write(&file, "[clusters.a]\nin_cluster = true\n[resources.pods]\n").unwrap();
+    let state = folder.path().display().to_string();
+    let given =
+        variables.iter().map(|it| it.split_once('=').unwrap()).map(|(name, value)| (name, value.replace("%S", &state)));
+    let output = command.args(["config", "show", "-c"]).arg(&file).envs(given).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    for variable in &variables {
+        assert!(shown.contains(variable.split_once('=').unwrap().0), "{variable} is not one of the hub's: {shown}");
+    }
+    let limit: ByteSize =
+        variables.iter().find_map(|it| it.strip_prefix("INFORMER_HUB_HUB__MEMORY_LIMIT=")).unwrap().parse().unwrap();
+    let allowed: u64 = value(&unit, "MemoryMax=").strip_suffix('M').unwrap().parse().unwrap();
+    assert!(limit.0 <= allowed * (1 << 20) / 10 * 9, "systemd's M are MiB");
+}

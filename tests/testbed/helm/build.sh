@@ -1,0 +1,10 @@
+#!/bin/sh
+# Builds helm into ${CARGO_TARGET_DIR:-target}/testbed/helm and prints that path. Does nothing when neither go.mod nor the
+# Go version changed. The first build takes minutes.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$here/../../..
+what="helm"
+. "$here/../go-build.sh"
+go_build helm helm.sh/helm/v4/cmd/helm
