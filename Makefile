@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real check-monitoring fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
+.PHONY: help build test test-nightly lint reference doc deny test-real check-monitoring fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -28,6 +28,11 @@ lint: ## Format and clippy, warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
+
+reference: ## config/schema.json and docs/configuration.md anew, from the definitions in src/config/schema
+	$(CARGO) build --quiet
+	$(CARGO) run --quiet -- config schema > config/schema.json
+	$(CARGO) run --quiet -- config reference > docs/configuration.md
 
 doc: ## The API documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features

@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{ByteSize, HumanDuration};
 
+/// How a duration is written.
+pub(super) const DURATION: &str = "^\\s*(0|(?=\\d)(\\d+d)?(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?)\\s*$";
+
 /// A node with a description, and what else it says.
 pub(super) fn node(description: &str, mut rest: Value) -> Value {
     rest["description"] = json!(description);
@@ -64,8 +67,7 @@ pub(super) fn whole(description: &str, bounds: &RangeInclusive<usize>) -> Value 
 /// A duration; its bounds can only be described.
 pub(super) fn duration(description: &str, bounds: &RangeInclusive<Duration>) -> Value {
     let (low, high) = (HumanDuration(*bounds.start()), HumanDuration(*bounds.end()));
-    let form = "^\\s*(0|(?=\\d)(\\d+d)?(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?)\\s*$";
-    pattern(&format!("{description} {low} to {high}."), form)
+    pattern(&format!("{description} {low} to {high}."), DURATION)
 }
 
 /// A size; the bounds of one with a unit can only be described.
