@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint reference doc deny test-real check-monitoring fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
+.PHONY: help build test test-nightly lint reference doc book deny test-real check-monitoring fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -37,12 +37,15 @@ reference: ## config/schema.json and docs/configuration.md anew, from the defini
 doc: ## The API documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
 
+book: ## The book of these documents: target/book/index.html; needs mdbook (cargo install mdbook)
+	docs/book.sh
+
 deny: ## Licences, bans and sources of dependencies; needs cargo-deny
 	$(CARGO) deny check licenses bans sources
 
-test-real: ## The suite against real kube-apiservers on loopback; needs Go, minutes the first time
+test-real: ## The suite against real kube-apiservers on loopback, and receivers of webhooks; needs Go and Python, minutes the first time
 	tests/testbed/build.sh
-	$(CARGO) test --features real-tests --test real
+	$(CARGO) test --features real-tests --test real --test receivers
 
 check-monitoring: ## Metrics, alert rules and their tests before promtool; needs Go, minutes the first time
 	$(CARGO) test --features real-tests --test real promtool

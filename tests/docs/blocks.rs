@@ -86,8 +86,10 @@ fn every_block_of_json_is_json() {
 /// Languages of blocks, so that one that is misspelt does not go unlooked at.
 #[test]
 fn every_block_says_what_it_is() {
-    const KNOWN: [&str; 12] =
-        ["error", "go", "json", "promql", "python", "query", "rust", "sh", "text", "toml", "yaml", "dockerfile"];
+    const KNOWN: [&str; 15] = [
+        "bash", "console", "diff", "dockerfile", "error", "go", "ini", "json", "python", "query", "rust", "sh", "text",
+        "toml", "yaml",
+    ];
     let mut unknown = BTreeMap::new();
     for page in all() {
         for block in page.blocks() {

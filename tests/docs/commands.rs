@@ -1,11 +1,15 @@
 //! Every command line of the documents is one that the program takes.
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use informer_hub::cli::Cli;
 
 use crate::pages::{Page, all};
 
 const NAME: &str = "informer-hub";
+
+/// Languages of blocks in which commands are.
+const SHELLS: [&str; 4] = ["bash", "console", "sh", "text"];
 
 /// What ends a command, or begins another, in a shell.
 const BETWEEN: [&str; 6] = ["|", "||", "&&", ";", "&", ">"];
@@ -26,11 +30,15 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     parts.filter_map(command).collect()
 }
 
-/// What the program would say against a command. Words in capitals and dots stand for something of the reader's.
-fn refused(words: &[String]) -> Option<String> {
-    // What the page leaves out, nobody can check: `dead-letters …`.
-    let words: Vec<_> = words.iter().take_while(|word| *word != "…").collect();
-    let left_out = |error: &clap::Error| error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+/// What the program would say against a command. One that is only named may lack its arguments.
+fn refused(words: &[String], named: bool) -> Option<String> {
+    // What the page leaves out, nobody can check: `dead-letters …`. Of `bash|zsh|fish` one is as good as the others.
+    let words = words.iter().take_while(|word| *word != "…").map(|word| word.split('|').next().unwrap_or_default());
+    let left_out = |error: &clap::Error| match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
+        ErrorKind::MissingRequiredArgument => named,
+        _ => false,
+    };
     match Cli::try_parse_from(words) {
         Ok(_) => None,
         Err(error) if !error.use_stderr() || left_out(&error) => None,
@@ -38,16 +46,26 @@ fn refused(words: &[String]) -> Option<String> {
     }
 }
 
+/// A line with the program's name in it.
+struct Line {
+    text: String,
+    number: usize,
+    /// Whether it stands within a sentence.
+    named: bool,
+}
+
 /// Lines of shells, with their numbers: those of blocks, and spans that begin with the program's name.
-fn lines(page: &Page) -> Vec<(String, usize)> {
+fn lines(page: &Page) -> Vec<Line> {
     let mut found = Vec::new();
-    for block in page.blocks().iter().filter(|block| ["sh", "text"].contains(&block.language())) {
+    for block in page.blocks().iter().filter(|block| SHELLS.contains(&block.language())) {
         // Lines that go on with a backslash are one.
         let text = block.text.replace("\\\n", " ");
-        found.extend(text.lines().enumerate().map(|(at, line)| (line.to_owned(), block.line + 1 + at)));
+        let line = |(at, line): (usize, &str)| Line { text: line.to_owned(), number: block.line + 1 + at, named: false };
+        found.extend(text.lines().enumerate().map(line));
     }
     // One word alone names the program.
-    found.extend(page.spans().into_iter().filter(|(span, _)| span.starts_with(&format!("{NAME} "))));
+    let spans = page.spans().into_iter().filter(|(span, _)| span.starts_with(&format!("{NAME} ")));
+    found.extend(spans.map(|(text, number)| Line { text, number, named: true }));
     found
 }
 
@@ -60,10 +78,10 @@ fn without_remark(line: &str) -> &str {
 fn every_command_is_one_that_the_program_takes() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for page in all() {
-        for (line, number) in lines(&page) {
-            for command in commands(without_remark(&line)) {
+        for Line { text, number, named } in lines(&page) {
+            for command in commands(without_remark(&text)) {
                 count += 1;
-                if let Some(error) = refused(&command) {
+                if let Some(error) = refused(&command, named) {
                     wrong.push(format!("{}:{number}: {}\n{error}", page.path, command.join(" ")));
                 }
             }
@@ -85,7 +103,7 @@ fn commands_are_found_in_lines_of_a_shell() {
 
 #[test]
 fn a_command_that_is_none_is_refused() {
-    let refused = |line: &str| refused(&commands(line)[0]);
+    let refused = |line: &str| refused(&commands(line)[0], false);
     assert_eq!(refused("informer-hub run -c hub.toml"), None);
     assert_eq!(refused("informer-hub dead-letters …"), None);
     assert!(refused("informer-hub run --confg hub.toml").is_some());

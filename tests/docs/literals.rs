@@ -97,13 +97,16 @@ fn filled_in(literal: &str) -> String {
                 characters.next();
                 text.push(c);
             }
+            // Not of a format: `{ env = "NAME" }`.
+            '{' if depth == 0 && characters.peek().is_some_and(|next| next.is_whitespace()) => text.push(c),
+            '}' if depth == 0 => text.push(c),
             '{' => {
                 depth += 1;
                 if !text.ends_with('…') {
                     text.push('…');
                 }
             }
-            '}' => depth -= i32::from(depth > 0),
+            '}' => depth -= 1,
             c if depth == 0 => text.push(c),
             _ => {}
         }
@@ -136,8 +139,8 @@ pub(crate) fn errors(source: &Source) -> Vec<String> {
 fn literals_are_read_as_the_compiler_reads_them() {
     let text = r##"let a = "one {b:?} two {{c}} \"d\""; // "no"
         let e = 'r'; let f = '"'; let g = '\''; let h: &'static str = r#"a "raw" {x}"#; format!("on \
-            one {}{}", "line");"##;
-    assert_eq!(literals(text), ["one … two {c} \"d\"", "a \"raw\" …", "on one …", "line"]);
+            one {}{}", "line"); i = "{ j }";"##;
+    assert_eq!(literals(text), ["one … two {c} \"d\"", "a \"raw\" …", "on one …", "line", "{ j }"]);
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Hub {
     pub(crate) async fn has_delivered(&self, count: usize) {
         let client = client();
         until("the hub's own count", async || {
-            let status: Value = client.get(format!("{}/v1/status", self.url)).send().await.ok()?.json().await.ok()?;
+            let status = client.get(format!("{}/v1/status", self.url)).send().await.ok()?.text().await.ok()?;
+            let status: Value = serde_json::from_str(&status).ok()?;
             let sink = &status["sinks"][0];
             assert_eq!(sink["retries"], 0, "{sink}");
             (sink["delivered"].as_u64()? >= count as u64).then_some(())

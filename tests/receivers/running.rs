@@ -1,6 +1,5 @@
 //! A receiver that runs, and what it has told so far.
 
-use std::future::pending;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +74,7 @@ impl Running {
 
 #[cfg(feature = "real-tests")]
 mod programs {
+    use std::future::pending;
     use std::io::{BufRead, BufReader};
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
