@@ -73,7 +73,11 @@ fn every_block_of_json_is_json() {
         for block in page.blocks().iter().filter(|block| block.language() == "json") {
             count += 1;
             // Members without the braces around them are shown too.
-            let text = if block.text.trim_start().starts_with('"') { format!("{{{}}}", block.text) } else { block.text.clone() };
+            let text = if block.text.trim_start().starts_with('"') {
+                format!("{{{}}}", block.text)
+            } else {
+                block.text.clone()
+            };
             if let Err(error) = serde_json::from_str::<serde_json::Value>(&text) {
                 wrong.push(format!("{}:{}: {error}", page.path, block.line));
             }
@@ -87,8 +91,21 @@ fn every_block_of_json_is_json() {
 #[test]
 fn every_block_says_what_it_is() {
     const KNOWN: [&str; 15] = [
-        "bash", "console", "diff", "dockerfile", "error", "go", "ini", "json", "python", "query", "rust", "sh", "text",
-        "toml", "yaml",
+        "bash",
+        "console",
+        "diff",
+        "dockerfile",
+        "error",
+        "go",
+        "ini",
+        "json",
+        "python",
+        "query",
+        "rust",
+        "sh",
+        "text",
+        "toml",
+        "yaml",
     ];
     let mut unknown = BTreeMap::new();
     for page in all() {

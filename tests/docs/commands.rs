@@ -23,7 +23,8 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     let parts = words.split(|word| BETWEEN.contains(&word.as_str()));
     let command = |part: &[String]| {
         let start = part.iter().position(starts)?;
-        let is_first = part[..start].iter().all(|word| word.contains('=') || ["sudo", "exec", "nice"].contains(&word.as_str()));
+        let is_first =
+            part[..start].iter().all(|word| word.contains('=') || ["sudo", "exec", "nice"].contains(&word.as_str()));
         let end = part.iter().position(|word| word.starts_with('>')).unwrap_or(part.len());
         (is_first && start + 1 < end).then(|| part[start..end].to_vec())
     };
@@ -60,7 +61,8 @@ fn lines(page: &Page) -> Vec<Line> {
     for block in page.blocks().iter().filter(|block| SHELLS.contains(&block.language())) {
         // Lines that go on with a backslash are one.
         let text = block.text.replace("\\\n", " ");
-        let line = |(at, line): (usize, &str)| Line { text: line.to_owned(), number: block.line + 1 + at, named: false };
+        let line =
+            |(at, line): (usize, &str)| Line { text: line.to_owned(), number: block.line + 1 + at, named: false };
         found.extend(text.lines().enumerate().map(line));
     }
     // One word alone names the program.
@@ -94,7 +96,10 @@ fn every_command_is_one_that_the_program_takes() {
 #[test]
 fn commands_are_found_in_lines_of_a_shell() {
     let found = |line: &str| commands(line).into_iter().map(|words| words.join(" ")).collect::<Vec<_>>();
-    assert_eq!(found("informer-hub rbac -c a --cluster b | kubectl apply -f -"), ["informer-hub rbac -c a --cluster b"]);
+    assert_eq!(
+        found("informer-hub rbac -c a --cluster b | kubectl apply -f -"),
+        ["informer-hub rbac -c a --cluster b"]
+    );
     assert_eq!(found("$ A=1 ./target/release/informer-hub check -c hub.toml  # fine?").len(), 1);
     assert_eq!(found("informer-hub completions bash > /etc/a && informer-hub man --dir 'b c'").len(), 2);
     assert_eq!(found("kill -HUP \"$(pidof informer-hub)\""), [""; 0]);

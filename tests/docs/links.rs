@@ -10,7 +10,8 @@ fn broken(pages: &[Page], exists: impl Fn(&str) -> bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for page in pages {
         for link in page.links() {
-            let mut report = |problem: &str| wrong.push(format!("{}:{}: {}: {problem}", page.path, link.line, link.target));
+            let mut report =
+                |problem: &str| wrong.push(format!("{}:{}: {}: {problem}", page.path, link.line, link.target));
             if link.target.contains("://") {
                 let uri = link.target.parse::<http::Uri>();
                 let web = uri.as_ref().is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")));

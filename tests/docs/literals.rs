@@ -123,10 +123,16 @@ pub(crate) fn errors(source: &Source) -> Vec<String> {
             literal if literal.starts_with(['"', 'r']) => literals(literal).into_iter().next().unwrap_or_default(),
             _ => continue,
         };
-        let is_struct = rest.lines().skip(1).find(|line| !line.trim_start().starts_with(['#', '/', '"', ')'])).map(str::trim);
+        let is_struct =
+            rest.lines().skip(1).find(|line| !line.trim_start().starts_with(['#', '/', '"', ')'])).map(str::trim);
         let owner = match is_struct {
             Some(line) if line.contains("struct ") => Some(line.to_owned()),
-            _ => before.lines().rev().map(str::trim).find(|line| line.contains("enum ") && !line.starts_with("//")).map(str::to_owned),
+            _ => before
+                .lines()
+                .rev()
+                .map(str::trim)
+                .find(|line| line.contains("enum ") && !line.starts_with("//"))
+                .map(str::to_owned),
         };
         if owner.is_some_and(|line| line.starts_with("pub ")) {
             found.push(message);

@@ -25,7 +25,8 @@ fn is_of_tests(source: &Source) -> bool {
 #[test]
 fn every_message_of_the_page_is_one_of_the_program() {
     let sources = sources();
-    let said: BTreeSet<_> = sources.iter().filter(|source| !is_of_tests(source)).flat_map(|source| literals(&source.text)).collect();
+    let said: BTreeSet<_> =
+        sources.iter().filter(|source| !is_of_tests(source)).flat_map(|source| literals(&source.text)).collect();
     let said: Vec<_> = said.iter().map(|literal| literal.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     let unknown = |(message, _): &(String, usize)| !said.iter().any(|literal| literal.contains(message.as_str()));
     let unknown: Vec<_> = messages().into_iter().filter(unknown).collect();

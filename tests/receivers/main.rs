@@ -12,7 +12,7 @@ mod running;
 mod rust;
 
 use hub::Hub;
-use requests::Sender;
+use requests::{Sender, event};
 use running::Running;
 
 /// What the hub signs with, and the one before it, while a key is being replaced.
@@ -23,11 +23,11 @@ const FOREIGN: &str = "whsec_cmVjZWl2ZXJzLXRlc3RzLWFub3RoZXItb25l";
 /// What every receiver does.
 async fn is_a_receiver(receiver: Running) {
     let hub = Hub::start(&receiver.url, NEW);
-    let mut told = hub.subjects();
+    let line = |subject| format!("io.informer-hub.resource.added.v1 /clusters/c0 {subject}");
+    let mut told: Vec<_> = hub.subjects().into_iter().map(line).collect();
     receiver.has_told(told.len(), "the hub's events").await;
     let mut lines = receiver.lines();
     lines.sort();
-    told.iter_mut().for_each(|subject| *subject = format!("io.informer-hub.resource.added.v1 /clusters/c0 {subject}"));
     told.sort();
     assert_eq!(lines, told, "each object once");
     hub.has_delivered(told.len()).await;
@@ -35,7 +35,7 @@ async fn is_a_receiver(receiver: Running) {
 
     let sender = Sender::to(&receiver.url);
     let before = lines.len();
-    let (first, second, third) = (sender.event("first"), sender.event("second"), sender.event("third"));
+    let (first, second, third) = (event("first"), event("second"), event("third"));
     for (what, request, answer) in [
         ("an event", sender.signed(NEW, &first), 204),
         ("the same once more", sender.signed(NEW, &first), 204),
@@ -56,9 +56,10 @@ async fn is_a_receiver(receiver: Running) {
     ] {
         assert_eq!(request.send().await, answer, "{what}");
     }
-    assert_eq!(sender.signed(NEW, &sender.event("last")).send().await, 204);
+    assert_eq!(sender.signed(NEW, &event("last")).send().await, 204);
     receiver.has_told(before + 3, "the last event").await;
-    let later: Vec<_> = receiver.lines()[before..].iter().map(|line| line.rsplit('/').next().unwrap().to_owned()).collect();
+    let later: Vec<_> =
+        receiver.lines()[before..].iter().map(|line| line.rsplit('/').next().unwrap().to_owned()).collect();
     assert_eq!(later, ["first", "second", "last"], "each once, and nothing else");
 }
 

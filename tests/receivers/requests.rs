@@ -29,18 +29,18 @@ fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }
 
+/// A CloudEvent whose id and object have this name.
+pub(crate) fn event(name: &str) -> String {
+    json!({
+        "specversion": "1.0", "id": name, "source": "/clusters/c9", "type": "io.informer-hub.resource.deleted.v1",
+        "subject": format!("/v1/pods/shop/{name}"), "data": { "name": name, "note": "ü" },
+    })
+    .to_string()
+}
+
 impl Sender {
     pub(crate) fn to(receiver: &str) -> Self {
         Self { client: client(), url: format!("{receiver}/events") }
-    }
-
-    /// A CloudEvent whose id and object have this name.
-    pub(crate) fn event(&self, name: &str) -> String {
-        json!({
-            "specversion": "1.0", "id": name, "source": "/clusters/c9", "type": "io.informer-hub.resource.deleted.v1",
-            "subject": format!("/v1/pods/shop/{name}"), "data": { "name": name, "note": "ü" },
-        })
-        .to_string()
     }
 
     pub(crate) fn signed(&self, secret: &str, body: &str) -> Request {

@@ -105,7 +105,8 @@ mod programs {
             let binary = built.path().join("receiver");
             let mut go = tool("go", "Go 1.22 or newer (https://go.dev/dl)");
             go.current_dir(folder("go")).env("CGO_ENABLED", "0").env("GOWORK", "off");
-            let status = go.args(["build", "-trimpath", "-buildvcs=false", "-o"]).arg(&binary).arg(".").status().unwrap();
+            let status =
+                go.args(["build", "-trimpath", "-buildvcs=false", "-o"]).arg(&binary).arg(".").status().unwrap();
             assert!(status.success(), "the receiver in Go does not build");
             let running = Self::program(Command::new(&binary), secret).await;
             // A program that runs needs its file no more.
@@ -127,7 +128,8 @@ mod programs {
             let mut running = Self { url: String::new(), lines, child: Some(child), task };
             running.has_told(1, "where it listens").await;
             let first = running.lines.lock().remove(0);
-            running.url = first.strip_prefix("listening on ").unwrap_or_else(|| panic!("{first}")).to_owned();
+            let url = first.strip_prefix("listening on ").unwrap_or_else(|| panic!("{first}"));
+            url.clone_into(&mut running.url);
             running
         }
     }

@@ -113,7 +113,11 @@ impl Receiver {
     }
 }
 
-async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> Result<StatusCode, Refused> {
+async fn receive(
+    State(receiver): State<Arc<Receiver>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, Refused> {
     receiver.verify(&headers, &body, jiff::Timestamp::now().as_second())?;
     receiver.take(&body)?;
     Ok(StatusCode::NO_CONTENT)

@@ -193,11 +193,11 @@ mod tests {
 
     #[test]
     fn the_reference_says_of_each_key_what_becomes_of_a_change() {
-        let mut changed = 0;
+        let mut count = 0;
         for (key, of) in keys() {
             let of = of.as_deref();
             let Some(value) = another(&key) else { continue };
-            changed += 1;
+            count += 1;
             let (before, after) = (load(&around(&key, of, None)), load(&around(&key, of, Some(&value))));
             let changes = Changes::between(&before, &after);
             let (path, effect) = (&key.path, key.effect.expect("it is said"));
@@ -205,6 +205,6 @@ mod tests {
             let is_listed = !changes.clusters.is_empty() || !changes.resources.is_empty();
             assert!(effect != Effect::ListsAgain || is_listed, "{path} = {value}: {changes:?}");
         }
-        assert!(changed > 50, "{changed} keys");
+        assert!(count > 50, "{count} keys");
     }
 }

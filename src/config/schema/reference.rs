@@ -67,6 +67,7 @@ pub(crate) struct Key {
     /// What may be written, in words; empty where the schema has a form that this page has no words for.
     pub(crate) takes: String,
     bounds: Option<String>,
+    required: bool,
     pub(crate) default: Option<Value>,
     /// What people write, in TOML's types.
     pub(crate) example: Option<Value>,
@@ -134,28 +135,32 @@ fn below(found: &mut Vec<Section>, path: &str, header: &str, node: &Value) {
 fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, about: &str) {
     let shapes: Vec<_> = node["oneOf"].as_array().into_iter().flatten().filter(|one| kind_of(one).is_some()).collect();
     let [first, others @ ..] = &shapes[..] else {
-        return table(found, (path, header, None), about, properties(node));
+        return table(found, (path, header, None), about, node, |_| true);
     };
-    let is_common =
-        |(key, sub): &(&String, &Value)| others.iter().all(|other| other["properties"].get(*key) == Some(sub));
-    let common: Vec<_> = properties(first).filter(is_common).collect();
+    let is_common = |key: &str| {
+        let sub = first["properties"].get(key);
+        sub.is_some() && others.iter().all(|other| other["properties"].get(key) == sub)
+    };
     let about = format!("{about} `type` says which of the types below it is; these keys all of them have.");
-    table(found, (path, header, None), &about, common.iter().copied());
-    for shape in shapes {
-        let own = properties(shape).filter(|(key, _)| *key != "type" && !common.iter().any(|(known, _)| known == key));
-        table(found, (path, header, kind_of(shape)), describe(shape), own);
+    table(found, (path, header, None), &about, first, is_common);
+    for &shape in &shapes {
+        table(found, (path, header, kind_of(shape)), describe(shape), shape, |key| key != "type" && !is_common(key));
     }
 }
 
-/// A table at a path, under a header, of one type of sinks.
-fn table<'n>(
+/// Those keys of a table that are `wanted`, at a path, under a header, of one type of sinks.
+fn table(
     found: &mut Vec<Section>,
     (path, header, of): (&str, &str, Option<&str>),
     about: &str,
-    properties: impl Iterator<Item = (&'n String, &'n Value)>,
+    node: &Value,
+    wanted: impl Fn(&str) -> bool,
 ) {
-    let (tables, leaves): (Vec<_>, Vec<_>) = properties.partition(|(_, node)| node["properties"].is_object());
-    let keys = leaves.into_iter().map(|(key, node)| Key::new(format!("{path}.{key}"), node)).collect();
+    let wanted = properties(node).filter(|(key, _)| wanted(key));
+    let (tables, leaves): (Vec<_>, Vec<_>) = wanted.partition(|(_, node)| node["properties"].is_object());
+    let is_required = |key: &String| node["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key));
+    let key = |(key, node): (&String, &Value)| Key::new(format!("{path}.{key}"), node, is_required(key));
+    let keys = leaves.into_iter().map(key).collect();
     found.push(Section { header: header.to_owned(), of: of.map(str::to_owned), about: about.to_owned(), keys });
     for (key, node) in tables {
         below(found, &format!("{path}.{key}"), &format!("{header}.{key}"), node);
@@ -175,14 +180,14 @@ fn describe(node: &Value) -> &str {
 }
 
 impl Key {
-    fn new(path: String, node: &Value) -> Self {
+    fn new(path: String, node: &Value, required: bool) -> Self {
         let default = node.get("default").cloned();
         let choice = || Some(node["enum"].as_array()?.first()?.clone());
         let truth = || (node["type"] == "boolean").then_some(Value::Bool(true));
         let example = node["examples"].get(0).cloned().or_else(|| default.clone()).or_else(choice).or_else(truth);
         let (what, bounds) = bounds(node);
         let effect = EFFECTS.iter().find(|(pattern, _)| covers(pattern, &path)).map(|(_, effect)| *effect);
-        Self { takes: takes(node), bounds, default, example, what, effect, path }
+        Self { takes: takes(node), bounds, required, default, example, what, effect, path }
     }
 
     fn row(&self) -> String {
@@ -192,7 +197,8 @@ impl Key {
             None => self.takes.clone(),
         };
         let code = |value: &Value| format!("`{}`", toml(value).replace('|', "\\|"));
-        let default = self.default.as_ref().map_or("–".to_owned(), code);
+        let without = if self.required { "required" } else { "–" };
+        let default = self.default.as_ref().map_or(without.to_owned(), code);
         let example = match &self.example {
             Some(example) if Some(example) != self.default.as_ref() => code(example),
             _ => String::new(),

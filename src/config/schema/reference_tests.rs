@@ -72,7 +72,7 @@ pub(crate) fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> Stri
     let hub = if key.path == "hub.auth.allow_unauthenticated" { "listen = \"127.0.0.1:0\"\n" } else { "" };
     let kind = of.unwrap_or("webhook");
     let needs = match (kind, name) {
-        ("webhook", "url") | ("nats", "url") | ("file", "path") if value.is_some() => "",
+        ("webhook" | "nats", "url") | ("file", "path") if value.is_some() => "",
         ("webhook", _) => "url = \"https://example.com\"\n",
         ("nats", _) => "url = \"tls://example.com\"\n",
         ("file", _) => "path = \"other.jsonl\"\n",
@@ -138,7 +138,9 @@ fn every_key_has_words_an_example_and_an_effect() {
 fn every_example_is_of_a_key() {
     let known: BTreeSet<_> = keys().into_iter().map(|(key, _)| key.path).collect();
     for (path, example) in EXAMPLES {
-        let path = ["nats", "webhook"].into_iter().fold((*path).to_owned(), |path, kind| path.replace(&format!("*.{kind}."), "*."));
+        let path = ["nats", "webhook"]
+            .into_iter()
+            .fold((*path).to_owned(), |path, kind| path.replace(&format!("*.{kind}."), "*."));
         assert!(known.contains(&path), "there is no key {path}");
         serde_json::from_str::<Value>(example).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
