@@ -52,11 +52,11 @@ pub(crate) fn literals(text: &str) -> Vec<String> {
                 }
                 None => &here[1..],
             }
-        } else if here.starts_with("'\\") {
+        } else if let Some(escape) = here.strip_prefix("'\\") {
             // A character: '\'' or '"' must not begin or end a text.
-            here[2..].find('\'').map_or("", |end| &here[2 + end.max(1)..][1..])
-        } else if here.starts_with("'\"'") {
-            &here[3..]
+            escape.find('\'').map_or("", |end| &escape[end.max(1) + 1..])
+        } else if let Some(after) = here.strip_prefix("'\"'") {
+            after
         } else {
             &here[1..]
         };
