@@ -141,12 +141,52 @@ pub(crate) fn errors(source: &Source) -> Vec<String> {
     found
 }
 
+/// What a source has logged as warnings and errors.
+pub(crate) fn warnings(source: &Source) -> Vec<String> {
+    let code = source.text.split("#[cfg(test)]").next().unwrap_or_default();
+    let calls = ["warn!(", "error!("].into_iter().flat_map(|call| code.match_indices(call));
+    // Fields come first, and their values are no sentences.
+    let sentence = |(at, call): (usize, &str)| {
+        literals(arguments(&code[at + call.len()..])).into_iter().find(|literal| literal.contains(' '))
+    };
+    calls.filter_map(sentence).collect()
+}
+
+/// Up to the parenthesis that closes what was opened before.
+fn arguments(text: &str) -> &str {
+    let (mut depth, mut rest) = (1, text);
+    while let Some(at) = rest.find(['(', ')', '"']) {
+        let after = &rest[at + 1..];
+        match rest.as_bytes()[at] {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {
+                rest = quoted(after).1;
+                continue;
+            }
+        }
+        if depth == 0 {
+            return &text[..text.len() - rest.len() + at];
+        }
+        rest = after;
+    }
+    text
+}
+
 #[test]
 fn literals_are_read_as_the_compiler_reads_them() {
     let text = r##"let a = "one {b:?} two {{c}} \"d\""; // "no"
         let e = 'r'; let f = '"'; let g = '\''; let h: &'static str = r#"a "raw" {x}"#; format!("on \
             one {}{}", "line"); i = "{ j }";"##;
     assert_eq!(literals(text), ["one … two {c} \"d\"", "a \"raw\" …", "on one …", "line", "{ j }"]);
+}
+
+#[test]
+fn warnings_are_the_sentences_of_their_calls() {
+    let text = "fn f() {\n    warn!(a = b(\"x)\"), %c, \"it failed, {d}\", d = \"e f\");\n    error!(\n        \"one\"\n    );\n    \
+                error!(\"two (3) four\");\n}\n#[cfg(test)]\nwarn!(\"five six\");";
+    let source = Source { path: String::new(), text: text.to_owned() };
+    assert_eq!(warnings(&source), ["it failed, …", "two (3) four"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::literals::{Source, errors, literals, sources};
+use crate::literals::{Source, errors, literals, sources, warnings};
 use crate::pages::{Page, read};
 
 fn page() -> Page {
@@ -16,10 +16,13 @@ fn messages() -> Vec<(String, usize)> {
     messages
 }
 
-/// What only tests and simulations say.
+/// What only tests, simulations and the demo say.
 fn is_of_tests(source: &Source) -> bool {
     let path = source.path.as_str();
-    path.starts_with("src/sim/") || path.contains("/tests") || path.ends_with("tests.rs") || path.contains("/contract")
+    ["src/sim/", "src/cli/demo/"].iter().any(|folder| path.starts_with(folder))
+        || path.contains("/tests")
+        || path.ends_with("tests.rs")
+        || path.contains("/contract")
 }
 
 #[test]
@@ -48,6 +51,25 @@ fn every_public_error_is_on_the_page() {
         }
     }
     assert!(count > 100, "{count} errors");
+    assert!(missing.is_empty(), "docs/troubleshooting.md lacks {missing:#?}");
+}
+
+#[test]
+fn every_warning_of_the_log_is_on_the_page() {
+    let known: Vec<_> = messages().into_iter().map(|(message, _)| message).collect();
+    let mut missing = BTreeSet::new();
+    let mut count = 0;
+    for source in sources().iter().filter(|source| !is_of_tests(source)) {
+        for message in warnings(source) {
+            count += 1;
+            // What is filled in at an end may be more of the sentence.
+            let bare = message.trim_matches(['…', ' ', ':', ';']);
+            if !known.iter().any(|known| known == &message || known.contains(bare)) {
+                missing.insert(format!("{}: {message}", source.path));
+            }
+        }
+    }
+    assert!(count > 50, "{count} warnings");
     assert!(missing.is_empty(), "docs/troubleshooting.md lacks {missing:#?}");
 }
 
