@@ -58,9 +58,9 @@ pub fn schema() -> Value {
     let properties = vec![("hub", hub()), ("clusters", clusters), ("resources", resources), ("sinks", sinks)];
     let mut schema = table("Which clusters are watched, what of them, and who is told.", properties);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    examples::put_into(&mut schema);
     schema["title"] = json!("Configuration of informer-hub");
     schema["required"] = json!(["clusters", "resources"]);
-    examples::put_into(&mut schema);
     schema
 }
 

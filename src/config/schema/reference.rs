@@ -89,8 +89,8 @@ struct Section {
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     for Section { header, of, about, keys } in sections() {
-        let title = of.map_or(format!("[{header}]"), |kind| format!("type = \"{kind}\""));
-        let _ = write!(page, "## `{title}`\n\n{about}\n\n");
+        let kind = of.map_or(String::new(), |kind| format!(", `type = \"{kind}\"`"));
+        let _ = write!(page, "## `[{header}]`{kind}\n\n{about}\n\n");
         if keys.is_empty() {
             continue;
         }
@@ -157,7 +157,7 @@ fn table(
     wanted: impl Fn(&str) -> bool,
 ) {
     let wanted = properties(node).filter(|(key, _)| wanted(key));
-    let (tables, leaves): (Vec<_>, Vec<_>) = wanted.partition(|(_, node)| node["properties"].is_object());
+    let (tables, leaves): (Vec<_>, Vec<_>) = wanted.partition(|(_, node)| is_table(node));
     let is_required = |key: &String| node["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key));
     let key = |(key, node): (&String, &Value)| Key::new(format!("{path}.{key}"), node, is_required(key));
     let keys = leaves.into_iter().map(key).collect();
@@ -165,6 +165,11 @@ fn table(
     for (key, node) in tables {
         below(found, &format!("{path}.{key}"), &format!("{header}.{key}"), node);
     }
+}
+
+/// Whether it has keys, or names under which there are some.
+fn is_table(node: &Value) -> bool {
+    node["properties"].is_object() || node["additionalProperties"]["properties"].is_object()
 }
 
 fn properties(node: &Value) -> impl Iterator<Item = (&String, &Value)> {

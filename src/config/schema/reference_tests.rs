@@ -78,7 +78,14 @@ pub(crate) fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> Stri
         ("file", _) => "path = \"other.jsonl\"\n",
         _ => "",
     };
+    let known = ["hub", "clusters", "resources", "sinks"].contains(&top);
+    let other = match of.filter(|_| !known && value.is_some()) {
+        Some(kind) => format!("[{}]\ntype = \"{kind}\"\n{lines}\n", parent.replace(".*", ".a")),
+        None if !known && value.is_some() => format!("[{}]\n{lines}\n", parent.replace(".*", ".a")),
+        None => String::new(),
+    };
     at("hub", hub)
+        + &other
         + &at("clusters.prod-eu", &format!("{server}{labels}"))
         + "[clusters.prod-us]\nserver = \"https://us\"\n"
         + &at(named, named_needs)
