@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
+.PHONY: help build test test-nightly lint reference doc book deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -29,15 +29,23 @@ lint: ## Format and clippy, warnings are errors
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
 
+reference: ## config/schema.json and docs/configuration.md anew, from the definitions in src/config/schema
+	$(CARGO) build --quiet
+	$(CARGO) run --quiet -- config schema > config/schema.json
+	$(CARGO) run --quiet -- config reference > docs/configuration.md
+
 doc: ## The API documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
+
+book: ## The book of these documents: target/book/index.html; needs mdbook (cargo install mdbook)
+	docs/book.sh
 
 deny: ## Licences, bans and sources of dependencies; needs cargo-deny
 	$(CARGO) deny check licenses bans sources
 
-test-real: ## The suite against real kube-apiservers on loopback; needs Go, minutes the first time
+test-real: ## The suite against real kube-apiservers on loopback, and receivers of webhooks; needs Go and Python, minutes the first time
 	tests/testbed/build.sh
-	$(CARGO) test --features real-tests --test real
+	$(CARGO) test --features real-tests --test real --test receivers
 
 check-monitoring: ## Metrics, alert rules and their tests before promtool; needs Go, minutes the first time
 	$(CARGO) test --features real-tests --test real promtool

@@ -69,6 +69,13 @@
 #[cfg(test)]
 extern crate self as informer_hub;
 
+// The examples of documents that have a page of their own; README.md's are above and in `informers`.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../docs/embedding.md")]
+    struct Embedding;
+}
+
 pub mod actors;
 pub mod api;
 pub mod app;

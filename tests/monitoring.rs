@@ -155,6 +155,11 @@ fn each_alert_is_documented_and_tested_and_says_where() {
             assert!(tests.contains(&format!("- name: {name} {case}\n")), "no test that {name} {case}");
         }
     }
+    let operations = read("docs/operations.md");
+    for name in alerts.keys() {
+        let link = format!("[{name}](metrics.md#{})", name.to_lowercase());
+        assert!(operations.contains(&link), "docs/operations.md does not say what to do first of {name}: {link}");
+    }
     let gone = docs.lines().filter_map(|line| line.strip_prefix("### ")).filter(|name| name.starts_with("InformerHub"));
     let gone: Vec<_> = gone.filter(|name| !alerts.contains_key(*name)).collect();
     assert!(gone.is_empty(), "docs/metrics.md has alerts that are none: {gone:?}");

@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 use super::WRONG_INPUT;
 use super::print::{out, yaml};
-use crate::config::{schema, settings, settings_as_toml};
+use crate::config::{reference, schema, settings, settings_as_toml};
 
 /// Arguments of `config`.
 #[derive(Debug, ClapArgs)]
@@ -26,6 +26,9 @@ enum Command {
         first line in hub.toml:\n  #:schema ./hub.schema.json"
     )]
     Schema,
+    /// Print the reference of all keys as a page in Markdown
+    #[command(after_help = "Example:\n  informer-hub config reference > docs/configuration.md")]
+    Reference,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -55,6 +58,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let show = match &args.command {
         Command::Schema => {
             out(&(serde_json::to_string_pretty(&schema())? + "\n"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Reference => {
+            out(&reference())?;
             return Ok(ExitCode::SUCCESS);
         }
         Command::Show(show) => show,

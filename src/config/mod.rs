@@ -21,7 +21,7 @@ mod raw;
 mod resolve;
 mod resources;
 mod rules;
-mod schema;
+pub(crate) mod schema;
 mod show;
 mod sink_files;
 mod sinks;
@@ -42,7 +42,7 @@ use std::time::Duration;
 pub use self::error::{ConfigErrors, Mistake};
 pub use self::listen::{AuthConfig, ServiceConfig, TlsConfig};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
-pub use self::schema::schema;
+pub use self::schema::{reference, schema};
 pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
 pub use self::transports::{
     BodyConfig, ClientCertConfig, Compression, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, Preset,

@@ -111,7 +111,7 @@ fn header(path: &KeyPath) -> String {
 }
 
 /// On one line: a comment goes behind it.
-fn toml(value: &Value) -> String {
+pub(super) fn toml(value: &Value) -> String {
     match value {
         // JSON's escapes are TOML's, but for the last control character.
         Value::String(text) => Value::from(text.as_str()).to_string().replace('\u{7f}', "\\u007f"),

@@ -43,6 +43,15 @@ async fn the_schema_is_the_one_in_config() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_reference_is_the_page_in_docs() {
+    let place = Place::new();
+    let done = place.run(&["config", "reference"]).await;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    assert!(done.code == 0 && done.out == std::fs::read_to_string(file).unwrap(), "run: make reference");
+    assert_eq!(place.run_for_head(&["config", "reference"]).await.err, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn shells_and_man_get_what_they_take() {
     let place = Place::new();
     for (shell, word) in

@@ -125,6 +125,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::schema::reference::tests::{another, around, load};
+    use crate::config::schema::reference::{Effect, keys};
 
     const BASE: &str = r#"
         [clusters.a]
@@ -187,5 +189,22 @@ mod tests {
         });
         assert_eq!(changes.needs_restart, names(&["hub.listen", "hub.fsync", "sinks.s.journal_limit"]));
         assert!(changes.memory_limit);
+    }
+
+    #[test]
+    fn the_reference_says_of_each_key_what_becomes_of_a_change() {
+        let mut count = 0;
+        for (key, of) in keys() {
+            let of = of.as_deref();
+            let Some(value) = another(&key) else { continue };
+            count += 1;
+            let (before, after) = (load(&around(&key, of, None)), load(&around(&key, of, Some(&value))));
+            let changes = Changes::between(&before, &after);
+            let (path, effect) = (&key.path, key.effect.expect("it is said"));
+            assert_eq!(!changes.needs_restart.is_empty(), effect == Effect::NextStart, "{path}: {changes:?}");
+            let is_listed = !changes.clusters.is_empty() || !changes.resources.is_empty();
+            assert!(effect != Effect::ListsAgain || is_listed, "{path} = {value}: {changes:?}");
+        }
+        assert!(count > 50, "{count} keys");
     }
 }

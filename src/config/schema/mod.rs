@@ -4,7 +4,9 @@
 //! schema to them; another has every mistake of the reader's tests refused here too, but for those that no schema can
 //! see: what depends on other keys, on files, or on the order of durations.
 
+mod examples;
 mod node;
+pub(crate) mod reference;
 mod sinks;
 
 #[cfg(test)]
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use self::node::{
     default, duration, human, labels, list, named, node, pattern, secret, size, table, text, truth, whole,
 };
+pub use self::reference::reference;
 use super::listen::CONNECTIONS;
 use super::resolve::{CHECKPOINT, LONGEST_FSYNC, MEMORY, SHUTDOWN};
 use super::resources::{LONGEST_RESYNC, SHORTEST_RESYNC};
@@ -55,6 +58,7 @@ pub fn schema() -> Value {
     let properties = vec![("hub", hub()), ("clusters", clusters), ("resources", resources), ("sinks", sinks)];
     let mut schema = table("Which clusters are watched, what of them, and who is told.", properties);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    examples::put_into(&mut schema);
     schema["title"] = json!("Configuration of informer-hub");
     schema["required"] = json!(["clusters", "resources"]);
     schema

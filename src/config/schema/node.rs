@@ -7,6 +7,17 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{ByteSize, HumanDuration};
 
+/// How a duration is written. Without a look ahead, which the expressions of Go do not have: each way begins with another unit.
+pub(super) const DURATION: &str = concat!(
+    "^\\s*(0",
+    "|\\d+d(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?",
+    "|\\d+h(\\d+m)?(\\d+s)?(\\d+ms)?",
+    "|\\d+m(\\d+s)?(\\d+ms)?",
+    "|\\d+s(\\d+ms)?",
+    "|\\d+ms",
+    ")\\s*$"
+);
+
 /// A node with a description, and what else it says.
 pub(super) fn node(description: &str, mut rest: Value) -> Value {
     rest["description"] = json!(description);
@@ -61,17 +72,10 @@ pub(super) fn whole(description: &str, bounds: &RangeInclusive<usize>) -> Value 
     node(&description, json!({ "type": "integer", "minimum": low, "maximum": high }))
 }
 
-/// A duration; its bounds can only be described. Without a look ahead, which the expressions of Go do not have: each way
-/// begins with another unit.
+/// A duration; its bounds can only be described.
 pub(super) fn duration(description: &str, bounds: &RangeInclusive<Duration>) -> Value {
     let (low, high) = (HumanDuration(*bounds.start()), HumanDuration(*bounds.end()));
-    let units = ["d", "h", "m", "s", "ms"].map(|unit| format!("\\d+{unit}"));
-    let way = |at: usize| {
-        let rest: Vec<_> = units[at + 1..].iter().map(|unit| format!("({unit})?")).collect();
-        units[at].clone() + &rest.concat()
-    };
-    let ways: Vec<_> = (0..units.len()).map(way).collect();
-    pattern(&format!("{description} {low} to {high}."), &format!("^\\s*(0|{})\\s*$", ways.join("|")))
+    pattern(&format!("{description} {low} to {high}."), DURATION)
 }
 
 /// A size; the bounds of one with a unit can only be described.

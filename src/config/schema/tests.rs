@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use serde_json::Value;
 
-use super::schema;
+use super::{reference, schema};
 use crate::config::Config;
 use crate::config::raw::{Environment, merge};
 
@@ -64,6 +64,12 @@ fn every_example_passes() {
 fn the_file_in_config_is_this_schema() {
     let file: Value = serde_json::from_str(include_str!("../../../config/schema.json")).expect("it is JSON");
     assert!(file == schema(), "out of date; run: informer-hub config schema > config/schema.json");
+}
+
+#[test]
+fn the_page_in_docs_is_this_reference() {
+    let page = include_str!("../../../docs/configuration.md");
+    assert!(page == reference(), "out of date; run: make reference");
 }
 
 /// The keys that the reader says there are where it finds one that is none.

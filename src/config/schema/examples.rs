@@ -1,0 +1,88 @@
+//! What people write for keys whose default does not show it: for editors, and for the reference.
+
+use serde_json::{Value, json};
+
+/// Keys and examples in JSON. Names that people give are `*`; of a sink an example is for every shape that has the key,
+/// unless the type stands behind the name.
+pub(super) const EXAMPLES: &[(&str, &str)] = &[
+    ("clusters.*.ca_file", r#""prod-us-ca.pem""#),
+    ("clusters.*.context", r#""prod-eu""#),
+    ("clusters.*.in_cluster", "true"),
+    ("clusters.*.kubeconfig", r#""~/.kube/config""#),
+    ("clusters.*.labels", r#"{ "region": "eu", "tier": "prod" }"#),
+    ("clusters.*.server", r#""https://us.k8s.example.com:6443""#),
+    ("clusters.*.token", r#"{ "file": "prod-us-token" }"#),
+    ("hub.auth.read_token", r#"{ "file": "hub-read-token" }"#),
+    ("hub.auth.token", r#"{ "env": "API_TOKEN" }"#),
+    ("hub.memory_limit", r#""2GiB""#),
+    ("hub.state_dir", r#""/var/lib/informer-hub""#),
+    ("hub.tls.cert_file", r#""hub-cert.pem""#),
+    ("hub.tls.client_ca_file", r#""operators-ca.pem""#),
+    ("hub.tls.key_file", r#""hub-key.pem""#),
+    ("resources.*.clusters", r#"{ "tier": "prod" }"#),
+    ("resources.*.field_selector", r#""status.phase=Running""#),
+    ("resources.*.indexes", r#"{ "by-node": "spec.nodeName" }"#),
+    ("resources.*.keep", r#"["metadata.labels", "spec.replicas", "status"]"#),
+    ("resources.*.label_selector", r#""app,tier notin (cache)""#),
+    ("resources.*.namespaces", r#"["shop", "pay"]"#),
+    ("resources.*.resource", r#""deployments.apps""#),
+    ("resources.*.resync", r#""10m""#),
+    ("sinks.*.ca_file", r#""receiver-ca.pem""#),
+    ("sinks.*.changed", r#"["spec", "status.phase"]"#),
+    ("sinks.*.client_cert_file", r#""hub-client.pem""#),
+    ("sinks.*.client_key_file", r#""hub-client-key.pem""#),
+    ("sinks.*.compression", r#""gzip""#),
+    ("sinks.*.creds_file", r#""hub.creds""#),
+    ("sinks.*.filter", r#""object.status.phase == 'Failed'""#),
+    ("sinks.*.headers", r#"{ "x-team": "platform", "x-api-key": { "env": "AUDIT_API_KEY" } }"#),
+    ("sinks.*.match.clusters", r#"["prod-eu", "prod-us"]"#),
+    ("sinks.*.match.namespaces", r#"["shop"]"#),
+    ("sinks.*.match.resources", r#"["pods"]"#),
+    ("sinks.*.nats.url", r#""nats://nats.example.com:4222""#),
+    ("sinks.*.nkey", r#"{ "file": "hub.nkey" }"#),
+    ("sinks.*.password", r#"{ "env": "NATS_PASSWORD" }"#),
+    ("sinks.*.path", r#""events.jsonl""#),
+    ("sinks.*.preset", r#""slack""#),
+    ("sinks.*.rate_limit.burst", "200"),
+    ("sinks.*.rate_limit.events_per_second", "100"),
+    ("sinks.*.redact", r#"["spec.containers[*].env[*].value"]"#),
+    ("sinks.*.signing_secret", r#"{ "env": "AUDIT_SECRET" }"#),
+    ("sinks.*.stream", r#""K8S""#),
+    ("sinks.*.template", r#""{ \"text\": {{ name }} }""#),
+    ("sinks.*.template_file", r#""message.j2""#),
+    ("sinks.*.token", r#"{ "env": "NATS_TOKEN" }"#),
+    ("sinks.*.user", r#""hub""#),
+    ("sinks.*.webhook.url", r#""https://audit.example.com/k8s""#),
+];
+
+/// Sets `examples` where there are some.
+pub(super) fn put_into(schema: &mut Value) {
+    for (path, example) in EXAMPLES {
+        let steps: Vec<_> = path.split('.').collect();
+        let example = serde_json::from_str(example).unwrap_or_default();
+        put(schema, &steps, &example);
+    }
+}
+
+fn put(node: &mut Value, steps: &[&str], example: &Value) {
+    if let Some(shapes) = node.get_mut("oneOf").and_then(Value::as_array_mut) {
+        for shape in shapes {
+            let kind = shape["properties"]["type"]["const"].as_str();
+            let rest = steps.split_first().filter(|(first, _)| Some(**first) == kind).map(|(_, rest)| rest);
+            put(shape, rest.unwrap_or(steps), example);
+        }
+    }
+    match steps {
+        ["*", rest @ ..] => {
+            if let Some(each) = node.get_mut("additionalProperties") {
+                put(each, rest, example);
+            }
+        }
+        [key, rest @ ..] => {
+            if let Some(next) = node.get_mut("properties").and_then(|known| known.get_mut(*key)) {
+                put(next, rest, example);
+            }
+        }
+        [] => node["examples"] = json!([example]),
+    }
+}
