@@ -29,7 +29,7 @@ use crate::types::{
     Threads, chance,
 };
 
-mod waits;
+pub(super) mod waits;
 
 use waits::{next_within, within};
 

@@ -207,6 +207,8 @@ impl RegistryActor {
         let known = match wanted {
             Wanted::Known(known) => vec![&known.0],
             Wanted::Written(_) => self.resolved.get(wanted).into_iter().flatten().map(|known| &known.0).collect(),
+            // Of what a pattern means in one cluster another need have nothing.
+            Wanted::Matching(_) => Vec::new(),
         };
         for resource in known {
             let watched = self.env.caches.published(&resource.gvr, view).is_some_and(|snapshot| {
@@ -357,6 +359,10 @@ impl Handler<InformerFor> for RegistryActor {
         let same = |known: &InformerFor| {
             (&known.user, &known.wanted, &known.scopes) == (&demand.user, &demand.wanted, &demand.scopes)
         };
+        if matches!(demand.wanted, Wanted::Matching(_)) {
+            // A pattern that its user asks for in other words.
+            self.demands.retain(|known| known.user != demand.user);
+        }
         if !self.demands.iter().any(same) {
             self.demands.push(demand);
         }

@@ -284,7 +284,7 @@ impl Running {
 
     async fn exchange_resources(&self, config: &Config, changes: &Changes) -> Result<(), ReloadError> {
         let names = &changes.resources;
-        for name in names.removed.iter().chain(&names.changed) {
+        for name in names.removed.iter().chain(names.changed.iter().filter(|name| !changes.revised.contains(name))) {
             self.registry.send(Release(User::Config(name.clone()))).await?;
         }
         let is_new = |name: &String| names.added.contains(name) || names.changed.contains(name);

@@ -61,6 +61,8 @@ pub struct Partition {
     pub(super) settings: u64,
     /// How its objects were taken in that a list has yet to exchange, where that is another way.
     pub(super) outdated: Option<u64>,
+    /// Whether its objects were read in another version of the resource, or as another kind, until a list is complete.
+    pub(super) converted: bool,
     /// What it was when it came from disk, for who goes on from there.
     pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
@@ -433,12 +435,28 @@ impl Snapshot {
                 resume: None,
                 settings: 0,
                 outdated: None,
+                converted: false,
                 restored: None,
                 synced: false,
                 outbox: None,
             },
         };
         self.partitions.insert(id, Arc::new(partition));
+    }
+
+    /// Takes over a partition of another snapshot, for the informer that goes on with it.
+    pub(super) fn adopt(&mut self, id: PartitionId, partition: Partition, origin: Arc<Origin>) {
+        self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Vec::new());
+        self.partitions.insert(id, Arc::new(Partition { origin, converted: true, resume: None, ..partition }));
+    }
+
+    /// Has a partition be that of another resource under the same name.
+    pub(super) fn relabel(&mut self, id: PartitionId, origin: Arc<Origin>) {
+        let Some(partition) = self.partitions.remove(&id).map(Arc::unwrap_or_clone) else { return };
+        if self.partitions.is_empty() {
+            self.resource = origin.resource.clone();
+        }
+        self.partitions.insert(id, Arc::new(Partition { origin, converted: true, resume: None, ..partition }));
     }
 
     pub(super) fn close(&mut self, id: PartitionId) {
