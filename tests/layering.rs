@@ -23,7 +23,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sink", &["types", "disk", "journal"]),
     ("config", &["types"]),
     ("telemetry", &["types"]),
-    ("actors", &["types", "reflector", "cache", "budget", "discovery", "sink", "telemetry", "disk", "journal", "state"]),
+    (
+        "actors",
+        &["types", "reflector", "cache", "budget", "discovery", "sink", "telemetry", "disk", "journal", "state"],
+    ),
     ("informers", &["types", "reflector", "cache", "actors"]),
     ("api", &["types", "disk", "cache", "sink", "telemetry", "actors::messages", "actors::sink"]),
     ("sim", &["types", "disk"]),

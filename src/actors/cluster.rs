@@ -385,7 +385,13 @@ impl ClusterActor {
         };
         let informers = self.wants.iter().map(|(key, want)| self.informer_view(key, want)).collect();
         let (discovery, patterns) = (self.survey.shown(), self.survey.shares());
-        self.parts.view.store(Arc::new(ClusterView { state, error: self.error.clone(), informers, discovery, patterns }));
+        self.parts.view.store(Arc::new(ClusterView {
+            state,
+            error: self.error.clone(),
+            informers,
+            discovery,
+            patterns,
+        }));
     }
 
     fn informer_view(&self, key: &Arc<WantKey>, want: &WantState) -> InformerView {

@@ -60,10 +60,11 @@ pub(super) struct DiscoveryActor {
 
 impl DiscoveryActor {
     pub(super) fn new(env: Env, parts: DiscoveryParts, guard: ExitGuard) -> Self {
+        let pace = Pace::new(env.tuning.discovery, clock::now());
         Self {
             env,
             parts,
-            pace: Pace::new(clock::now()),
+            pace,
             known: None,
             definitions: Watched::default(),
             services: Watched::default(),
@@ -158,10 +159,8 @@ impl DiscoveryActor {
         let mut view = self.view.clone();
         view.last_error = view.last_error.or(refused);
         view.resources = self.known.as_ref().map(|known| known.catalogue.resources().len());
-        let seen = |known: &Arc<Discovered>| Seen {
-            catalogue: Arc::clone(&known.catalogue),
-            definitions: self.told.clone(),
-        };
+        let seen =
+            |known: &Arc<Discovered>| Seen { catalogue: Arc::clone(&known.catalogue), definitions: self.told.clone() };
         let seen = self.known.as_ref().map(seen);
         super::supervision::detach(self.parts.listener.send(Surveyed { number: self.parts.number, seen, view }));
     }

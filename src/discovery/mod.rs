@@ -15,5 +15,5 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 
-pub use pace::{Answer, Pace};
+pub use pace::{Answer, Pace, Rhythm};
 pub use plan::{Claim, Fate, Seen, Share, definition_of, fate, share};

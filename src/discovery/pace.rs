@@ -13,11 +13,21 @@ const LOOKS: [Duration; 4] =
 /// The least time between two looks, however much changes.
 const GAP: Duration = Duration::from_millis(500);
 
-/// The lower end of the time between looks while definitions and API services are watched; drawn from `[t, 1.5t)`.
-const QUIET: Duration = Duration::from_secs(300);
+/// How often a cluster is asked of which nothing is heard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rhythm {
+    /// The lower end of the time between looks while definitions and API services are watched; drawn from `[t, 1.5t)`.
+    /// Default 5 min.
+    pub quiet: Duration,
+    /// The same where they cannot be. Default 30 s.
+    pub poll: Duration,
+}
 
-/// The same where they cannot be.
-const POLL: Duration = Duration::from_secs(30);
+impl Default for Rhythm {
+    fn default() -> Self {
+        Self { quiet: Duration::from_secs(300), poll: Duration::from_secs(30) }
+    }
+}
 
 /// What came of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,14 +45,16 @@ pub struct Pace {
     /// When something was heard last, and which look after that is next.
     heard: Option<(Instant, usize)>,
     looked: Option<Instant>,
+    rhythm: Rhythm,
     backoff: Backoff,
 }
 
 impl Pace {
     /// The first look is at once.
     #[must_use]
-    pub fn new(now: Instant) -> Self {
-        Self { due: now, heard: None, looked: None, backoff: Backoff::new(Duration::from_secs(1), POLL) }
+    pub fn new(rhythm: Rhythm, now: Instant) -> Self {
+        let backoff = Backoff::new(Duration::from_secs(1).min(rhythm.poll), rhythm.poll);
+        Self { due: now, heard: None, looked: None, rhythm, backoff }
     }
 
     /// When the next look is due.
@@ -84,7 +96,7 @@ impl Pace {
                 return;
             }
         }
-        let rest = if is_watched { QUIET } else { POLL };
+        let rest = if is_watched { self.rhythm.quiet } else { self.rhythm.poll };
         self.due = now + rest + rest.mul_f64(0.5 * random().clamp(0.0, 1.0));
     }
 }
@@ -97,7 +109,7 @@ mod tests {
     /// When looks happen until `end`, in milliseconds, with changes heard at these times; each is answered at once.
     fn looks(heard: &[u64], is_watched: bool, end: u64) -> Vec<u64> {
         let start = clock::now();
-        let mut pace = Pace::new(start);
+        let mut pace = Pace::new(Rhythm::default(), start);
         let mut heard = heard.iter().map(|at| start + Duration::from_millis(*at)).peekable();
         let mut looks = Vec::new();
         loop {
@@ -138,7 +150,7 @@ mod tests {
     #[test]
     fn a_cluster_that_does_not_answer_is_asked_less_and_less() {
         let mut now = clock::now();
-        let mut pace = Pace::new(now);
+        let mut pace = Pace::new(Rhythm::default(), now);
         let mut waits = Vec::new();
         for _ in 0..7 {
             pace.look(Answer::Failed, true, now, &mut || 0.0);

@@ -136,8 +136,7 @@ pub fn share<'c, U: Ord + Clone + 'c>(
 ) -> BTreeMap<U, Share> {
     let mut claims: Vec<_> = claims.into_iter().collect();
     claims.sort_by_key(|claim| (claim.pattern.groups.breadth(), claim.user));
-    let mut shares: BTreeMap<U, Share> =
-        claims.iter().map(|claim| (claim.user.clone(), Share::default())).collect();
+    let mut shares: BTreeMap<U, Share> = claims.iter().map(|claim| (claim.user.clone(), Share::default())).collect();
     let mut offers = catalogue.resources();
     offers.sort_by_cached_key(|(resource, _)| resource.gvr.to_string());
     for (resource, offer) in offers {

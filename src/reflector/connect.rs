@@ -103,8 +103,7 @@ pub trait Connection: Debug + Send + Sync + 'static {
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>>;
 
     /// Asks for all that the cluster offers to be watched; `None` where that is what is known.
-    fn catalogue(&self, known: Option<Arc<Discovered>>)
-    -> BoxFuture<'static, Result<Option<Discovered>, SourceError>>;
+    fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>>;
 
     /// The list and watch of one resource and scope.
     fn lister_watcher(

@@ -81,10 +81,7 @@ struct ResponseKind {
 /// # Errors
 /// The cluster cannot be asked, or answers with something else. A group behind an aggregated API that is down is no error;
 /// it is stale in the catalogue.
-pub(super) async fn catalogue(
-    client: &Client,
-    known: Option<&Discovered>,
-) -> Result<Option<Discovered>, SourceError> {
+pub(super) async fn catalogue(client: &Client, known: Option<&Discovered>) -> Result<Option<Discovered>, SourceError> {
     let asking = ask(client, known);
     let late = |_| stalled(&format!("discovery does not come to its end within {} s", DEADLINE.as_secs()));
     tokio::time::timeout(DEADLINE, asking).await.map_err(late)?

@@ -13,7 +13,8 @@ use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
 use super::live::{Live, Way};
 use crate::reflector::{
-    Connection, Connector, Decoder, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError, StallPolicy,
+    Connection, Connector, Decoder, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError,
+    StallPolicy,
 };
 use crate::types::{ApiResource, ResourceRef, Scope, Threads};
 
@@ -108,10 +109,7 @@ impl Connection for KubeConnection {
         .boxed()
     }
 
-    fn catalogue(
-        &self,
-        known: Option<Arc<Discovered>>,
-    ) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
+    fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
         let live = Arc::clone(&self.live);
         let task = self.io.spawn(async move { catalogue(&live.made().client, known.as_deref()).await });
         let interrupted =

@@ -61,7 +61,7 @@ impl FromStr for Groups {
         let group = |group: &str| -> Option<SmolStr> {
             // As the group of some resource, which cannot be taken for a version there.
             let written: ResourceRef = format!("x.{group}").parse().ok()?;
-            written.group.filter(|parsed| parsed == group)
+            written.group.filter(|parsed| parsed == group && !parsed.is_empty())
         };
         let found = match text.strip_prefix("*.") {
             _ if text == "*" => Some(Self::All),
@@ -141,8 +141,8 @@ impl ResourcePattern {
 
     /// Whether it means a resource that has these names: the plural, and those it has besides.
     #[must_use]
-    pub fn has<'n>(&self, group: &str, plural: &str, mut others: impl Iterator<Item = &'n str> + Clone) -> bool {
-        let mut is_called = |name: &str| name == plural || others.any(|other| other == name);
+    pub fn has<'n>(&self, group: &str, plural: &str, others: impl Iterator<Item = &'n str> + Clone) -> bool {
+        let is_called = |name: &str| name == plural || others.clone().any(|other| other == name);
         let is_left_out = |exclusion: &Exclusion| match exclusion {
             Exclusion::Groups(groups) => groups.has(group),
             Exclusion::Resource(resource) => {

@@ -94,11 +94,9 @@ impl ResourceRef {
     #[must_use]
     pub fn canonical(&self) -> Self {
         match built_in(self) {
-            Some(known) => Self {
-                resource: known.plural.into(),
-                version: self.version.clone(),
-                group: Some(known.group.into()),
-            },
+            Some(known) => {
+                Self { resource: known.plural.into(), version: self.version.clone(), group: Some(known.group.into()) }
+            }
             None => self.clone(),
         }
     }

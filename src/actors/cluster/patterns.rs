@@ -87,9 +87,11 @@ impl ClusterActor {
             .iter()
             .filter_map(|(user, share)| Some((user, share, self.survey.patterns.get(user)?)))
             .flat_map(|(user, share, known)| {
-                let keys = share.watched.iter().map(named).flat_map(|name| {
-                    known.scopes.iter().map(move |scope| (name.clone(), scope.clone()))
-                });
+                let keys = share
+                    .watched
+                    .iter()
+                    .map(named)
+                    .flat_map(|name| known.scopes.iter().map(move |scope| (name.clone(), scope.clone())));
                 keys.map(|key| (user.clone(), key)).collect::<Vec<_>>()
             })
             .collect();
@@ -184,13 +186,7 @@ impl ClusterActor {
     }
 
     /// What an entry names from now on is no pattern's; where it is wanted in another way, it begins anew.
-    pub(super) fn yield_to(
-        &mut self,
-        user: &User,
-        key: &WantKey,
-        options: &InformerOptions,
-        ctx: &mut Context<Self>,
-    ) {
+    pub(super) fn yield_to(&mut self, user: &User, key: &WantKey, options: &InformerOptions, ctx: &mut Context<Self>) {
         let is_pattern = self.survey.patterns.contains_key(user);
         let yields = |known: &&Box<WantState>| {
             let is_free = if is_pattern { known.users.is_empty() } else { self.is_matched(known) };

@@ -79,9 +79,7 @@ impl ClusterActor {
             match (&key.0, &want.resolved) {
                 (_, Some(resolved)) => may_go(resolved),
                 (Wanted::Known(known), None) => may_go(&known.0),
-                (Wanted::Written(written), None) => {
-                    built_in(written).is_none() || want.health.phase() == Phase::Absent
-                }
+                (Wanted::Written(written), None) => built_in(written).is_none() || want.health.phase() == Phase::Absent,
                 (Wanted::Matching(_), None) => true,
             }
         };
@@ -312,4 +310,3 @@ impl Handler<Surveyed> for ClusterActor {
 pub(super) fn taken_by(resource: &ApiResource) -> (SmolStr, SmolStr) {
     (resource.gvr.group.clone(), resource.gvr.resource.clone())
 }
-

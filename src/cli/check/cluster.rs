@@ -120,7 +120,8 @@ async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, cluste
         if let Ok(verdict) = source::may(client, "watch", &resource, None).await
             && !verdict.allowed
         {
-            let problem = format!("may not watch {}: resources that come and go are noticed after 30 to 45 s", resource.gvr);
+            let problem =
+                format!("may not watch {}: resources that come and go are noticed after 30 to 45 s", resource.gvr);
             report.find(Level::Warning, problem, rights(cluster));
         }
     }

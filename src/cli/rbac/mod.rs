@@ -221,7 +221,8 @@ async fn of_pattern(
         if !pattern.has(&gvr.group, &gvr.resource, offer.others()) {
             continue;
         }
-        let named = if is_built_in(&gvr.group, &gvr.resource) || !offered.namespaced && !resource.namespaces.is_empty() {
+        let named = if is_built_in(&gvr.group, &gvr.resource) || !offered.namespaced && !resource.namespaces.is_empty()
+        {
             let (group, plural) = (gvr.group.to_string(), gvr.resource.to_string());
             Named { group, plural, namespaced: offered.namespaced, taken_as_written: false }
         } else {

@@ -184,11 +184,21 @@ fn resources() -> Value {
             ("resource", pattern("The resource, or the pattern, where the key is a name of yours.", RESOURCE)),
             (
                 "exclude",
-                list("Of a pattern: what it leaves out, by name or by pattern.", 0, &json!({ "type": "string", "pattern": RESOURCE })),
+                list(
+                    "Of a pattern: what it leaves out, by name or by pattern.",
+                    0,
+                    &json!({ "type": "string", "pattern": RESOURCE }),
+                ),
             ),
             (
                 "limit",
-                default(whole("Of a pattern: resources that are watched in a cluster, the first by name.", &LIMIT), ResourcePattern::LIMIT.get()),
+                whole(
+                    &format!(
+                        "Of a pattern: resources watched in a cluster, the first by name; {}.",
+                        ResourcePattern::LIMIT
+                    ),
+                    &LIMIT,
+                ),
             ),
             ("clusters", selector("In which clusters: names, or labels that they have. Unset: all.")),
             ("namespaces", namespaces("Unset: all.")),

@@ -53,7 +53,7 @@ async fn kubes_own_client_lists_pages_watches_and_discovers() {
     assert_eq!(within(widgets.list(&ListParams::default())).await.unwrap().items.len(), 5);
     let discovery = within(kube::Discovery::new(client).run()).await.unwrap();
     let groups: Vec<_> = discovery.groups_alphabetical().into_iter().map(|group| group.name().to_owned()).collect();
-    assert_eq!(groups, ["", "example.com"]);
+    assert_eq!(groups, ["", "apiextensions.k8s.io", "apiregistration.k8s.io", "example.com"]);
 }
 
 #[tokio::test]
