@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint doc deny test-real check-monitoring fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery demo ci
+.PHONY: help build test test-nightly lint doc deny test-real check-monitoring fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -68,6 +68,9 @@ bench-million: ## A million objects in 100 clusters: memory, and questions while
 
 bench-isolation: ## What clusters and sinks feel of others that are dead, drip, flood or send garbage; ten minutes
 	$(CARGO) bench --bench hub -- isolation
+
+bench-telemetry: ## What traces and metrics cost, beside the same without them; wants taskset; four minutes
+	$(CARGO) bench --bench hub -- telemetry
 
 bench-delivery: ## What journalled delivery costs, and how long it takes, for each hub.fsync; wants taskset; ten minutes
 	$(CARGO) bench --bench hub -- delivery

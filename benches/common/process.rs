@@ -65,7 +65,16 @@ pub fn load() -> String {
 
 /// User and system time of this process.
 pub fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    cpu_at("/proc/self/stat")
+}
+
+/// The same of another one.
+pub fn cpu_of(process: u32) -> Duration {
+    cpu_at(&format!("/proc/{process}/stat"))
+}
+
+fn cpu_at(path: &str) -> Duration {
+    let stat = std::fs::read_to_string(path).unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
     let fields: Vec<_> = after_name.split(' ').collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();

@@ -20,6 +20,7 @@ mod peers;
 mod peers_table;
 mod real;
 mod shapes;
+mod telemetry;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -39,6 +40,7 @@ fn main() {
         ["real"] => real::run(),
         ["isolation"] => isolation::run(),
         ["delivery"] => delivery::run(""),
+        ["telemetry"] => telemetry::run(),
         ["delivery", part] => delivery::run(part),
         // Processes of the benches' own.
         ["shape", name] => shapes::run_one(name),
@@ -53,7 +55,7 @@ fn main() {
         ["contestant", kind, url] => common::runtime().block_on(contestant::run(kind, url, None)),
         ["contestant", kind, url, ca] => common::runtime().block_on(contestant::run(kind, url, Some(ca.as_ref()))),
         _ => {
-            eprintln!("there are: peers, real, memory, shapes, fleet, million, micro, isolation, delivery");
+            eprintln!("there are: peers, real, memory, shapes, fleet, million, micro, isolation, delivery, telemetry");
             std::process::exit(2);
         }
     }

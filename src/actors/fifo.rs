@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use actix::prelude::*;
+use tracing::Span;
 
 use super::capacity::{MAILBOX, PROCESS_BATCH};
 use super::messages::{Enqueue, Process, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
 use crate::cache::DeltaFifo;
-use crate::types::clock::{self, Instant};
-use crate::types::{InformerHealth, ResourceVersion};
+use crate::telemetry::spans;
+use crate::types::clock;
+use crate::types::{Followed, InformerHealth, ResourceVersion};
 
 /// See the module.
 pub(super) struct FifoActor {
@@ -23,9 +25,9 @@ pub(super) struct FifoActor {
     health: Arc<InformerHealth>,
     /// The watermark that the processor was told last.
     told: Option<ResourceVersion>,
-    /// A change that is followed to its readers: how many keys are to be taken out until it is, and when it came. One at a
+    /// A change that is followed to its readers: how many keys are to be taken out until it is, and its time here. One at a
     /// time, so that following costs nothing that counts.
-    followed: Option<(usize, Instant)>,
+    followed: Option<(usize, Followed, Span)>,
     busy: bool,
     waiting: Waiters,
     stopped: Waiters,
@@ -79,11 +81,22 @@ impl FifoActor {
 }
 
 impl FifoActor {
-    /// So many keys have been taken out; gives when the change came that is followed, if it is among them.
-    fn passed(&mut self, keys: usize) -> Option<Instant> {
-        let (ahead, _) = self.followed.as_mut()?;
+    /// So many keys have been taken out; gives the change that is followed, if it is among them.
+    fn passed(&mut self, keys: usize) -> Option<Followed> {
+        let (ahead, ..) = self.followed.as_mut()?;
         *ahead = ahead.saturating_sub(keys);
-        self.followed.take_if(|(ahead, _)| *ahead == 0).map(|(_, came)| came)
+        self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
+    }
+
+    /// Follows a change that is in the queue by now, unless another one is followed.
+    fn follow(&mut self, followed: Option<Followed>) {
+        let others = self.followed.as_ref().map(|(_, followed, _)| followed);
+        // Where nobody says when, it is now; the time is read only where it is of use.
+        let followed = followed.or_else(|| others.is_none().then(|| clock::now().into()));
+        if let Some(followed) = followed.filter(|followed| !self.fifo.is_empty() && followed.is_before(others)) {
+            let span = spans::stage("fifo", followed.traced.as_ref());
+            self.followed = Some((self.fifo.len(), followed, span));
+        }
     }
 }
 
@@ -103,13 +116,11 @@ impl Actor for FifoActor {
 impl Handler<Enqueue> for FifoActor {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, Enqueue(changes): Enqueue, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Enqueue { changes, followed }: Enqueue, ctx: &mut Self::Context) -> Self::Result {
         for change in changes {
             self.fifo.push(change);
         }
-        if self.followed.is_none() && !self.fifo.is_empty() {
-            self.followed = Some((self.fifo.len(), clock::now()));
-        }
+        self.follow(followed);
         self.pump(ctx);
         if !self.fifo.is_full() {
             return Box::pin(std::future::ready(()));

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
+use tracing::Span;
 
 use super::listener::ListenerHealth;
 use crate::cache::{Applied, ListenerQueue, PartitionId};
-use crate::types::clock::{self, Instant};
-use crate::types::{Histogram, Notification, Origin};
+use crate::telemetry::spans;
+use crate::types::clock;
+use crate::types::{Followed, Histogram, Notification, Origin, TraceParent, Traced};
 
 /// One listener actor's right to empty an inbox, until the next one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,8 +55,8 @@ struct State {
     handed_from: u64,
     /// Whether the subscriber has answered for the mark that follows the initial objects.
     synced: bool,
-    /// A change that is followed: the place behind it, and when it was read.
-    followed: Option<(u64, Instant)>,
+    /// A change that is followed: the place behind it, and its time here.
+    followed: Option<(u64, Followed, Span)>,
     turn: Turn,
 }
 
@@ -65,14 +67,21 @@ impl Inbox {
         Self { health: Arc::new(health), ..Self::default() }
     }
 
-    /// Sees how long it takes until the subscriber has answered for all that waits now, the last of which came into the
-    /// pipeline then. One at a time: while one is followed, this does nothing.
-    pub(super) fn follow(&self, came: Instant) {
-        let mut state = self.state.lock();
-        if let Some(queue) = state.queue.as_ref().filter(|queue| !queue.is_empty()) {
-            let place = queue.places().1;
-            state.followed.get_or_insert((place, came));
+    /// Sees how long it takes until the subscriber has answered for all that waits now, of which that change is one. One at
+    /// a time: while one is followed, this does nothing, unless this one has a trace and that has none.
+    pub(super) fn follow(&self, followed: impl Into<Followed>) {
+        let (mut state, followed) = (self.state.lock(), followed.into());
+        let others = state.followed.as_ref().map(|(_, followed, _)| followed);
+        let queue = state.queue.as_ref().filter(|queue| !queue.is_empty() && followed.is_before(others));
+        if let Some(place) = queue.map(|queue| queue.places().1) {
+            let span = spans::stage("listener", followed.traced.as_ref());
+            state.followed = Some((place, followed, span));
         }
+    }
+
+    /// The trace of a change that may be among what is in hand.
+    pub(super) fn traced(&self) -> Option<Traced> {
+        self.state.lock().followed.as_ref().and_then(|(_, followed, _)| followed.traced.clone())
     }
 
     /// Where notifications merge, places move down: the change is then taken for told a little late, at the latest when
@@ -80,11 +89,11 @@ impl Inbox {
     fn note_followed(&self, state: &mut State) {
         let queue = state.queue.as_ref();
         let is_told = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
-        if let Some((_, came)) = state.followed.filter(|(place, _)| is_told(*place)) {
-            state.followed = None;
-            if let Some(lag) = &self.health.lag {
-                lag.record(clock::now().duration_since(came), None);
-            }
+        if let Some((_, followed, _)) = state.followed.take_if(|(place, ..)| is_told(*place))
+            && let Some(lag) = &self.health.lag
+        {
+            let seen_in = followed.traced.as_ref().and_then(|traced| TraceParent::of(&traced.span));
+            lag.record(clock::now().duration_since(followed.read), seen_in);
         }
     }
 
@@ -219,6 +228,30 @@ mod tests {
         assert_eq!(told(&inbox.next(successor, 2).unwrap()), ["+b@2"]);
         inbox.done(successor);
         assert!(inbox.next(successor, 2).unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_with_a_trace_is_followed_in_place_of_one_without() {
+        let mut informer = Informer::new();
+        informer.apply("[ ]0");
+        let inbox = Inbox::default();
+        inbox.join(informer.id, ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
+        let outbox = informer.apply("+a@1 +b@2");
+        inbox.offer(outbox.number, &outbox.applied, false);
+        inbox.follow(clock::now());
+        let is_of = |name| inbox.traced().is_some_and(|traced| traced.key.name() == name);
+        for name in ["a", "b"] {
+            let (key, version) = (crate::types::ObjectKey::new("", name), crate::types::ResourceVersion::new("1"));
+            let traced = Some(Traced { span: Span::none(), key, version });
+            inbox.follow(Followed { read: clock::now(), traced });
+            inbox.follow(clock::now());
+            assert!(is_of("a"));
+        }
+        let turn = inbox.take_over();
+        inbox.next(turn, 9).unwrap();
+        assert!(is_of("a"), "the subscriber has not answered");
+        inbox.done(turn);
+        assert!(inbox.traced().is_none());
     }
 
     #[tokio::test(start_paused = true)]

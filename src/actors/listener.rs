@@ -127,7 +127,8 @@ impl ListenerActor {
         }
         self.busy = true;
         let count = batch.len() as u64;
-        let delivery = self.subscription.subscriber.deliver(batch, &self.env.handlers).into_actor(self);
+        let delivery =
+            self.subscription.subscriber.deliver(batch, self.inbox.traced(), &self.env.handlers).into_actor(self);
         ctx.spawn(delivery.map(move |delivered, act, ctx| {
             act.busy = false;
             act.inbox.done(act.turn);

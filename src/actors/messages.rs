@@ -23,7 +23,7 @@ use crate::discovery::Seen;
 use crate::reflector::{Connector, InformerOptions, ListerWatcher};
 use crate::types::clock::Instant;
 use crate::types::{
-    ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, InformerHealth, MemoryStep, Origin,
+    ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, Followed, InformerHealth, MemoryStep, Origin,
     ResourceVersion, Scope, SharedStr, View,
 };
 
@@ -32,7 +32,12 @@ use crate::types::{
 /// Takes changes in; answered when there is room for more.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Enqueue(pub Vec<Change>);
+pub struct Enqueue {
+    /// In their order.
+    pub changes: Vec<Change>,
+    /// When they were read, where that is not now, and the trace of one of them.
+    pub followed: Option<Followed>,
+}
 
 // === fifo → processor ===
 
@@ -44,8 +49,8 @@ pub struct Process {
     pub batch: Vec<Popped>,
     /// With it, everything up to this version has been taken out of the queue.
     pub version: Option<ResourceVersion>,
-    /// When a change of it came into the queue that is followed to its readers, to see how long that takes.
-    pub followed: Option<Instant>,
+    /// A change of it that is followed to its readers.
+    pub followed: Option<Followed>,
 }
 
 // === processor → cache ===

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix::AtomicResponse;
 use actix::prelude::*;
+use tracing::Span;
 
 use super::capacity::CONTROL_MAILBOX;
 use super::env::Env;
@@ -16,8 +17,9 @@ use super::subscription::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
 use super::write_half::{Direct, SharedWriteHalf, Written};
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, Popped, ResyncSchedule};
-use crate::types::clock::{self, Instant};
-use crate::types::{Change, Delta, DeltaKind, InformerHealth, ResourceVersion};
+use crate::telemetry::spans;
+use crate::types::clock;
+use crate::types::{Change, Delta, DeltaKind, Followed, InformerHealth, ResourceVersion};
 
 /// The cache, as a processor sees it.
 #[derive(Clone)]
@@ -58,8 +60,8 @@ pub(super) struct ProcessorActor {
     repeating: bool,
     /// A batch that was applied before this processor's predecessor died, and may not have been told.
     untold: Option<Outbox>,
-    /// When a change came that is followed, and is in the batch that is told next.
-    followed: Option<Instant>,
+    /// A change that is followed, and is in the batch that is told next; and its time here.
+    followed: Option<(Followed, Span)>,
     guard: ExitGuard,
 }
 
@@ -97,8 +99,8 @@ impl ProcessorActor {
             // Of a batch that changed nothing it is to know that it came.
             joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
             if !outbox.applied.is_empty() {
-                if let Some(came) = followed {
-                    joined.inbox.follow(came);
+                if let Some((followed, _)) = &followed {
+                    joined.inbox.follow(followed.clone());
                 }
                 joined.wake();
             }
@@ -123,8 +125,11 @@ impl ProcessorActor {
         version: Option<ResourceVersion>,
     ) -> ResponseActFuture<Self, ()> {
         let (partition, lease) = (self.cache.partition, self.cache.lease);
+        let traced = self.followed.as_ref().and_then(|(followed, _)| followed.traced.as_ref());
+        let span = spans::stage("cache", traced);
         let applying = self.cache.apply.send(Apply { partition, lease, batch, version });
         let work = applying.into_actor(self).then(|applied, act, ctx| {
+            drop(span);
             let pressure = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
                 act.health.objects.store(objects, Relaxed);
                 act.tell(&outbox);
@@ -175,7 +180,7 @@ impl ProcessorActor {
             let sync = |object: &Arc<_>| Change::Delta(Delta { kind: DeltaKind::Sync, object: Arc::clone(object) });
             let objects: Vec<_> = partition.iter().map(sync).collect();
             for chunk in objects.chunks(super::capacity::ENQUEUE_BATCH) {
-                if fifo.send(Enqueue(chunk.to_vec())).await.is_err() {
+                if fifo.send(Enqueue { changes: chunk.to_vec(), followed: None }).await.is_err() {
                     return false;
                 }
             }
@@ -212,7 +217,10 @@ impl Handler<Process> for ProcessorActor {
         if let Some(untold) = self.untold.take() {
             self.tell(&untold);
         }
-        self.followed = followed;
+        self.followed = followed.map(|followed| {
+            let span = spans::stage("processor", followed.traced.as_ref());
+            (followed, span)
+        });
         match self.cache.write_half.apply(self.cache.partition, self.cache.lease, batch, version) {
             Direct::Applied(written) => {
                 self.applied_directly(written, ctx);

@@ -20,13 +20,13 @@ use super::waiters::Waiters;
 use super::watch_errors::WatchErrors;
 use crate::reflector::{
     ErrorClass, ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped,
-    SourceError, Step, WatchItem, WatchRequest,
+    SourceError, Step, WatchBatch, WatchItem, WatchRequest,
 };
 use crate::telemetry::spans;
 use crate::types::clock;
 use crate::types::{
-    Change, Delta, DeltaKind, InformerHealth, ListReason, ObjectKey, Origin, Phase, ResourceVersion, StoredObject,
-    Threads, chance,
+    Change, Delta, DeltaKind, Followed, InformerHealth, ListReason, ObjectKey, Origin, Phase, ResourceVersion,
+    StoredObject, Threads, chance,
 };
 
 pub(super) mod waits;
@@ -98,6 +98,8 @@ struct Driver {
     parts: ReflectorParts,
     machine: Reflector,
     held: Vec<Change>,
+    /// One of what is held that is followed, and its time here.
+    followed: Option<(Followed, Span)>,
     /// The last object that was skipped, until it is taken in or a list begins, and what is said of it meanwhile.
     skipped: Option<(Option<ObjectKey>, String)>,
     /// The list under way, and its pages so far.
@@ -131,6 +133,7 @@ impl Driver {
             parts,
             machine,
             held: Vec::new(),
+            followed: None,
             skipped: None,
             listing: None,
             relists_for,
@@ -331,16 +334,17 @@ impl Driver {
                 None => return Ok(Err(self.machine.out_of_patience())),
                 Some(None) => return Ok(Ok(())),
                 Some(Some(Err(error))) => return Ok(Err(error)),
-                Some(Some(Ok(items))) => {
-                    *events += items.len() as u64;
-                    self.take_items(items);
+                Some(Some(Ok(batch))) => {
+                    *events += batch.items.len() as u64;
+                    self.take_items(batch);
                     self.hand_over().await?;
                 }
             }
         }
     }
 
-    fn take_items(&mut self, items: Vec<WatchItem>) {
+    fn take_items(&mut self, WatchBatch { items, followed }: WatchBatch) {
+        self.begin_following(followed);
         let now = clock::now();
         let health = Arc::clone(&self.parts.health);
         health.note_heard();
@@ -384,6 +388,15 @@ impl Driver {
         self.note_progress();
     }
 
+    fn begin_following(&mut self, followed: Followed) {
+        let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
+        if let Some(traced) = &followed.traced {
+            spans::name_change(&traced.span, cluster, &resource.gvr, scope);
+        }
+        let span = spans::stage("reflector", followed.traced.as_ref());
+        self.followed = Some((followed, span));
+    }
+
     /// Tells the fifo how far it has everything, where that has changed.
     fn note_progress(&mut self) {
         if self.machine.complete_up_to() != self.progress.as_ref() {
@@ -406,7 +419,9 @@ impl Driver {
                     headroom.take(bytes).await;
                 }
             }
-            self.parts.fifo.send(Enqueue(batch)).await.map_err(|_| FifoGone)?;
+            // It is in the last piece, or before it.
+            let (followed, _span) = self.followed.take_if(|_| self.held.is_empty()).unzip();
+            self.parts.fifo.send(Enqueue { changes: batch, followed }).await.map_err(|_| FifoGone)?;
         }
         Ok(())
     }

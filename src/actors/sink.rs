@@ -4,7 +4,7 @@
 //! on a thread that may block, hears of their outcome, and keeps the one timer.
 //!
 //! # Back-pressure
-//! The answer to [`Notifications`] comes when all of them are in the queue, and on disk where the sink has a journal. A
+//! The answer to [`TakeIn`] comes when all of them are in the queue, and on disk where the sink has a journal. A
 //! sender must wait for it before it sends again; what it holds meanwhile, it coalesces. So the sink holds at most one
 //! message per sender beside its queue.
 
@@ -18,18 +18,18 @@ use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Spaw
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
 use crate::disk::Disk;
 use crate::sink::{
-    Action, AttemptOutcome, Broken, Durability, Event, LaneId, Machine, MachineParams, Store, StoreLimits, Transport,
-    Work,
+    Action, AttemptOutcome, Broken, Durability, Event, Intake, LaneId, Machine, MachineParams, Store, StoreLimits,
+    Transport, Work,
 };
 use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
-use crate::types::{Fsync, Notifications, Threads, chance};
+use crate::types::{Fsync, Notification, Threads, TraceParent, Traced, chance};
 
 mod estate;
 mod letters;
@@ -85,12 +85,30 @@ pub struct DrainReport {
     pub kept: u64,
 }
 
+/// Takes notifications in; answered when there is room for more, and all of these are safe where the sink has a journal.
+#[derive(Debug)]
+pub(super) struct TakeIn {
+    /// Of one informer, in their order.
+    pub(super) notifications: Vec<Notification>,
+    /// A change that has a trace, and may be one of them.
+    pub(super) traced: Option<Traced>,
+}
+
+impl Message for TakeIn {
+    type Result = ();
+}
+
 impl Message for Drain {
     type Result = DrainReport;
 }
 
 /// Who waits for the answer to a message.
-type Sender = oneshot::Sender<()>;
+#[derive(Debug)]
+struct Sender {
+    reply: oneshot::Sender<()>,
+    /// From the message to its answer.
+    _span: Span,
+}
 
 /// The actor.
 pub struct SinkActor {
@@ -174,7 +192,7 @@ impl SinkActor {
         while let Some(action) = self.state.machine.next(now) {
             match action {
                 // A sender that has gone has nothing to wait for.
-                Action::Answer(reply) => drop(reply.send(())),
+                Action::Answer(sender) => drop(sender.reply.send(())),
                 Action::Attempt { lane, batch } => self.attempt(lane, batch, ctx),
                 Action::Work(work) => self.work(work, ctx),
             }
@@ -194,8 +212,10 @@ impl SinkActor {
     fn attempt(&mut self, lane: LaneId, batch: Arc<[Event]>, ctx: &mut Context<Self>) {
         let transport = Arc::clone(&self.params.transport);
         // The call itself is inside the task too, so that a panic in it is the task's.
-        let span = spans::delivery(&self.params.machine.name, batch.len() as u64);
-        let (began, seen_in, traced) = (clock::now(), spans::ids(&span), span.clone());
+        let span = spans::delivery(&self.params.machine.name, batch.len() as u64, || {
+            batch.iter().filter_map(Event::trace_parent)
+        });
+        let (began, seen_in, traced) = (clock::now(), TraceParent::of(&span), span.clone());
         let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
         let generation = self.generation;
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
@@ -295,12 +315,15 @@ impl Actor for SinkActor {
     }
 }
 
-impl Handler<Notifications> for SinkActor {
+impl Handler<TakeIn> for SinkActor {
     type Result = Reply<()>;
 
-    fn handle(&mut self, message: Notifications, ctx: &mut Context<Self>) -> Reply<()> {
+    fn handle(&mut self, TakeIn { notifications, traced }: TakeIn, ctx: &mut Context<Self>) -> Reply<()> {
         let (reply, answer) = oneshot::channel();
-        self.state.machine.take_in(message.0, clock::wall(), reply, clock::now());
+        let span = spans::stage("sink", traced.as_ref());
+        let traced = traced.and_then(|traced| Some((traced, TraceParent::of(&span)?)));
+        let sender = Sender { reply, _span: span };
+        self.state.machine.take_in(Intake { notifications, traced }, clock::wall(), sender, clock::now());
         self.pump(ctx);
         Reply::from(answer)
     }

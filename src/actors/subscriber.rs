@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 
-use crate::types::{Notification, Notifications, Threads};
+use crate::types::{Notification, Notifications, Threads, Traced};
 
 /// What came of a delivery.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,8 @@ pub(super) enum Delivered {
 
 /// A subscriber of any kind. One delivery at a time per informer; the next one waits for its end.
 pub(super) trait Deliver: Send + Sync + 'static {
-    fn deliver(&self, batch: Vec<Notification>, io: &Threads) -> BoxFuture<'static, Delivered>;
+    /// `traced`: a change that has a trace, and may be in the batch.
+    fn deliver(&self, batch: Vec<Notification>, traced: Option<Traced>, io: &Threads) -> BoxFuture<'static, Delivered>;
 }
 
 /// Somebody who wants notifications of objects read as `K`.
@@ -92,7 +93,7 @@ where
 struct Batches<K: 'static>(Recipient<Notifications<K>>);
 
 impl<K: 'static> Deliver for Batches<K> {
-    fn deliver(&self, batch: Vec<Notification>, _io: &Threads) -> BoxFuture<'static, Delivered> {
+    fn deliver(&self, batch: Vec<Notification>, _: Option<Traced>, _: &Threads) -> BoxFuture<'static, Delivered> {
         let recipient = self.0.clone();
         let count = batch.len();
         let batch = Notifications(batch.into_iter().map(Notification::cast).collect());
@@ -110,7 +111,7 @@ impl<K: 'static> Deliver for Batches<K> {
 struct Singles<K: 'static>(Recipient<Notification<K>>);
 
 impl<K: 'static> Deliver for Singles<K> {
-    fn deliver(&self, batch: Vec<Notification>, _io: &Threads) -> BoxFuture<'static, Delivered> {
+    fn deliver(&self, batch: Vec<Notification>, _: Option<Traced>, _: &Threads) -> BoxFuture<'static, Delivered> {
         let recipient = self.0.clone();
         async move {
             let mut lost = 0;
@@ -136,7 +137,7 @@ struct Closure<K, F> {
 }
 
 impl<K: 'static, F: FnMut(&Notification<K>) + Send + 'static> Deliver for Closure<K, F> {
-    fn deliver(&self, batch: Vec<Notification>, io: &Threads) -> BoxFuture<'static, Delivered> {
+    fn deliver(&self, batch: Vec<Notification>, _: Option<Traced>, io: &Threads) -> BoxFuture<'static, Delivered> {
         let (handler, io) = (Arc::clone(&self.handler), io.clone());
         let count = batch.len();
         let call = handler.lock_owned().then(move |mut handler| {

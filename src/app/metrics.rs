@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::reload::ReloadStatus;
 use super::report::RunningSinks;
 use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};
 use crate::sink::{AttemptOutcome, SinkHealth};
@@ -27,7 +28,7 @@ pub(super) struct Metrics(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    hub: OnceLock<(FleetView, RunningSinks)>,
+    hub: OnceLock<(FleetView, RunningSinks, Arc<Mutex<ReloadStatus>>)>,
     /// The sinks that were there last: a hub that ends lets go of them before they have drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
     ending: AtomicBool,
@@ -35,9 +36,9 @@ struct Shared {
 
 impl Metrics {
     /// The hub has started.
-    pub(super) fn attach(&self, fleet: FleetView, sinks: RunningSinks) {
+    pub(super) fn attach(&self, fleet: FleetView, sinks: RunningSinks, configuration: Arc<Mutex<ReloadStatus>>) {
         // A second one would be another hub's.
-        let _ = self.0.hub.set((fleet, sinks));
+        let _ = self.0.hub.set((fleet, sinks, configuration));
     }
 
     /// The hub is about to end.
@@ -53,7 +54,7 @@ impl Metrics {
         out.count(Id::BuildInfo, version, 1);
         put_process(&mut out);
         let mut events = 0;
-        if let Some((fleet, sinks)) = self.0.hub.get() {
+        if let Some((fleet, sinks, configuration)) = self.0.hub.get() {
             out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready());
             let changes = put_clusters(&mut out, fleet);
             for (name, health) in self.sinks(sinks) {
@@ -63,6 +64,7 @@ impl Metrics {
             if let Some(state) = fleet.state_dir() {
                 put_state(&mut out, &state);
             }
+            put_configuration(&mut out, &configuration.lock());
         } else {
             out.flag(Id::Ready, LabelSet::NONE, false);
         }
@@ -244,6 +246,15 @@ fn put_state(out: &mut Snapshot, state: &StateStatus) {
     out.count(Id::StateDamage, none, state.damage.len() as u64);
 }
 
+fn put_configuration(out: &mut Snapshot, status: &ReloadStatus) {
+    let none = LabelSet::NONE;
+    out.count(Id::ConfigReloads, none, status.reloads);
+    out.count(Id::ConfigFailures, none, status.failures);
+    out.flag(Id::ConfigReloaded, none, status.last_error.is_none());
+    out.put(Id::ConfigSince, none, seconds_of(status.since.map_or(0, jiff::Timestamp::as_millisecond)));
+    out.count(Id::ConfigRestart, none, status.needs_restart.len() as u64);
+}
+
 /// Seconds since the epoch; zero before it.
 fn seconds_of(millis: i64) -> f64 {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0)).as_secs_f64()
@@ -274,7 +285,7 @@ mod tests {
             ApiResource { gvr, kind: "Kind".into(), namespaced: true }
         });
         let metrics = Metrics::default();
-        metrics.attach(fleet(clusters, &resources, &["one", "two"]), RunningSinks::default());
+        metrics.attach(fleet(clusters, &resources, &["one", "two"]), RunningSinks::default(), Arc::default());
         let began = clock::now();
         let snapshot = metrics.collect();
         let collected = clock::now().duration_since(began);
@@ -282,12 +293,24 @@ mod tests {
         let written = clock::now().duration_since(began + collected);
         let series = text.lines().filter(|line| !line.starts_with('#')).count();
         println!("{series} series: collected in {collected:?}, written in {written:?}, {} bytes", text.len());
-        let most = |clusters: usize| 21 * clusters + 12 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 30;
-        assert!((most(clusters) - 30..=most(clusters)).contains(&series), "{series}, {}", most(clusters));
+        let most = |clusters: usize| 21 * clusters + 12 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 35;
+        assert!((most(clusters) - 35..=most(clusters)).contains(&series), "{series}, {}", most(clusters));
         assert!(text.len() < 110 * series, "{} bytes", text.len());
         assert_eq!(snapshot.value(Id::Objects, &["cluster-999", "j.example.com"]), Some(0.0));
         // In a debug build on a busy machine; measured it is a tenth of that.
         assert!(collected + written < Duration::from_secs(8), "{collected:?}, {written:?}");
+    }
+
+    #[test]
+    fn a_configuration_that_is_refused_is_shown_until_one_is_applied() {
+        let mut out = Snapshot::new(clock::wall());
+        let since = jiff::Timestamp::from_second(1_800_000_000).ok();
+        let last_error = Some("line 3: …".to_owned());
+        let needs_restart = vec!["hub.listen".to_owned(), "hub.fsync".to_owned()];
+        put_configuration(&mut out, &ReloadStatus { since, reloads: 2, failures: 3, last_error, needs_restart });
+        let ids = [Id::ConfigReloads, Id::ConfigFailures, Id::ConfigReloaded, Id::ConfigSince, Id::ConfigRestart];
+        let values = ids.map(|id| out.value(id, &[]));
+        assert_eq!(values, [2.0, 3.0, 0.0, 1_800_000_000.0, 2.0].map(Some));
     }
 
     #[test]

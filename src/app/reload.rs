@@ -62,6 +62,8 @@ pub struct ReloadStatus {
     pub since: Option<jiff::Timestamp>,
     /// How often it was changed since the start.
     pub reloads: u64,
+    /// How often one could not be read or applied.
+    pub failures: u64,
     /// Why the last one could not be applied; gone with the next that can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -110,7 +112,7 @@ impl Reloader {
                     status.since = Some(clock::wall());
                 }
             }
-            Err(error) => running.status.lock().last_error = Some(error.to_string()),
+            Err(error) => running.status.lock().fail(error),
         }
         result
     }
@@ -118,8 +120,15 @@ impl Reloader {
     /// Shows in the status why a configuration could not even be read.
     pub fn note_error(&self, error: impl fmt::Display) {
         if let Some(running) = self.0.upgrade() {
-            running.status.lock().last_error = Some(error.to_string());
+            running.status.lock().fail(error);
         }
+    }
+}
+
+impl ReloadStatus {
+    fn fail(&mut self, error: impl fmt::Display) {
+        self.failures += 1;
+        self.last_error = Some(error.to_string());
     }
 }
 

@@ -82,7 +82,7 @@ pub async fn run(
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = Hub::start(config).await.context("the hub does not start")?;
-    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().sinks);
+    attach(&metrics, &hub).await?;
     // Nobody has set it before.
     let _ = started.set(hub.reporter());
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
@@ -125,6 +125,13 @@ pub async fn run(
     // Idle keep-alive connections must not hold the process up.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
     Ok(ended(&report, deadline))
+}
+
+async fn attach(metrics: &Metrics, hub: &Hub) -> anyhow::Result<()> {
+    let fleet = hub.fleet().await.context("the hub ended while it started")?;
+    let Reporter { sinks, configuration, .. } = hub.reporter();
+    metrics.attach(fleet, sinks, configuration);
+    Ok(())
 }
 
 /// What others on the way, or anybody, could do.

@@ -35,7 +35,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-use crate::types::{ListReason, ObjectKey, ResourceVersion, StoredObject};
+use crate::types::clock;
+use crate::types::{Followed, ListReason, ObjectKey, ResourceVersion, StoredObject};
 
 /// Which version of the resource a list or watch asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -106,6 +107,17 @@ pub enum WatchItem {
     },
     /// An event that cannot be taken in.
     Skipped(Skipped),
+}
+
+impl WatchItem {
+    /// The object that it tells of.
+    #[must_use]
+    pub fn object(&self) -> Option<&Arc<StoredObject>> {
+        match self {
+            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
+            Self::Bookmark { .. } | Self::Skipped(_) => None,
+        }
+    }
 }
 
 /// An object that was seen but could not be taken in. Counted and shown; never fatal by itself.
@@ -181,9 +193,25 @@ impl ErrorClass {
 /// Objects of one LIST page, as they arrive. Ends after [`ListChunk::End`] or an error.
 pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
 
+/// What one read of the socket brought of a WATCH.
+#[derive(Debug)]
+pub struct WatchBatch {
+    /// In the server's order; never empty.
+    pub items: Vec<WatchItem>,
+    /// When it was read, and the trace of one of its changes, if there is one.
+    pub followed: Followed,
+}
+
+impl From<Vec<WatchItem>> for WatchBatch {
+    /// Read just now.
+    fn from(items: Vec<WatchItem>) -> Self {
+        Self { items, followed: clock::now().into() }
+    }
+}
+
 /// Events of one WATCH, as they arrive: everything that one read of the socket brought is one item.
 /// Ends without an error when the server ends the watch in good order.
-pub type WatchStream = BoxStream<'static, Result<Vec<WatchItem>, SourceError>>;
+pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
 /// The port through which a reflector reaches one resource of one cluster.
 ///

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::Redaction;
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, DecodeError, Notification, Object, Origin, ResourceVersion,
+    ApiResource, ClusterLabels, ClusterName, DecodeError, Notification, Object, Origin, ResourceVersion, TraceParent,
 };
 
 mod data;
@@ -137,9 +137,14 @@ struct Attributes<'a> {
     time: String,
     #[serde(rename = "datacontenttype")]
     data_content_type: &'static str,
+    #[serde(rename = "traceparent", skip_serializing_if = "Option::is_none")]
+    trace_parent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence: Option<&'static str>,
 }
+
+/// How the extension begins.
+const TRACE_PARENT: &str = ",\"traceparent\":\"";
 
 /// What stands in the place of a sequence number until there is one.
 const NO_SEQUENCE: &str = "00000000000000000000";
@@ -187,6 +192,19 @@ impl Event {
         seen: jiff::Timestamp,
         options: &EventOptions,
     ) -> Result<Self, EventError> {
+        Self::in_trace(notification, seen, options, None)
+    }
+
+    /// The same of a notification whose change has a trace: receivers may go on from `parent`.
+    ///
+    /// # Errors
+    /// As [`Event::new`].
+    pub fn in_trace<K>(
+        notification: &Notification<K>,
+        seen: jiff::Timestamp,
+        options: &EventOptions,
+        parent: Option<TraceParent>,
+    ) -> Result<Self, EventError> {
         let origin = notification.origin();
         let event_type = EventType::of(notification);
         let object = notification.object();
@@ -200,6 +218,7 @@ impl Event {
             subject: &subject,
             time: seen.to_string(),
             data_content_type: "application/json",
+            trace_parent: parent.map(|parent| parent.to_string()),
             sequence: options.sequence.then_some(NO_SEQUENCE),
         };
         let (body, sequence_at) = write_body(&attributes, notification, options)?;
@@ -270,6 +289,14 @@ impl Event {
     #[must_use]
     pub fn sequence(&self) -> Option<u64> {
         self.0.sequence
+    }
+
+    /// The extension `traceparent`, where the change has a trace. Costs a look at the attributes.
+    #[must_use]
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        let (attributes, _) = self.0.body.split_once(",\"data\":")?;
+        let (_, value) = attributes.split_once(TRACE_PARENT)?;
+        value.get(..TraceParent::LENGTH)?.parse().ok()
     }
 
     /// Gives it a number, in its JSON too where there is room for one. Copies the event if somebody shares it.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::store::{JournalState, StoreError};
-use crate::types::{Histogram, HistogramState, REQUEST_SECONDS, clock};
+use crate::types::{Histogram, HistogramState, REQUEST_SECONDS, TraceParent, clock};
 
 /// What came of an attempt, as metrics tell it apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,7 +175,7 @@ impl SinkHealth {
     }
 
     /// Notes how long an attempt took, what came of it, and the trace and span that it is in, if any.
-    pub fn note_attempt(&self, outcome: AttemptOutcome, took: Duration, seen_in: Option<(u128, u64)>) {
+    pub fn note_attempt(&self, outcome: AttemptOutcome, took: Duration, seen_in: Option<TraceParent>) {
         self.attempts.0[outcome as usize].record(took, seen_in);
     }
 

@@ -51,7 +51,7 @@ pub use filter::{Filter, InvalidFilter};
 pub use health::{AttemptOutcome, JournalStatus, SinkHealth, SinkStatus};
 pub use lanes::{BatchParams, Bounds, Gate, LaneId, Lanes};
 pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
-pub use machine::{Action, Broken, Durability, Machine, MachineParams};
+pub use machine::{Action, Broken, Durability, Intake, Machine, MachineParams};
 pub use orphans::Orphans;
 pub use rate::{RateLimit, RateLimiter};
 pub use redact::{REDACTED, Redaction};

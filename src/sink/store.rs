@@ -279,8 +279,10 @@ impl Store {
 
     /// What is acknowledged and has a lower number may go: the caches on disk are not older.
     pub fn release(&mut self, before: u64) {
-        self.journal.iter_mut().for_each(|journal| journal.release(before));
-        self.past.iter_mut().for_each(|past| past.release(before));
+        let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return };
+        if past.release(before) {
+            journal.release(before);
+        }
     }
 
     /// Does what a machine asks for.

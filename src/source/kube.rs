@@ -232,7 +232,7 @@ impl ListerWatcher for KubeSource {
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
         let stall = self.options.stall;
-        let intake = WatchIntake::new(Arc::clone(&self.decoder), self.options.max_object_bytes);
+        let intake = WatchIntake::new(Arc::clone(&self.decoder), self.options.max_object_bytes, request.initial_events);
         let silence = request.timeout + stall.watch_slack;
         let made = match self.made(matches!(request.version, VersionMatch::NotOlderThan(_))) {
             Ok(made) => made,

@@ -52,8 +52,8 @@ async fn run_watch(source: &KubeSource) -> (Vec<String>, Result<(), SourceError>
     let mut out = Vec::new();
     let run = async {
         let mut stream = source.watch(watch()).await?;
-        while let Some(items) = stream.next().await {
-            out.extend(items?.iter().map(describe));
+        while let Some(batch) = stream.next().await {
+            out.extend(batch?.items.iter().map(describe));
         }
         Ok(())
     };
@@ -265,7 +265,7 @@ async fn dropping_a_stream_or_a_future_closes_the_connection() {
     let server = TestServer::always(open).await;
     let source = source(&server).await;
     let mut stream = source.watch(watch()).await.unwrap();
-    assert_eq!(stream.next().await.unwrap().unwrap().len(), 1);
+    assert_eq!(stream.next().await.unwrap().unwrap().items.len(), 1);
     drop(stream);
     server.closed().await;
 
@@ -302,8 +302,8 @@ async fn a_reader_that_is_behind_gets_everything_in_larger_batches() {
     let source = source(&server).await;
     let mut stream = source.watch(watch()).await.unwrap();
     let (mut total, mut batches) = (0, 0);
-    while let Some(items) = stream.next().await {
-        total += items.unwrap().len();
+    while let Some(batch) = stream.next().await {
+        total += batch.unwrap().items.len();
         batches += 1;
         tokio::task::yield_now().await;
     }

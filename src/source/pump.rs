@@ -15,7 +15,9 @@ use tokio::task::JoinHandle;
 
 use super::request::{next_data, stalled, transient};
 use crate::reflector::split::{Line, LineSplitter, ListSplitter, ListStep};
-use crate::reflector::{Decoder, ErrorClass, ListChunk, SourceError, WatchItem};
+use crate::reflector::{Decoder, ErrorClass, ListChunk, SourceError, WatchBatch, WatchItem};
+use crate::types::clock;
+use crate::types::{Followed, Traced};
 
 /// Decoded items that a reader's slowness lets gather outside the channel, before the socket has to wait.
 const MAX_ITEMS: usize = 512;
@@ -118,17 +120,37 @@ pub(super) struct WatchIntake {
     splitter: LineSplitter,
     limit: usize,
     items: Vec<WatchItem>,
+    /// Once something has gathered.
+    followed: Option<Followed>,
+    /// Whether what comes is what the server has already.
+    is_listing: bool,
     bytes: usize,
 }
 
 impl WatchIntake {
-    pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize) -> Self {
-        Self { decoder, splitter: LineSplitter::new(limit), limit, items: Vec::new(), bytes: 0 }
+    /// `is_listing`: whether objects come first that the server has already.
+    pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize, is_listing: bool) -> Self {
+        let splitter = LineSplitter::new(limit);
+        Self { decoder, splitter, limit, items: Vec::new(), followed: None, is_listing, bytes: 0 }
+    }
+
+    /// Notes when the first of what gathers came, and begins a trace of one change.
+    fn follow(&mut self) {
+        let is_end = |item: &WatchItem| matches!(item, WatchItem::Bookmark { initial_events_end: true, .. });
+        if self.is_listing && self.items.iter().any(is_end) {
+            self.is_listing = false;
+        }
+        if self.followed.is_none() && !self.items.is_empty() {
+            // Of those that came with the end of a list the last is not of the list.
+            let changed = self.items.last().and_then(WatchItem::object).filter(|_| !self.is_listing);
+            let traced = changed.and_then(|object| Traced::begin(object));
+            self.followed = Some(Followed { read: clock::now(), traced });
+        }
     }
 }
 
 impl Intake for WatchIntake {
-    type Batch = Vec<WatchItem>;
+    type Batch = WatchBatch;
     /// An apiserver ends a watch whose reader is slow.
     const BATCHES: usize = 16;
 
@@ -136,21 +158,28 @@ impl Intake for WatchIntake {
         self.bytes += bytes.len();
         let mut decoder = self.decoder.lock();
         let (items, limit) = (&mut self.items, self.limit);
-        self.splitter.feed(bytes, |line| {
+        let fed = self.splitter.feed(bytes, |line| {
             items.push(match line {
                 Line::Whole(line) => decoder.decode_event(line)?,
                 Line::TooLong(head) => decoder.skip_event(head, format!("larger than the limit of {limit} bytes")),
             });
             Ok(())
-        })
+        });
+        drop(decoder);
+        self.follow();
+        fed
     }
 
     fn finish(&mut self) -> Result<(), SourceError> {
         if !self.splitter.is_inside() {
             return Ok(());
         }
-        match self.decoder.lock().decode_event(self.splitter.rest()) {
-            Ok(item) => self.items.push(item),
+        let item = self.decoder.lock().decode_event(self.splitter.rest());
+        match item {
+            Ok(item) => {
+                self.items.push(item);
+                self.follow();
+            }
             Err(error) if error.class != ErrorClass::Malformed => return Err(error),
             Err(_) => return Err(transient("the watch ended inside an event".to_owned())),
         }
@@ -159,7 +188,8 @@ impl Intake for WatchIntake {
 
     fn pop(&mut self) -> Option<Self::Batch> {
         self.bytes = 0;
-        (!self.items.is_empty()).then(|| std::mem::take(&mut self.items))
+        let followed = self.followed.take()?;
+        Some(WatchBatch { items: std::mem::take(&mut self.items), followed })
     }
 
     fn has_batch(&self) -> bool {

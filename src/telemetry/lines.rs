@@ -8,6 +8,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::spans;
+use crate::types::TraceParent;
 
 /// Adds `trace_id` and `span_id` to the objects that another format writes, where a span is current that is exported.
 /// Elsewhere a line costs what it did.
@@ -21,7 +22,9 @@ where
     F: FormatEvent<S, N>,
 {
     fn format_event(&self, ctx: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let Some((trace, span)) = spans::current_ids() else { return self.0.format_event(ctx, writer, event) };
+        let Some(TraceParent { trace, span }) = spans::current() else {
+            return self.0.format_event(ctx, writer, event);
+        };
         let mut line = String::new();
         self.0.format_event(ctx, Writer::new(&mut line), event)?;
         match line.trim_end().strip_suffix('}') {

@@ -20,6 +20,8 @@ mod traces;
 
 pub use traces::Traces;
 
+use crate::types::SPANS;
+
 /// Dependencies that tell per attempt, and without the cluster's name, what our own lines say once and with it.
 const QUIET: [&str; 9] =
     ["kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
@@ -79,7 +81,7 @@ fn subscriber(format: LogFormat, filter: EnvFilter, tracer: Option<SdkTracer>) -
     // Spans are for traces alone; on lines they would repeat what the lines' own fields say. JSON has their ids.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.with_filter(filter.and(events)).boxed()];
     if let Some(tracer) = tracer {
-        let ours = filter_fn(|data| data.is_span() && data.target() == spans::TARGET);
+        let ours = filter_fn(|data| data.is_span() && data.target() == SPANS);
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
         let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false);
         layers.push(layer.with_filter(ours.with_max_level_hint(LevelFilter::INFO)).boxed());
@@ -111,7 +113,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             assert!(spans::list(&"c", &"pods", &"*").is_disabled());
             assert!(spans::watch(&"c", &"pods", &"*").is_disabled());
-            assert!(spans::delivery("s", 1).is_disabled());
+            assert!(spans::delivery("s", 1, std::iter::empty).is_disabled());
         });
     }
 
@@ -121,7 +123,7 @@ mod tests {
         let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
         let subscriber = subscriber(LogFormat::Text, EnvFilter::new("off"), Some(provider.tracer("test")));
         tracing::subscriber::with_default(subscriber, || {
-            assert!(!spans::delivery("s", 1).is_disabled());
+            assert!(!spans::delivery("s", 1, std::iter::empty).is_disabled());
             assert!(tracing::info_span!("of_a_dependency").is_disabled());
         });
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::clock;
+use super::{TraceParent, clock};
 
 /// Upper bounds in seconds for what goes over a network: from a millisecond to half a minute.
 pub const REQUEST_SECONDS: &[f64] =
@@ -66,12 +66,12 @@ impl Histogram {
     }
 
     /// Counts a duration, and keeps the ids of the trace and the span that it was seen in, if any.
-    pub fn record(&self, duration: Duration, seen_in: Option<(u128, u64)>) {
+    pub fn record(&self, duration: Duration, seen_in: Option<TraceParent>) {
         let seconds = duration.as_secs_f64();
         let bucket = &self.buckets[self.bounds.partition_point(|bound| *bound < seconds)];
         bucket.count.fetch_add(1, Relaxed);
         self.nanos.fetch_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-        if let Some((trace, span)) = seen_in
+        if let Some(TraceParent { trace, span }) = seen_in
             && let Some(mut exemplar) = bucket.exemplar.try_lock()
         {
             *exemplar = Some(Exemplar { trace, span, seconds, at: clock::wall() });
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn the_last_trace_of_a_bucket_is_its_exemplar() {
         let histogram = Histogram::new(BOUNDS);
-        histogram.record(Duration::from_millis(700), Some((1, 2)));
-        histogram.record(Duration::from_millis(900), Some((3, 4)));
+        histogram.record(Duration::from_millis(700), Some(TraceParent { trace: 1, span: 2 }));
+        histogram.record(Duration::from_millis(900), Some(TraceParent { trace: 3, span: 4 }));
         histogram.record(Duration::from_millis(800), None);
         let [None, Some(exemplar), None] = histogram.state().exemplars[..] else { panic!("one bucket has one") };
         assert_eq!((exemplar.trace, exemplar.span, exemplar.seconds), (3, 4, 0.9));
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn states_add_up_where_their_bounds_are_the_same() {
         let one = Histogram::new(BOUNDS);
-        one.record(Duration::from_secs(1), Some((1, 1)));
+        one.record(Duration::from_secs(1), Some(TraceParent { trace: 1, span: 1 }));
         let mut sum = HistogramState::default();
         sum.add(&one.state());
         sum.add(&one.state());

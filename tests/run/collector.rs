@@ -24,6 +24,8 @@ pub(crate) struct Collected {
     pub spans: Vec<(String, Attributes, Duration)>,
     /// Traces and spans by their ids, in hexadecimal.
     pub ids: BTreeSet<(String, String)>,
+    /// Of spans by their ids: name, and the span that they are part of.
+    pub tree: BTreeMap<(String, String), (String, String)>,
     pub metrics: BTreeMap<(String, Attributes), f64>,
     /// Of metrics: unit and kind.
     pub kinds: BTreeMap<String, (String, &'static str)>,
@@ -95,7 +97,10 @@ fn collect_traces(collected: &mut Collected, body: &[u8]) {
             let took = Duration::from_nanos(span.end_time_unix_nano - span.start_time_unix_nano);
             let trace = span.trace_id.try_into().map(u128::from_be_bytes).unwrap();
             let id = span.span_id.try_into().map(u64::from_be_bytes).unwrap();
-            collected.ids.insert((format!("{trace:032x}"), format!("{id:016x}")));
+            let ids = (format!("{trace:032x}"), format!("{id:016x}"));
+            collected.ids.insert(ids.clone());
+            let parent = span.parent_span_id.try_into().map_or(0, u64::from_be_bytes);
+            collected.tree.insert(ids, (span.name.clone(), format!("{parent:016x}")));
             collected.spans.push((span.name, attributes(&span.attributes), took));
         }
     }

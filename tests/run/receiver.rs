@@ -49,6 +49,8 @@ pub(crate) struct Received {
     pub requests: BTreeMap<&'static str, u64>,
     /// Events that were taken, repeats included.
     pub events: u64,
+    /// Of requests in a trace: the header, and the extension of each event that has one.
+    pub traces: Vec<(Option<String>, Vec<String>)>,
     /// What was wrong with requests.
     pub problems: Vec<String>,
 }
@@ -236,6 +238,9 @@ fn take(received: &Mutex<Received>, headers: &http::HeaderMap, body: &[u8]) {
         received.problems.push("not a batch of events".to_owned());
         return;
     };
+    let trace = headers.get("traceparent").map(|header| header.to_str().unwrap().to_owned());
+    let extensions = events.iter().filter_map(|event| Some(event.get("traceparent")?.as_str()?.to_owned()));
+    received.traces.push((trace, extensions.collect()));
     for event in events {
         received.events += 1;
         match (Told::from_event(&event), &mut received.replica) {

@@ -70,4 +70,8 @@ async fn who_asks_for_a_reload_is_told_what_it_changed_or_what_is_wrong() {
     hub.configure(&(base + "colour = \"red\"\n"));
     let (status, body) = hub.post("/v1/reload").await;
     assert!(status == 422 && body.contains("resources.pods.colour"), "{status} {body}");
+    let metrics = hub.get("/metrics").await.1;
+    for line in ["reloads_total 1", "reload_failures_total 1", "last_reload_successful 0", "needs_restart_keys 0"] {
+        assert!(metrics.contains(&format!("\ninformer_hub_config_{line}\n")), "{line}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use informer_hub::sim::{Churn, World};
 use tokio::net::TcpListener;
 
 use crate::collector::{Attributes, collector};
@@ -24,7 +25,7 @@ async fn a_collector_gets_a_span_for_each_list_watch_and_delivery_also_the_last_
     hub.ready().await;
     receiver.met(Mode::Error, 1).await;
     receiver.set(Mode::Well);
-    receiver.converged("c0", &sim, &informer_hub::sim::World::pods()).await;
+    receiver.converged("c0", &sim, &World::pods()).await;
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 0);
     let collected = collected.lock();
@@ -55,6 +56,51 @@ async fn a_collector_gets_a_span_for_each_list_watch_and_delivery_also_the_last_
     assert_eq!(delivered.map(|of| of["events"].parse::<u64>().unwrap()).sum::<u64>(), 30);
     let known = ["list", "watch", "deliver"];
     assert!(collected.spans.iter().all(|(name, ..)| known.contains(&name.as_str())), "{:?}", collected.spans);
+}
+
+/// The ids of a trace and of a span in it.
+fn ids(parent: &str) -> (String, String) {
+    let mut parts = parent.split('-').skip(1);
+    (parts.next().unwrap().to_owned(), parts.next().unwrap().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_is_traced_from_the_watch_through_each_actor_to_its_receiver() {
+    let (sim, (url, collected)) = (sim(7, 30), collector().await);
+    let receiver = Receiver::start(Mode::Well);
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
+    let mut hub = launch(&sim.url(), &receiver, &variables);
+    hub.ready().await;
+    receiver.converged("c0", &sim, &World::pods()).await;
+    let listed = receiver.received(|received| received.traces.iter().any(|(_, events)| !events.is_empty()));
+    assert!(!listed, "what is listed is no change");
+    let mut churn = Churn::new(7);
+    let (header, events) = until("a request with a traced event", async || {
+        sim.with_world(|world| churn.step(world));
+        receiver.received(|received| received.traces.iter().find(|(_, events)| !events.is_empty()).cloned())
+    })
+    .await;
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 0);
+    let collected = collected.lock();
+    let (trace, sink) = ids(&events[0]);
+    let tree = &collected.tree;
+    let of_trace = tree.iter().filter(|((of, _), _)| *of == trace);
+    let parents: std::collections::BTreeMap<&str, &str> =
+        of_trace.map(|(_, (name, parent))| (name.as_str(), parent.as_str())).collect();
+    let change = tree.iter().find(|((of, _), (name, _))| *of == trace && name == "change").unwrap().0.1.clone();
+    for stage in ["reflector", "fifo", "processor", "listener", "sink"] {
+        assert_eq!(parents.get(stage), Some(&change.as_str()), "{stage}: {parents:?}");
+    }
+    let attempt = ids(&header.unwrap());
+    assert_eq!(tree.get(&attempt), Some(&("deliver".to_owned(), sink)), "{tree:#?}");
+    assert_eq!(attempt.0, trace);
+    let (_, attributes, _) = collected.spans.iter().find(|(name, ..)| name == "change").unwrap();
+    let keys: Vec<_> = attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert!(keys.contains(&("cluster", "c0")) && keys.contains(&("resource", "pods")), "{keys:?}");
+    let names: Vec<_> = sim.truth(&World::pods()).into_keys().map(|key| key.name().to_owned()).collect();
+    let told = format!("{:?}", collected.spans);
+    assert!(!names.iter().any(|name| told.contains(name)), "no object is named");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,7 +155,7 @@ async fn is_not_disturbed(endpoint: &str, warnings: usize) {
     ];
     let mut hub = launch(&sim.url(), &receiver, &variables);
     hub.ready().await;
-    receiver.converged("c0", &sim, &informer_hub::sim::World::pods()).await;
+    receiver.converged("c0", &sim, &World::pods()).await;
     if warnings > 0 {
         for what in ["traces", "metrics"] {
             let line = until(what, async || {

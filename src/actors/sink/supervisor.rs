@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::estate::Heir;
 use super::letters::LetterRequest;
-use super::{Drain, DrainReport, SinkActor, SinkParams, State, StorePlace};
+use super::{Drain, DrainReport, SinkActor, SinkParams, State, StorePlace, TakeIn};
 use crate::actors::env::Env;
 use crate::actors::subscriber::{Deliver, Delivered, Subscriber};
 use crate::actors::supervision::{
@@ -19,7 +19,7 @@ use crate::actors::supervision::{
 };
 use crate::journal::JournalError;
 use crate::sink::{Durability, Event, Found, Store};
-use crate::types::{Dynamic, Notification, Notifications, Threads, Watched, Watcher, clock};
+use crate::types::{Dynamic, Notification, Threads, Traced, Watched, Watcher, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
@@ -151,11 +151,17 @@ impl Sink {
 }
 
 impl Deliver for Sink {
-    fn deliver(&self, batch: Vec<Notification>, _io: &Threads) -> BoxFuture<'static, Delivered> {
+    fn deliver(
+        &self,
+        notifications: Vec<Notification>,
+        traced: Option<Traced>,
+        _: &Threads,
+    ) -> BoxFuture<'static, Delivered> {
         let mut sink = self.clone();
         async move {
             while let Some(address) = sink.living().await {
-                if address.send(Notifications(batch.clone())).await.is_ok() {
+                let message = TakeIn { notifications: notifications.clone(), traced: traced.clone() };
+                if address.send(message).await.is_ok() {
                     return Delivered::All;
                 }
                 // It died with the batch in hand. Of what it had taken in, its successor will have some twice; events

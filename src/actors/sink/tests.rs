@@ -121,6 +121,10 @@ fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
     SinkParams { machine, transport: Arc::new(Shared(Arc::clone(transport))), io: Threads::current(), place: None }
 }
 
+fn take(notifications: impl IntoIterator<Item = Notification>) -> TakeIn {
+    TakeIn { notifications: notifications.into_iter().collect(), traced: None }
+}
+
 impl Bench {
     fn start(transport: Arc<ScriptedTransport>) -> Self {
         Self::with(transport, |_| {})
@@ -138,7 +142,7 @@ impl Bench {
     }
 
     async fn send(&self, notifications: Vec<Notification>) {
-        self.sink.send(Notifications(notifications)).await.unwrap();
+        self.sink.send(take(notifications)).await.unwrap();
     }
 
     /// Sends, and says whether the sink answered within ten seconds of the paused clock.
@@ -241,9 +245,7 @@ fn a_full_sink_keeps_its_sender_waiting_and_stays_within_its_bound() {
             );
         let bench = Bench::with(transport, |params| params.machine.bounds.events = 50);
         assert!(bench.takes(adds(5, 10)).await, "exactly what fits");
-        let waiting = bench
-            .sink
-            .send(Notifications((11..=20).flat_map(|v| (0..5).map(move |i| add(&format!("web-{i}"), v))).collect()));
+        let waiting = bench.sink.send(take((11..=20).flat_map(|v| (0..5).map(move |i| add(&format!("web-{i}"), v)))));
         let mut waiting = tokio::spawn(waiting);
         let waited = tokio::time::timeout(Duration::from_secs(3600), &mut waiting).await;
         assert!(waited.is_err(), "no room, no answer");
@@ -261,7 +263,7 @@ fn messages_that_wait_keep_their_order() {
     paused(async {
         let bench =
             Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| params.machine.bounds.events = 2);
-        let sends = (1..=50).map(|version| bench.sink.send(Notifications(vec![add("web", version)])));
+        let sends = (1..=50).map(|version| bench.sink.send(take(vec![add("web", version)])));
         for sent in futures::future::join_all(sends).await {
             sent.unwrap();
         }
@@ -455,7 +457,7 @@ fn a_stopped_sink_leaves_no_sender_without_an_answer() {
     paused(async {
         let bench =
             Bench::with(ScriptedTransport::new(|_, _| failed("down")), |params| params.machine.bounds.events = 1);
-        let waiting = tokio::spawn(bench.sink.send(Notifications(adds(5, 1))));
+        let waiting = tokio::spawn(bench.sink.send(take(adds(5, 1))));
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!waiting.is_finished());
         bench.sink.send(Stop).await.unwrap();
@@ -538,7 +540,7 @@ fn a_sink_whose_actor_dies_loses_nothing() {
         bounded.machine.bounds.events = 100;
         let sink = Sink::start(bounded, OpenStore::in_memory(), &env);
         for chunk in adds(20, 50).chunks(90) {
-            let delivered = Deliver::deliver(&sink, chunk.to_vec(), &env.io);
+            let delivered = Deliver::deliver(&sink, chunk.to_vec(), None, &env.io);
             let living = sink.clone().living().await.unwrap();
             let kill = async {
                 tokio::time::sleep(Duration::from_millis(7)).await;

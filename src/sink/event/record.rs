@@ -110,6 +110,24 @@ mod tests {
     }
 
     #[test]
+    fn where_an_event_is_in_its_trace_is_read_back() {
+        let parent = crate::types::TraceParent { trace: 7, span: 9 };
+        let options = EventOptions { sequence: true, ..EventOptions::default() };
+        let text = ",\"data\":{\"traceparent\":\"00-1\"";
+        let [first, second] = ["1", "2"].map(|version| pod(text, version, "Pending"));
+        let update = updated(first.clone(), second.clone());
+        let mut traced = Event::in_trace(&update, jiff::Timestamp::UNIX_EPOCH, &options, Some(parent)).unwrap();
+        traced.set_sequence(4);
+        let value: serde_json::Value = serde_json::from_str(traced.json()).unwrap();
+        assert_eq!((value["traceparent"].as_str(), value["sequence"].is_string()), (Some(&*parent.to_string()), true));
+        let read = Event::decode(&bytes(&traced), Some(4)).unwrap();
+        assert_eq!(read.trace_parent(), Some(parent));
+        let plain = |update| Event::new(update, jiff::Timestamp::UNIX_EPOCH, &options).unwrap();
+        assert_eq!(plain(&update).trace_parent(), None);
+        assert_eq!(Event::merge(plain(&added(first, false)), traced)[0].trace_parent(), Some(parent));
+    }
+
+    #[test]
     fn damaged_bytes_are_an_error_or_another_event_and_never_a_panic() {
         let good = bytes(&event());
         for length in 0..good.len().min(400) {

@@ -32,8 +32,8 @@ use super::{
     BatchParams, Bounds, Circuit, DeadLetter, Event, EventError, EventOptions, EventType, LaneId, Lanes, RateLimit,
     RateLimiter, RetryParams, Selection, SinkHealth, Verdict,
 };
-use crate::types::Notification;
 use crate::types::clock::Instant;
+use crate::types::{Notification, TraceParent, Traced};
 
 /// What a machine is built from.
 #[derive(Clone, Debug)]
@@ -91,10 +91,26 @@ pub struct Machine<T> {
     letters: Vec<DeadLetter>,
 }
 
+/// Notifications that come together, of one informer.
+#[derive(Debug)]
+pub struct Intake {
+    /// In their order.
+    pub notifications: Vec<Notification>,
+    /// One of them that has a trace, and where events of it are in that.
+    pub traced: Option<(Traced, TraceParent)>,
+}
+
+impl From<Vec<Notification>> for Intake {
+    fn from(notifications: Vec<Notification>) -> Self {
+        Self { notifications, traced: None }
+    }
+}
+
 /// A message, or what is left of it, that waits for room.
 #[derive(Debug)]
 struct Held<T> {
     rest: std::vec::IntoIter<Notification>,
+    traced: Option<(Traced, TraceParent)>,
     seen: jiff::Timestamp,
     reply: T,
 }
@@ -140,7 +156,8 @@ impl<T> Machine<T> {
     }
 
     /// A message has come; whoever sent it is answered by [`Action::Answer`].
-    pub fn take_in(&mut self, notifications: Vec<Notification>, seen: jiff::Timestamp, reply: T, now: Instant) {
+    pub fn take_in(&mut self, intake: impl Into<Intake>, seen: jiff::Timestamp, reply: T, now: Instant) {
+        let Intake { notifications, traced } = intake.into();
         let count = notifications.len();
         self.params.health.received.fetch_add(count as u64, Relaxed);
         if self.params.health.is_disabled() {
@@ -148,7 +165,7 @@ impl<T> Machine<T> {
             return self.answers.push_back(reply);
         }
         // Behind those who wait already, for the order of a sender's messages.
-        self.held.push_back(Held { rest: notifications.into_iter(), seen, reply });
+        self.held.push_back(Held { rest: notifications.into_iter(), traced, seen, reply });
         self.unhold(now);
     }
 
@@ -211,7 +228,7 @@ impl<T> Machine<T> {
     /// Lets waiting messages in, oldest first, as far as there is room.
     fn unhold(&mut self, now: Instant) {
         while let Some(mut held) = self.held.pop_front() {
-            if !self.admit(&mut held.rest, held.seen, now) {
+            if !self.admit(&mut held, now) {
                 self.held.push_front(held);
                 return;
             }
@@ -226,11 +243,16 @@ impl<T> Machine<T> {
     }
 
     /// Takes in what there is room for. Tells whether that was all.
-    fn admit(&mut self, rest: &mut std::vec::IntoIter<Notification>, seen: jiff::Timestamp, now: Instant) -> bool {
+    fn admit(&mut self, Held { rest, traced, seen, .. }: &mut Held<T>, now: Instant) -> bool {
+        let seen = *seen;
         while self.has_room() {
             let Some(notification) = rest.next() else { return true };
-            let event = self.convert(&notification, seen);
-            let Some(event) = event.and_then(|event| self.in_context(event, &notification, seen)) else { continue };
+            let is_it = |(traced, _): &&(Traced, TraceParent)| notification.object().is_some_and(|it| traced.is_of(it));
+            let parent = traced.as_ref().filter(is_it).map(|(_, parent)| *parent);
+            let event = self.convert(&notification, seen, parent);
+            let Some(event) = event.and_then(|event| self.in_context(event, &notification, seen, parent)) else {
+                continue;
+            };
             if let Some(durable) = &mut self.durable {
                 let resync = matches!(notification, Notification::Updated { resync: true, .. });
                 durable.put(event, resync, &self.params.health, now);
@@ -250,12 +272,17 @@ impl<T> Machine<T> {
     }
 
     /// The event of a notification, if it is for this sink. Whatever goes wrong costs this notification alone.
-    fn convert(&self, notification: &Notification, seen: jiff::Timestamp) -> Option<Event> {
+    fn convert(
+        &self,
+        notification: &Notification,
+        seen: jiff::Timestamp,
+        parent: Option<TraceParent>,
+    ) -> Option<Event> {
         let MachineParams { health, name, options, selection, .. } = &self.params;
         let converted = catch_unwind(AssertUnwindSafe(|| {
             let verdict = selection.judge(notification);
             let taken = !matches!(verdict, Verdict::Leave | Verdict::LeaveUnfiltered(_));
-            let event = taken.then(|| Event::new(notification, seen, options)).transpose();
+            let event = taken.then(|| Event::in_trace(notification, seen, options, parent)).transpose();
             (verdict, event)
         }));
         let (verdict, event) = converted.unwrap_or_else(|panic| {
@@ -287,7 +314,13 @@ impl<T> Machine<T> {
 
     /// An event as it is to be told: that of an update, where the journal has told of an object that the notification tells
     /// of as if it were new. How it was before is not known.
-    fn in_context(&self, event: Event, notification: &Notification, seen: jiff::Timestamp) -> Option<Event> {
+    fn in_context(
+        &self,
+        event: Event,
+        notification: &Notification,
+        seen: jiff::Timestamp,
+        parent: Option<TraceParent>,
+    ) -> Option<Event> {
         let MachineParams { health, options, selection, .. } = &self.params;
         let is_update = self.durable.as_ref().is_some_and(|durable| durable.is_update(&event));
         let Notification::Added { object, .. } = notification else { return Some(event) };
@@ -300,7 +333,7 @@ impl<T> Machine<T> {
         }
         let update = Notification::Updated { old: object.clone(), new: object.clone(), resync: false };
         let options = EventOptions { include_old: false, ..options.clone() };
-        Event::new(&update, seen, &options).ok()
+        Event::in_trace(&update, seen, &options, parent).ok()
     }
 
     fn discard(&self, count: usize) {

@@ -12,7 +12,7 @@ use crate::disk::Disk;
 use crate::sim::disk::SimDisk;
 use crate::sink::test_objects::{added, pod, updated};
 use crate::sink::{EventType, LetterFilter, Outcome, Store, StoreLimits};
-use crate::types::{Fsync, clock};
+use crate::types::{Fsync, ObjectKey, ResourceVersion, clock};
 
 type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
 
@@ -163,6 +163,27 @@ fn a_message_is_answered_when_it_is_on_disk_and_not_before() {
     rig.receiver(|_| Outcome::Accepted);
     rig.run(SECOND);
     assert_eq!(rig.accepted.len(), 4);
+}
+
+#[test]
+fn of_a_message_the_event_that_has_a_trace_says_so_also_after_a_restart() {
+    let mut rig = Rig::new();
+    rig.receiver(|_| Outcome::Retry { after: None, content: false, error: "down".to_owned() });
+    let parent = TraceParent { trace: 5, span: 6 };
+    let (key, version) = (ObjectKey::new("shop", "a"), ResourceVersion::new("2"));
+    let traced = Some((Traced { span: tracing::Span::none(), key, version }, parent));
+    let notifications = vec![update("a", 1), update("b", 2), update("a", 2)];
+    rig.machine.take_in(Intake { notifications, traced }, jiff::Timestamp::UNIX_EPOCH, 1, rig.now);
+    rig.run(Duration::from_secs(1));
+    rig.restart(true);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(Duration::from_secs(60));
+    let mut parents: Vec<_> =
+        rig.accepted.iter().map(|event| (event.subject(), event.version().as_number(), event.trace_parent())).collect();
+    parents.sort_unstable_by_key(|(subject, version, _)| (*subject, *version));
+    let subjects = ["/v1/pods/shop/a", "/v1/pods/shop/b"];
+    let expected = [(subjects[0], Some(1), None), (subjects[0], Some(2), Some(parent)), (subjects[1], Some(2), None)];
+    assert_eq!(parents, expected);
 }
 
 #[test]

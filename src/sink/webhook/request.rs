@@ -10,9 +10,11 @@ use sha2::{Digest, Sha256};
 
 use super::{Compression, SigningKeys};
 use crate::sink::Event;
+use crate::types::TraceParent;
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Fast, and small enough for JSON.
@@ -56,6 +58,8 @@ pub(super) struct HeaderParams<'p> {
     pub(super) compression: Option<Compression>,
     pub(super) extra: &'p HeaderMap,
     pub(super) keys: Option<&'p SigningKeys>,
+    /// The attempt's own span, if it has one.
+    pub(super) trace: Option<TraceParent>,
 }
 
 /// The headers of one attempt made at `timestamp` (seconds since the epoch). What is signed is the content, `body`
@@ -69,6 +73,9 @@ pub(super) fn headers(id: &str, timestamp: i64, body: &[u8], params: &HeaderPara
     headers.insert(WEBHOOK_ID, ascii(id));
     if let Some(keys) = params.keys {
         headers.insert(WEBHOOK_SIGNATURE, ascii(&keys.sign(id, timestamp, body)));
+    }
+    if let Some(trace) = params.trace {
+        headers.insert(TRACE_PARENT, ascii(&trace.to_string()));
     }
     if let Some(compression) = params.compression {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(compression.as_str()));
@@ -120,8 +127,10 @@ mod tests {
             compression: Some(Compression::Gzip),
             extra: &extra,
             keys: None,
+            trace: Some(TraceParent { trace: 10, span: 11 }),
         };
         let headers = headers("id", 12, b"[]", &params);
+        assert_eq!(headers[TRACE_PARENT], "00-0000000000000000000000000000000a-000000000000000b-01");
         assert_eq!(headers.get_all(CONTENT_TYPE).iter().collect::<Vec<_>>(), ["application/json"]);
         assert_eq!(
             (&headers[WEBHOOK_TIMESTAMP], &headers["x-api-key"]),

@@ -14,7 +14,7 @@ use super::request::HeaderParams;
 use super::{WebhookError, WebhookParams, request, tls};
 use crate::disk::FileState;
 use crate::sink::{Event, Outcome};
-use crate::types::clock;
+use crate::types::{TraceParent, clock};
 
 /// How much of an answer's body is read.
 const MAX_ANSWER: usize = 4096;
@@ -82,6 +82,7 @@ impl Service {
             compression: params.compression,
             extra: params.headers.values(),
             keys: params.signing_keys.as_ref(),
+            trace: TraceParent::of(&Span::current()),
         };
         let headers = request::headers(&id, timestamp, body.as_bytes(), &header_params);
         let body = match request::encode(body, params.compression) {

@@ -168,8 +168,8 @@ catalogue! {
     ListenerMerged: Counter "informer_hub_listener_merged_notifications_total" [cluster, subscription];
     /// Notifications that a subscriber failed on.
     ListenerLost: Counter "informer_hub_listener_lost_notifications_total" [cluster, subscription];
-    /// From a change's coming into its informer's queue to a subscriber's answer for it, in samples: one at a time of each
-    /// informer and subscriber.
+    /// From when a change was read off its watch to a subscriber's answer for it, in samples: one at a time of each informer
+    /// and subscriber.
     ToldLag: Histogram "informer_hub_told_lag_seconds" [subscription];
     /// Notifications that came to a sink.
     SinkReceived: Counter "informer_hub_sink_received_notifications_total" [sink];
@@ -239,6 +239,16 @@ catalogue! {
     StateRestore: Gauge "informer_hub_state_restore_duration_seconds" [];
     /// What was found damaged on disk at the start.
     StateDamage: Gauge "informer_hub_state_damaged_parts" [];
+    /// How often a changed configuration was applied.
+    ConfigReloads: Counter "informer_hub_config_reloads_total" [];
+    /// How often a changed configuration could not be read or applied.
+    ConfigFailures: Counter "informer_hub_config_reload_failures_total" [];
+    /// Whether the configuration that was read last is the one in use.
+    ConfigReloaded: Gauge "informer_hub_config_last_reload_successful" [];
+    /// Since when the configuration in use is what it is.
+    ConfigSince: Gauge "informer_hub_config_last_reload_success_timestamp_seconds" [];
+    /// Keys whose new values are not in use, since they are read at the start alone.
+    ConfigRestart: Gauge "informer_hub_config_needs_restart_keys" [];
     /// How long it took to collect these metrics, without writing them.
     Collecting: Gauge "informer_hub_metrics_collect_duration_seconds" [];
     /// Values in these metrics; a histogram is one.

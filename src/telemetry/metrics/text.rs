@@ -200,6 +200,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::types::TraceParent;
     use crate::types::{Histogram, REQUEST_SECONDS};
 
     fn snapshot() -> Snapshot {
@@ -210,7 +211,7 @@ mod tests {
         snapshot.put(Id::ClusterStale, cluster, 1.25);
         snapshot.put(Id::ProcessCpu, LabelSet::NONE, 0.5);
         let attempts = Histogram::new(REQUEST_SECONDS);
-        attempts.record(Duration::from_millis(30), Some((0xab, 0xcd)));
+        attempts.record(Duration::from_millis(30), Some(TraceParent { trace: 0xab, span: 0xcd }));
         attempts.record(Duration::from_secs(60), None);
         snapshot.histogram(Id::Attempts, sink, "accepted", attempts.state());
         snapshot

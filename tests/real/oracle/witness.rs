@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use informer_hub::reflector::{
     Connection, Connector, Discovered, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher, ResolveError,
-    SourceError, WatchItem, WatchRequest, WatchStream,
+    SourceError, WatchBatch, WatchItem, WatchRequest, WatchStream,
 };
 use informer_hub::types::{ApiResource, ResourceRef, ResourceVersion, Scope, clock};
 use parking_lot::Mutex;
@@ -123,9 +123,9 @@ impl Witness {
     }
 
     /// `listing`: whether the initial events of a streaming list are still coming.
-    fn see_items(&self, kind: Kind, items: &Result<Vec<WatchItem>, SourceError>, listing: &mut bool) {
-        let items = match items {
-            Ok(items) => items,
+    fn see_batch(&self, kind: Kind, batch: &Result<WatchBatch, SourceError>, listing: &mut bool) {
+        let items = match batch {
+            Ok(batch) => &batch.items,
             Err(error) => return self.note(kind, &format_args!("the watch ends: {error}")),
         };
         for item in items {
@@ -225,7 +225,7 @@ impl ListerWatcher for Witnessed<(Kind, Arc<dyn ListerWatcher>)> {
             match answer.await {
                 Ok(stream) => {
                     witness.note(kind, &"the watch opens");
-                    Ok(stream.inspect(move |items| witness.see_items(kind, items, &mut listing)).boxed())
+                    Ok(stream.inspect(move |batch| witness.see_batch(kind, batch, &mut listing)).boxed())
                 }
                 Err(error) => {
                     witness.note(kind, &format_args!("no watch: {error}"));

@@ -6,8 +6,8 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream;
 use informer_hub::reflector::{
-    ErrorClass, ListChunk, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch, WatchItem, WatchRequest,
-    WatchStream,
+    ErrorClass, ListChunk, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch, WatchBatch, WatchItem,
+    WatchRequest, WatchStream,
 };
 use informer_hub::types::{ObjectKey, ResourceVersion, StoredObject, Uid};
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ impl ListerWatcher for Scripted {
 
     fn watch(&self, _: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
         let answer = std::mem::take(&mut *self.watch.lock());
-        Box::pin(async { Ok(stream::iter(answer).boxed()) })
+        Box::pin(async { Ok(stream::iter(answer).map(|items| items.map(WatchBatch::from)).boxed()) })
     }
 }
 
