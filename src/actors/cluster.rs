@@ -31,6 +31,7 @@ use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth,
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
+mod labels;
 mod lookup;
 mod patterns;
 mod survey;

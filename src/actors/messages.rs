@@ -383,6 +383,22 @@ pub struct AddCluster {
 #[rtype(result = "Result<(), super::registry::RegistryError>")]
 pub struct RemoveCluster(pub ClusterName);
 
+/// Gives a cluster other labels. Its informers go on under them with what they have: they list again, and readers are told
+/// what has changed. Answered when who selects by labels has to do with it, or no more.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "Result<(), super::registry::RegistryError>")]
+pub struct SetClusterLabels {
+    /// Its name.
+    pub name: ClusterName,
+    /// All of them.
+    pub labels: ClusterLabels,
+}
+
+/// The same, of the registry to the cluster.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct SetLabels(pub ClusterLabels);
+
 /// Asks for an informer in each selected cluster, now and later. Shared: users are counted.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]

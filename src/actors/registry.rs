@@ -32,6 +32,7 @@ use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, View, clock};
 
 mod checkpoint;
+mod labels;
 mod memory;
 mod report;
 

@@ -144,9 +144,9 @@ impl Following {
                         Err(_) => break Err(self.machine.out_of_patience()),
                         Ok(None) => break Ok(()),
                         Ok(Some(Err(error))) => break Err(error),
-                        Ok(Some(Ok(items))) => {
-                            events += items.len() as u64;
-                            for item in items {
+                        Ok(Some(Ok(batch))) => {
+                            events += batch.items.len() as u64;
+                            for item in batch.items {
                                 self.take(item).await?;
                             }
                         }

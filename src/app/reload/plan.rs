@@ -22,7 +22,7 @@ pub struct Difference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// Clusters; one whose labels changed is removed and added.
+    /// Clusters.
     pub clusters: Difference,
     /// Resources.
     pub resources: Difference,
