@@ -450,13 +450,16 @@ impl Snapshot {
         self.partitions.insert(id, Arc::new(Partition { origin, converted: true, resume: None, ..partition }));
     }
 
-    /// Has a partition be that of another resource under the same name.
+    /// Has a partition be that of another resource under the same name, or of a cluster that has other labels now.
     pub(super) fn relabel(&mut self, id: PartitionId, origin: Arc<Origin>) {
         let Some(partition) = self.partitions.remove(&id).map(Arc::unwrap_or_clone) else { return };
         if self.partitions.is_empty() {
             self.resource = origin.resource.clone();
         }
-        self.partitions.insert(id, Arc::new(Partition { origin, converted: true, resume: None, ..partition }));
+        // Under other labels of its cluster it is what it was.
+        let is_same = partition.origin.resource == origin.resource;
+        let (converted, resume) = if is_same { (partition.converted, partition.resume) } else { (true, None) };
+        self.partitions.insert(id, Arc::new(Partition { origin, converted, resume, ..partition }));
     }
 
     pub(super) fn close(&mut self, id: PartitionId) {
