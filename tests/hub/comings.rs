@@ -298,7 +298,8 @@ async fn a_version_that_somebody_names_is_not_left_and_its_end_is_told_with_what
     assert!(told.lock().is_empty(), "{told:?}");
     cluster.with_world(|world| world.unserve("v1beta1", &widgets("v1beta1")));
     shows(&fleet, WIDGETS, "absent, with what is served", |it| {
-        it.state == Phase::Absent && it.last_error.as_deref().is_some_and(|why| why.contains("in v1beta1; it serves v1"))
+        it.state == Phase::Absent
+            && it.last_error.as_deref().is_some_and(|why| why.contains("in v1beta1; it serves v1"))
     })
     .await;
     let status = informer(&fleet, WIDGETS).await.unwrap();

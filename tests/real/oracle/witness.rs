@@ -12,8 +12,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use informer_hub::reflector::{
-    Connection, Connector, Discovered, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher, ResolveError,
-    SourceError, WatchItem, WatchRequest, WatchStream,
+    Connection, Connector, Discovered, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher,
+    ResolveError, SourceError, WatchItem, WatchRequest, WatchStream,
 };
 use informer_hub::types::{ApiResource, ResourceRef, ResourceVersion, Scope, clock};
 use parking_lot::Mutex;
