@@ -97,6 +97,21 @@ async fn shows(hub: &Hub, what: &str, is: impl Fn(&InformerStatus) -> bool) {
     assert!(comes_true(PATIENCE, check).await, "never {what}: {:?}", gear_informer(hub).await);
 }
 
+/// What following a cluster's offers costs, for docs/resources.md.
+async fn print_sizes(client: &Client) {
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    for (path, accept) in [
+        ("/apis", aggregated),
+        ("/api", aggregated),
+        ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata),
+        ("/apis/apiregistration.k8s.io/v1/apiservices", metadata),
+    ] {
+        let request = http::Request::get(path).header("accept", accept).body(Vec::new()).unwrap();
+        println!("{path}: {} bytes", client.request_text(request).await.unwrap().len());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_custom_resource_comes_moves_goes_and_comes_back_with_another_scope() {
     let real = RealCluster::start("comings").await;
@@ -131,6 +146,8 @@ async fn a_custom_resource_comes_moves_goes_and_comes_back_with_another_scope() 
         make(&gears(&client, "v1beta1", Some("shop")), "v1beta1", name).await;
     }
     told.are(["+v1beta1/a", "+v1beta1/b"]).await;
+
+    print_sizes(&client).await;
 
     // Another version is preferred and stored; then the storage alone changes back.
     merge(&definitions, GEARS, json!({ "spec": { "versions": [version("v1beta1", false), version("v1", true)] } }))
