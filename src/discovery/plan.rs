@@ -144,7 +144,7 @@ pub fn share<'c, U: Ord + Clone + 'c>(
         if taken.contains(&(gvr.group.clone(), gvr.resource.clone())) {
             continue;
         }
-        let has = |claim: &&Claim<'c, U>| claim.pattern.has(&gvr.group, &gvr.resource, offer.others());
+        let has = |claim: &&Claim<'c, U>| claim.pattern.has(&gvr.group, &gvr.resource, &offer.others());
         let Some(claim) = claims.iter().find(has) else { continue };
         let share = shares.entry(claim.user.clone()).or_default();
         if share.watched.len() < claim.pattern.limit.get() {

@@ -196,7 +196,7 @@ proptest! {
                 };
                 prop_assert!(!patterns.iter().any(better), "{} belongs to another", name);
             }
-            prop_assert!(gvr.group != "" || gvr.resource != "secrets" || owners.is_empty(), "secrets are nobody's");
+            prop_assert!(!gvr.group.is_empty() || gvr.resource != "secrets" || owners.is_empty(), "secrets are nobody's");
         }
         for (user, share) in &shares {
             let limit = patterns[user].limit.get();

@@ -345,7 +345,7 @@ async fn a_resource_is_defined_served_in_versions_and_undefined_with_a_word_on_e
     let all = cluster.truth(&widgets).len();
     cluster.with_world(|world| world.undefine(&widgets));
     for _ in 0..all {
-        let line: Value = serde_json::from_str(&watch.line().await.unwrap().unwrap()).unwrap();
+        let line = watch.line().await.unwrap().unwrap();
         assert_eq!((&line["type"], &line["object"]["kind"]), (&json!("DELETED"), &json!("Widget")));
     }
     assert_eq!(watch.line().await.unwrap(), None);
