@@ -17,7 +17,7 @@ use super::messages::{
     AddListener, Attach, CloseAbandoned, Detach, RemoveListener, Resolved, Rest, StopCluster, StopInformer, Unwant,
     User, Want, Wanted,
 };
-use super::status::{ClusterState, ClusterView, InformerView, SharedView};
+use super::status::SharedView;
 use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
@@ -35,6 +35,7 @@ mod labels;
 mod lookup;
 mod patterns;
 mod survey;
+mod view;
 
 use lookup::jittered;
 use survey::Survey;
@@ -372,47 +373,6 @@ impl ClusterActor {
             }
         });
         self.show();
-    }
-
-    /// Publishes what this cluster shows of itself.
-    fn show(&self) {
-        // Else one that died is started again at once.
-        let degraded = self.informers.values().any(|informer| informer.address.is_none());
-        let state = match (&self.connection, &self.error) {
-            _ if degraded => ClusterState::Degraded,
-            (Some(_), _) => ClusterState::Connected,
-            (None, Some(_)) => ClusterState::Unreachable,
-            (None, None) => ClusterState::Connecting,
-        };
-        let informers = self.wants.iter().map(|(key, want)| self.informer_view(key, want)).collect();
-        let (discovery, patterns) = (self.survey.shown(), self.survey.shares());
-        self.parts.view.store(Arc::new(ClusterView {
-            state,
-            error: self.error.clone(),
-            informers,
-            discovery,
-            patterns,
-        }));
-    }
-
-    fn informer_view(&self, key: &Arc<WantKey>, want: &WantState) -> InformerView {
-        let informer_key = self.informer_key(key);
-        let informer = informer_key.and_then(|key| self.informers.get(&key));
-        let about = self.attached.values().filter(|subscription| self.wants_of(subscription).contains(&key));
-        let listeners = informer.map_or_else(Vec::new, |informer| {
-            about
-                .map(|subscription| {
-                    (subscription.name.clone(), Arc::clone(&subscription.inbox_at(&informer.parts.origin).health))
-                })
-                .collect()
-        });
-        InformerView {
-            wanted: key.0.clone(),
-            resource: want.resolved.clone(),
-            scope: key.1.clone(),
-            health: Arc::clone(&want.health),
-            listeners,
-        }
     }
 }
 

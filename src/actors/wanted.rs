@@ -62,7 +62,7 @@ impl Wanted {
             }
             (Self::Written(written), Self::Matching(pattern)) | (Self::Matching(pattern), Self::Written(written)) => {
                 let written = written.canonical();
-                written.group.is_some_and(|group| pattern.has(&group, &written.resource, std::iter::empty()))
+                written.group.is_some_and(|group| pattern.has(&group, &written.resource, &std::iter::empty()))
             }
         }
     }

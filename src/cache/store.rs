@@ -280,7 +280,7 @@ impl Store {
                     partition.version = Some(version);
                     partition.is_indexed = true;
                     partition.outdated = None;
-                    partition.converted = false;
+                    partition.converted_from = None;
                 }
             }
         }
@@ -394,7 +394,7 @@ impl Store {
         } else if !stored.is_kept() && !partition.bare {
             self.exchange(id, partition, &stored, &object);
             applied.push(Applied::Restored { bare: stored, whole: object });
-        } else if partition.converted && reads_otherwise(&stored, &object) {
+        } else if partition.converted_from.is_some() && reads_otherwise(&stored, &object) {
             self.exchange(id, partition, &stored, &object);
             applied.push(Applied::Updated { old: stored, new: object });
         } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {

@@ -7,11 +7,16 @@ use crate::types::clock::Instant;
 
 /// After a definition or an API service has changed, when it is looked. What is offered follows within tenths of a second,
 /// of an aggregated API within seconds.
-const LOOKS: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_millis(600), Duration::from_millis(1600), Duration::from_secs(5)];
+const LOOKS: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(350),
+    Duration::from_millis(900),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
 
 /// The least time between two looks, however much changes.
-const GAP: Duration = Duration::from_millis(500);
+const GAP: Duration = Duration::from_millis(250);
 
 /// How often a cluster is asked of which nothing is heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,15 +140,15 @@ mod tests {
 
     #[test]
     fn after_a_change_it_is_looked_soon_and_a_few_times_more() {
-        assert_eq!(looks(&[10_000], true, 60_000), [0, 10_100, 10_600, 11_600, 15_000]);
+        assert_eq!(looks(&[10_000], true, 60_000), [0, 10_100, 10_350, 10_900, 12_000, 15_000]);
     }
 
     #[test]
     fn however_much_changes_there_is_time_between_looks() {
         let flood: Vec<u64> = (0..200).map(|i| 10_000 + i * 10).collect();
         let looks = looks(&flood, true, 60_000);
-        assert!(looks.windows(2).all(|pair| pair[1] - pair[0] >= 500), "{looks:?}");
-        assert!(looks.len() <= 10, "{looks:?}");
+        assert!(looks.windows(2).all(|pair| pair[1] - pair[0] >= 250), "{looks:?}");
+        assert!(looks.len() <= 16, "{looks:?}");
         assert!(looks.iter().any(|at| (12_000..12_600).contains(at)), "the last change is looked at soon: {looks:?}");
     }
 

@@ -93,7 +93,12 @@ fn nothing(written: &ResourceRef, name: &str, watched: Option<&ApiResource>, was
             (false, ": its definition is there, and no version of it is served")
         }
         Some(_) if was_defined => (true, ": its definition was deleted"),
-        Some(_) => (false, "; its objects are kept as they were last seen"),
+        // Of an aggregated API, or never there.
+        Some(_) => {
+            let why =
+                format!("the cluster has no resource {name} now; what was seen of it is kept as it was last seen");
+            return Fate::Rest { gone: false, why };
+        }
         None => (
             false,
             "; whether it was deleted cannot be told without the right to list and watch customresourcedefinitions, so \
@@ -144,7 +149,7 @@ pub fn share<'c, U: Ord + Clone + 'c>(
         if taken.contains(&(gvr.group.clone(), gvr.resource.clone())) {
             continue;
         }
-        let has = |claim: &&Claim<'c, U>| claim.pattern.has(&gvr.group, &gvr.resource, offer.others());
+        let has = |claim: &&Claim<'c, U>| claim.pattern.has(&gvr.group, &gvr.resource, &offer.others());
         let Some(claim) = claims.iter().find(has) else { continue };
         let share = shares.entry(claim.user.clone()).or_default();
         if share.watched.len() < claim.pattern.limit.get() {

@@ -81,7 +81,7 @@ fn objects_are_gone_only_when_their_definition_is_known_to_be() {
     for (was_defined, definitions, words) in [
         (true, None, "customresourcedefinitions"),
         (true, DEFINED, "no version of it is served"),
-        (false, Some([].as_slice()), "kept as they were last seen"),
+        (false, Some([].as_slice()), "is kept as it was last seen"),
     ] {
         let (is_gone, why) = gone(was_defined, definitions);
         assert!(!is_gone && why.contains(words), "{why}");
@@ -196,7 +196,7 @@ proptest! {
                 };
                 prop_assert!(!patterns.iter().any(better), "{} belongs to another", name);
             }
-            prop_assert!(gvr.group != "" || gvr.resource != "secrets" || owners.is_empty(), "secrets are nobody's");
+            prop_assert!(!gvr.group.is_empty() || gvr.resource != "secrets" || owners.is_empty(), "secrets are nobody's");
         }
         for (user, share) in &shares {
             let limit = patterns[user].limit.get();

@@ -17,8 +17,8 @@ use super::pump::{Source, Unit, expired_line};
 use super::request::{ObjectsRequest, is_signal};
 use super::shared::Shared;
 use super::world::World;
-use crate::types::Watcher;
 use crate::types::clock::{self, Instant};
+use crate::types::{ApiResource, Watcher};
 
 /// Events taken from the history under one lock.
 const BATCH: usize = 64;
@@ -30,8 +30,8 @@ pub(super) struct WatchSource {
     def: ResourceDef,
     /// When the collection that it reads began.
     born: u64,
-    /// Whether its objects are stored as another version.
-    converts: bool,
+    /// The resource that objects are shown as, where they are stored as another.
+    shown_as: Option<ApiResource>,
     /// Whether it counts among the watches of objects.
     counts: bool,
     filter: Filter,
@@ -81,7 +81,7 @@ impl WatchSource {
             }
             Ok(Self {
                 born: collection.born(),
-                converts: collection.def().api.gvr != request.def.api.gvr,
+                shown_as: (collection.def().api.gvr != request.def.api.gvr).then(|| request.def.api.clone()),
                 counts,
                 shared: Arc::clone(shared),
                 def: request.def.clone(),
@@ -141,21 +141,19 @@ impl WatchSource {
             .flatten()
             .map(|old| Arc::new(old.at_version(&self.def.api.gvr, &self.def.api.kind, event.object.version())));
         let object = last_inside.as_ref().unwrap_or(&event.object);
-        Some(match (self.partial, kind == event.kind) {
-            (false, _) if self.converts => {
-                event_line(kind.as_str(), object.read_as(&self.def.api.gvr, &self.def.api.kind).json())
-            }
-            (true, _) => event_line(kind.as_str(), &object.partial()),
-            (false, true) => event.line(),
-            (false, false) => event_line(kind.as_str(), object.json()),
+        Some(match (&self.shown_as, kind == event.kind) {
+            _ if self.partial => event_line(kind.as_str(), &object.partial()),
+            (Some(other), _) => event_line(kind.as_str(), object.read_as(&other.gvr, &other.kind).json()),
+            (None, true) => event.line(),
+            (None, false) => event_line(kind.as_str(), object.json()),
         })
     }
 
     fn initial_event(&self, object: &SimObject) -> Unit {
-        let bytes = match (self.partial, self.converts) {
-            (true, _) => event_line("ADDED", &object.partial()),
-            (false, true) => event_line("ADDED", object.read_as(&self.def.api.gvr, &self.def.api.kind).json()),
-            (false, false) => event_line("ADDED", object.json()),
+        let bytes = match &self.shown_as {
+            _ if self.partial => event_line("ADDED", &object.partial()),
+            Some(other) => event_line("ADDED", object.read_as(&other.gvr, &other.kind).json()),
+            None => event_line("ADDED", object.json()),
         };
         Unit { bytes, object: true }
     }

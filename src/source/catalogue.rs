@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt};
 use kube::Client;
 use serde::Deserialize;
 
-use super::discovery::{AT_ONCE, DEADLINE, Group, GroupList, MAX_DOCUMENT, ResourceList, get};
+use super::discovery::{AT_ONCE, DEADLINE, Group, GroupList, MAX_DOCUMENT, Resource, ResourceList, get};
 use super::request::{Get, Query, encode, stalled};
 use crate::reflector::{Discovered, ErrorClass, SourceError, bounded};
 use crate::types::{Catalogue, GroupOffer, Offer, VersionOffer};
@@ -197,7 +197,7 @@ async fn legacy_group(client: &Client, group: &str, versions: &[&str]) -> Result
             Err(error) if matches!(error.class, ErrorClass::Refused | ErrorClass::Unauthorized) => return Err(error),
             Err(_) => (Vec::new(), true),
         };
-        let offered = resources.into_iter().filter(|resource| resource.is_watchable()).map(|resource| Offer {
+        let offered = resources.into_iter().filter(Resource::is_watchable).map(|resource| Offer {
             plural: resource.name.into(),
             singular: resource.singular_name.into(),
             short_names: resource.short_names.into_iter().flatten().map(Into::into).collect(),

@@ -141,7 +141,7 @@ impl ResourcePattern {
 
     /// Whether it means a resource that has these names: the plural, and those it has besides.
     #[must_use]
-    pub fn has<'n>(&self, group: &str, plural: &str, others: impl Iterator<Item = &'n str> + Clone) -> bool {
+    pub fn has<'n>(&self, group: &str, plural: &str, others: &(impl Iterator<Item = &'n str> + Clone)) -> bool {
         let is_called = |name: &str| name == plural || others.clone().any(|other| other == name);
         let is_left_out = |exclusion: &Exclusion| match exclusion {
             Exclusion::Groups(groups) => groups.has(group),
@@ -155,7 +155,7 @@ impl ResourcePattern {
     /// Whether it means a resource, as far as its plural tells.
     #[must_use]
     pub fn may_have(&self, gvr: &Gvr) -> bool {
-        self.has(&gvr.group, &gvr.resource, std::iter::empty())
+        self.has(&gvr.group, &gvr.resource, &std::iter::empty())
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn what_is_excluded_is_left_out_by_any_of_its_names() {
         let of = |pattern: &ResourcePattern, group: &str, plural: &str, others: &[&str]| {
-            pattern.has(group, plural, others.iter().copied())
+            pattern.has(group, plural, &others.iter().copied())
         };
         let all = pattern("*", &["configmaps", "deploy.apps", "*.internal.example.com", "wd"]);
         assert!(!of(&all, "", "configmaps", &["cm"]) && !of(&all, "other.com", "configmaps", &[]));
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn secrets_and_events_are_in_no_pattern() {
         let all = pattern("*", &[]);
-        let has = |group, plural| all.has(group, plural, std::iter::empty());
+        let has = |group, plural| all.has(group, plural, &std::iter::empty());
         assert!(!has("", "secrets") && !has("", "events") && !has("events.k8s.io", "events"));
         assert!(has("example.com", "secrets") && has("example.com", "events"), "of a name, and of another group");
     }

@@ -55,7 +55,7 @@ pub(crate) fn quick() -> Tuning {
     let slow_retry = Duration::from_secs(1);
     let discovery = Rhythm { poll: Duration::from_secs(1), ..Rhythm::default() };
     let reflector = ReflectorOptions { slow_retry, stall, ..ReflectorOptions::default() };
-    Tuning { reflector, discovery, ..Tuning::default() }
+    Tuning { discovery, reflector, ..Tuning::default() }
 }
 
 /// A hub over these clusters and resources.

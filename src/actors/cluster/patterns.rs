@@ -22,7 +22,7 @@ use crate::types::{ApiResource, Catalogue, Found, ResourcePattern, ResourceRef, 
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A pattern that is asked for.
-pub(super) struct Pattern {
+pub(super) struct Asked {
     pattern: ResourcePattern,
     scopes: BTreeSet<Scope>,
     options: InformerOptions,
@@ -31,14 +31,14 @@ pub(super) struct Pattern {
 impl Survey {
     /// Takes a pattern in, one scope at a time, or what has changed of it.
     pub(super) fn ask_for(&mut self, user: User, pattern: ResourcePattern, scope: Scope, options: InformerOptions) {
-        let new = || Pattern { pattern: pattern.clone(), scopes: BTreeSet::new(), options };
+        let new = || Asked { pattern: pattern.clone(), scopes: BTreeSet::new(), options };
         let known = self.patterns.entry(user).or_insert_with(new);
         known.pattern = pattern;
         known.scopes.insert(scope);
     }
 
     pub(super) fn shares(&self) -> Vec<PatternStatus> {
-        let status = |(user, pattern): (&User, &Pattern)| {
+        let status = |(user, asked): (&User, &Asked)| {
             let share = self.shares.get(user).cloned().unwrap_or_default();
             let name = match user {
                 User::Config(name) | User::Caller(name) => name.clone(),
@@ -46,7 +46,7 @@ impl Survey {
             };
             PatternStatus {
                 name,
-                pattern: pattern.pattern.to_string(),
+                pattern: asked.pattern.to_string(),
                 watched: share.watched.iter().map(|resource| resource.gvr.to_string()).collect(),
                 left_out: share.left_out,
             }
@@ -112,7 +112,7 @@ impl ClusterActor {
         let by_name = self.wants.iter().filter(|(_, want)| {
             want.users.iter().any(|user| matches!(user, User::Config(_)) && !self.survey.patterns.contains_key(user))
         });
-        let resource = |(key, want): (&Arc<WantKey>, &Box<WantState>)| {
+        let resource = |(key, want): (&Arc<WantKey>, &WantState)| {
             if let Some(resolved) = &want.resolved {
                 return Some(taken_by(resolved));
             }
@@ -122,7 +122,7 @@ impl ClusterActor {
                 Found::OtherVersions(_) | Found::Unknown | Found::Nothing => None,
             }
         };
-        by_name.filter_map(resource).collect()
+        by_name.map(|(key, want)| (key, want.as_ref())).filter_map(resource).collect()
     }
 
     /// Lets go what patterns no longer mean. What the cluster does not offer now they mean still: it is looked at by itself.
@@ -188,11 +188,11 @@ impl ClusterActor {
     /// What an entry names from now on is no pattern's; where it is wanted in another way, it begins anew.
     pub(super) fn yield_to(&mut self, user: &User, key: &WantKey, options: &InformerOptions, ctx: &mut Context<Self>) {
         let is_pattern = self.survey.patterns.contains_key(user);
-        let yields = |known: &&Box<WantState>| {
+        let yields = |known: &WantState| {
             let is_free = if is_pattern { known.users.is_empty() } else { self.is_matched(known) };
             is_free && known.options != *options && matches!(user, User::Config(_))
         };
-        if self.wants.get(key).filter(yields).is_some()
+        if self.wants.get(key).is_some_and(|known| yields(known))
             && let Some(known) = self.wants.get_mut(key)
         {
             known.users.clear();
@@ -208,8 +208,8 @@ impl ClusterActor {
             return;
         }
         let others = self.wants.iter().filter(|(other, _)| self.informer_key(other).as_ref() == Some(informer));
-        let others: Vec<_> = others.map(|(key, other)| (Arc::clone(key), other)).collect();
-        let yields = |(_, other): &(_, &Box<WantState>)| self.is_matched(other) && other.options != want.options;
+        let others: Vec<_> = others.map(|(key, other)| (Arc::clone(key), other.as_ref())).collect();
+        let yields = |(_, other): &(_, &WantState)| self.is_matched(other) && other.options != want.options;
         if others.is_empty() || !others.iter().all(yields) {
             return;
         }

@@ -8,8 +8,8 @@ use actix::prelude::*;
 use smol_str::SmolStr;
 
 use super::lookup::jittered;
-use super::patterns::Pattern;
-use super::{ClusterActor, WantKey, informer_key_of};
+use super::patterns::Asked;
+use super::{ClusterActor, Informer, WantKey, WantState, informer_key_of};
 use crate::actors::discovery::{DiscoveryActor, DiscoveryParts};
 use crate::actors::messages::{MoveTo, Resolved, Rest, Stop, StopInformer, Surveyed, User, Wanted};
 use crate::actors::status::SurveyStatus;
@@ -26,7 +26,7 @@ pub(super) struct Survey {
     actor: Option<(usize, Option<Addr<DiscoveryActor>>)>,
     seen: Option<Seen>,
     view: SurveyStatus,
-    pub(super) patterns: BTreeMap<User, Pattern>,
+    pub(super) patterns: BTreeMap<User, Asked>,
     pub(super) shares: BTreeMap<User, Share>,
 }
 
@@ -74,7 +74,7 @@ impl ClusterActor {
 
     /// Whether anything is wanted that may come and go while the cluster is of one release.
     fn needs_survey(&self) -> bool {
-        let may_go = |(key, want): (&Arc<WantKey>, &Box<super::WantState>)| {
+        let may_go = |(key, want): (&Arc<WantKey>, &WantState)| {
             let may_go = |resource: &ApiResource| !is_built_in(&resource.gvr.group, &resource.gvr.resource);
             match (&key.0, &want.resolved) {
                 (_, Some(resolved)) => may_go(resolved),
@@ -83,9 +83,9 @@ impl ClusterActor {
                 (Wanted::Matching(_), None) => true,
             }
         };
-        let rests = |informer: &super::Informer| informer.parts.rest != Rest::No;
+        let rests = |informer: &Informer| informer.parts.rest != Rest::No;
         !self.survey.patterns.is_empty()
-            || self.wants.iter().any(may_go)
+            || self.wants.iter().map(|(key, want)| (key, want.as_ref())).any(may_go)
             || self.informers.values().any(|informer| rests(informer))
     }
 
@@ -138,10 +138,10 @@ impl ClusterActor {
         match fate {
             Fate::Unknown => {}
             Fate::Watch(found) => self.watch(key, found, ctx),
-            Fate::Move(found) => self.move_to(key, found, false, ctx),
+            Fate::Move(found) => self.move_to(key, &found, false, ctx),
             // What code takes a kind for is its business.
             Fate::Renew(_) if matches!(key.0, Wanted::Known(_)) => self.wake(key),
-            Fate::Renew(found) => self.move_to(key, found, true, ctx),
+            Fate::Renew(found) => self.move_to(key, &found, true, ctx),
             Fate::Rest { gone, why } => self.rest(key, gone, why, ctx),
         }
     }
@@ -217,9 +217,9 @@ impl ClusterActor {
     }
 
     /// Has the informer of what is wanted go on as another version, or as what a new definition has made of it.
-    fn move_to(&mut self, key: &WantKey, found: ApiResource, renewed: bool, ctx: &mut Context<Self>) {
+    fn move_to(&mut self, key: &WantKey, found: &ApiResource, renewed: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
-        let to = informer_key_of(key, &found);
+        let to = informer_key_of(key, found);
         let of_it: Vec<_> =
             self.wants.keys().filter(|key| self.informer_key(key).as_ref() == Some(&from)).cloned().collect();
         let names_version = |key: &Arc<WantKey>| match &key.0 {
@@ -232,10 +232,10 @@ impl ClusterActor {
             return self.begin_anew(key, renewed, ctx);
         }
         let Some(want) = self.wants.get(key) else { return };
-        let options = self.options_of(key, &found).unwrap_or(&want.options).clone();
+        let options = self.options_of(key, found).unwrap_or(&want.options).clone();
         let (Some(connection), Some(mut informer)) = (&self.connection, self.informers.remove(&from)) else { return };
-        let source = connection.lister_watcher(&found, &to.1, &options);
-        let origin = Arc::new(self.origin_of(&found, &to));
+        let source = connection.lister_watcher(found, &to.1, &options);
+        let origin = Arc::new(self.origin_of(found, &to));
         tracing::info!(
             cluster = %self.parts.name, from = from.0.long(), to = to.0.long(), kind = %found.kind,
             "the resource is another now, its informer goes on as that"

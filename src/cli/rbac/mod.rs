@@ -218,7 +218,7 @@ async fn of_pattern(
     let mut found: Vec<Named> = Vec::new();
     for (offered, offer) in catalogue.resources() {
         let gvr = &offered.gvr;
-        if !pattern.has(&gvr.group, &gvr.resource, offer.others()) {
+        if !pattern.has(&gvr.group, &gvr.resource, &offer.others()) {
             continue;
         }
         let named = if is_built_in(&gvr.group, &gvr.resource) || !offered.namespaced && !resource.namespaces.is_empty()
