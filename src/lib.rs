@@ -17,6 +17,7 @@
 //! - [`workqueue`]: what controllers put keys into and workers take them out of.
 //! - [`disk`]: what is asked of a disk, and how records lie on it.
 //! - [`journal`]: a durable log for one reader.
+//! - [`discovery`]: what a cluster offers, and what follows for what is watched.
 //! - [`state`]: the directory where what is to survive is.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
@@ -83,6 +84,7 @@ pub mod budget;
 pub mod cache;
 pub mod cli;
 pub mod config;
+pub mod discovery;
 pub mod disk;
 pub mod informers;
 pub mod journal;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::memory::MemoryTuning;
 use crate::cache::{DeltaFifo, ListenerQueue, Young};
+use crate::discovery::Rhythm;
 use crate::reflector::ReflectorOptions;
 
 /// Mailbox bound of the actors on the data path. Each edge there has one message in flight, so it is never reached.
@@ -50,6 +51,8 @@ pub struct Tuning {
     pub degraded_rest: Duration,
     /// How a memory limit is kept.
     pub memory: MemoryTuning,
+    /// How often a cluster is asked what it offers.
+    pub discovery: Rhythm,
     /// How reflectors list and watch.
     pub reflector: ReflectorOptions,
 }
@@ -63,6 +66,7 @@ impl Default for Tuning {
             scans: 4,
             degraded_rest: Duration::from_secs(60),
             memory: MemoryTuning::default(),
+            discovery: Rhythm::default(),
             reflector: ReflectorOptions::default(),
         }
     }

@@ -14,10 +14,10 @@ use super::capacity::CONTROL_MAILBOX;
 use super::env::Env;
 use super::informer::{InformerActor, InformerParts};
 use super::messages::{
-    AddListener, Attach, CloseAbandoned, Detach, RemoveListener, Resolved, StopCluster, StopInformer, Unwant, User,
-    Want, Wanted,
+    AddListener, Attach, CloseAbandoned, Detach, RemoveListener, Resolved, Rest, StopCluster, StopInformer, Unwant,
+    User, Want, Wanted,
 };
-use super::status::{ClusterState, ClusterView, InformerView, SharedView};
+use super::status::SharedView;
 use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
@@ -25,14 +25,20 @@ use super::supervision::{
 use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
 use crate::reflector::{Connection, Connector, InformerOptions};
-use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope, clock};
+use crate::types::clock::{self, Instant};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope};
 
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
+mod labels;
 mod lookup;
+mod patterns;
+mod survey;
+mod view;
 
 use lookup::jittered;
+use survey::Survey;
 
 /// What a cluster actor is made of.
 #[derive(Clone)]
@@ -61,6 +67,8 @@ struct WantState {
     attempts: u32,
     /// The look-up under way or to come; answers and timers of others are old news.
     lookup: u64,
+    /// Whether a definition of it was seen.
+    was_defined: bool,
 }
 
 struct Informer {
@@ -83,6 +91,7 @@ pub(super) struct ClusterActor {
     ending: BTreeSet<Arc<InformerKey>>,
     next_lookup: u64,
     attached: BTreeMap<SubscriptionId, Arc<Subscription>>,
+    survey: Survey,
     supervision: Supervision,
     next_number: usize,
     stopping: bool,
@@ -104,6 +113,7 @@ impl ClusterActor {
             ending: BTreeSet::new(),
             next_lookup: 0,
             attached: subscriptions.into_iter().map(|subscription| (subscription.id, subscription)).collect(),
+            survey: Survey::default(),
             supervision: Supervision::new(&[], INTENSITY),
             next_number: 0,
             stopping: false,
@@ -112,15 +122,19 @@ impl ClusterActor {
         }
     }
 
-    fn set_up(&mut self, key: &WantKey, resource: &ApiResource, informer_key: &InformerKey, ctx: &mut Context<Self>) {
+    /// Starts the informer of what is wanted, which goes on with what `moved_from` has left, if it has.
+    fn set_up(
+        &mut self,
+        key: &WantKey,
+        resource: &ApiResource,
+        moved_from: Option<ApiResource>,
+        ctx: &mut Context<Self>,
+    ) {
+        let informer_key = informer_key_of(key, resource);
         let (Some(connection), Some(want)) = (&self.connection, self.wants.get(key)) else { return };
         let options = self.options_of(key, resource).unwrap_or(&want.options);
-        let origin = Origin {
-            cluster: self.parts.name.clone(),
-            cluster_labels: self.parts.labels.clone(),
-            resource: resource.clone(),
-            scope: informer_key.1.clone(),
-        };
+        let origin = self.origin_of(resource, &informer_key);
+        let moved_from = moved_from.map(|before| self.origin_of(&before, &informer_key));
         let parts = InformerParts {
             origin: Arc::new(origin),
             health: Arc::clone(&want.health),
@@ -128,10 +142,21 @@ impl ClusterActor {
             indexes: options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect(),
             settings: options.fingerprint().unwrap_or(0),
             watch_errors: Arc::clone(&want.watch_errors),
+            rest: Rest::No,
+            moved_from: moved_from.map(Arc::new),
         };
         let informer = Informer { address: None, parts, number: 0 };
         self.informers.insert(Arc::new(informer_key.clone()), Box::new(informer));
-        self.launch(informer_key, ctx);
+        self.launch(&informer_key, ctx);
+    }
+
+    fn origin_of(&self, resource: &ApiResource, key: &InformerKey) -> Origin {
+        Origin {
+            cluster: self.parts.name.clone(),
+            cluster_labels: self.parts.labels.clone(),
+            resource: resource.clone(),
+            scope: key.1.clone(),
+        }
     }
 
     /// How the configuration wants an informer that code asks for too, which may be known before the configuration's
@@ -139,8 +164,11 @@ impl ClusterActor {
     fn options_of(&self, key: &WantKey, resource: &ApiResource) -> Option<&InformerOptions> {
         let same = |(other, want): &(&Arc<WantKey>, &WantState)| {
             let configured = want.users.iter().any(|user| matches!(user, User::Config(_)));
-            let known = want.resolved.as_ref().is_none_or(|resolved| resolved.gvr == resource.gvr);
-            configured && known && other.1 == key.1 && other.0.may_be(&key.0)
+            let same = match &want.resolved {
+                Some(resolved) => resolved.gvr == resource.gvr,
+                None => other.0.may_be(&key.0),
+            };
+            configured && same && other.1 == key.1
         };
         self.wants.iter().map(|(key, want)| (key, want.as_ref())).find(same).map(|(_, want)| &want.options)
     }
@@ -190,7 +218,9 @@ impl ClusterActor {
             .iter()
             .filter(|(key, want)| {
                 let shared = want.users.iter().any(|user| !matches!(user, User::Subscription(_)));
-                shared && subscription.is_about(&key.0, &key.1, &want.users)
+                let is_about = |wanted: &Wanted| subscription.is_about(wanted, &key.1, &want.users);
+                // As it was written, or as what that turned out to be.
+                shared && (is_about(&key.0) || want.resolved.as_ref().is_some_and(|it| is_about(&Wanted::known(it))))
             })
             .map(|(key, _)| key)
             .collect()
@@ -207,6 +237,7 @@ impl ClusterActor {
 
     fn want(&mut self, want: Want, ctx: &mut Context<Self>) {
         let key = (want.wanted, want.scope);
+        self.yield_to(&want.user, &key, &want.options, ctx);
         if let Some(known) = self.wants.get_mut(&key) {
             if let Some(handler) = want.watch_errors.filter(|_| !known.users.contains(&want.user)) {
                 known.watch_errors.add(want.user.clone(), handler);
@@ -230,6 +261,7 @@ impl ClusterActor {
             resolved: None,
             attempts: 0,
             lookup: 0,
+            was_defined: false,
         };
         self.wants.insert(Arc::new(key.clone()), Box::new(state));
         self.resolve(&key, ctx);
@@ -237,10 +269,18 @@ impl ClusterActor {
 
     /// Drops a user; stops the informers that nobody wants any more.
     fn unwant(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
+        self.survey.patterns.remove(user);
         for want in self.wants.values_mut() {
             want.users.remove(user);
             want.watch_errors.remove(user);
         }
+        // What it alone has named may be a pattern's now.
+        self.reconcile(ctx);
+        self.let_go(None, ctx)
+    }
+
+    /// Stops the informers that nobody wants any more; what waits for their subscribers is worked off until then.
+    fn let_go(&mut self, drain_until: Option<Instant>, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
         // Who has shared what goes now needs one of its own, which may be that very one.
         let alone = self.attached.values().filter(|subscription| self.wants_of(subscription).is_empty());
         let own: Vec<_> = alone.filter_map(|subscription| subscription.own_want()).collect();
@@ -260,7 +300,7 @@ impl ClusterActor {
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
         self.informers = kept;
         self.show();
-        self.stop_all(gone, StopInformer { drain_until: None })
+        self.stop_all(gone, StopInformer { drain_until })
     }
 
     /// Stops informers, all at once; ends when they have, and what they had is forgotten. What one that is dead could
@@ -334,40 +374,6 @@ impl ClusterActor {
         });
         self.show();
     }
-
-    /// Publishes what this cluster shows of itself.
-    fn show(&self) {
-        // Else one that died is started again at once.
-        let degraded = self.informers.values().any(|informer| informer.address.is_none());
-        let state = match (&self.connection, &self.error) {
-            _ if degraded => ClusterState::Degraded,
-            (Some(_), _) => ClusterState::Connected,
-            (None, Some(_)) => ClusterState::Unreachable,
-            (None, None) => ClusterState::Connecting,
-        };
-        let informers = self.wants.iter().map(|(key, want)| self.informer_view(key, want)).collect();
-        self.parts.view.store(Arc::new(ClusterView { state, error: self.error.clone(), informers }));
-    }
-
-    fn informer_view(&self, key: &Arc<WantKey>, want: &WantState) -> InformerView {
-        let informer_key = self.informer_key(key);
-        let informer = informer_key.and_then(|key| self.informers.get(&key));
-        let about = self.attached.values().filter(|subscription| self.wants_of(subscription).contains(&key));
-        let listeners = informer.map_or_else(Vec::new, |informer| {
-            about
-                .map(|subscription| {
-                    (subscription.name.clone(), Arc::clone(&subscription.inbox_at(&informer.parts.origin).health))
-                })
-                .collect()
-        });
-        InformerView {
-            wanted: key.0.clone(),
-            resource: want.resolved.clone(),
-            scope: key.1.clone(),
-            health: Arc::clone(&want.health),
-            listeners,
-        }
-    }
 }
 
 /// Which informer watches what is wanted, once that has been looked up.
@@ -391,9 +397,13 @@ impl Handler<ChildExited> for ClusterActor {
     type Result = ();
 
     fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
-        if !self.stopping && exited.status != ExitStatus::Stopped {
-            self.on_informer_exit(exited, ctx);
+        if self.stopping || exited.status == ExitStatus::Stopped {
+            return;
         }
+        if self.survey.is_of(exited.child) {
+            return self.on_survey_exit(exited, ctx);
+        }
+        self.on_informer_exit(exited, ctx);
     }
 }
 
@@ -401,7 +411,12 @@ impl Handler<Want> for ClusterActor {
     type Result = ();
 
     fn handle(&mut self, want: Want, ctx: &mut Self::Context) {
-        self.want(want, ctx);
+        if let Wanted::Matching(pattern) = want.wanted {
+            self.survey.ask_for(want.user, pattern, want.scope, want.options);
+        } else {
+            self.want(want, ctx);
+        }
+        self.reconcile(ctx);
         self.attach_all();
         self.show();
     }
@@ -424,6 +439,7 @@ impl Handler<Attach> for ClusterActor {
         if let Some(own) = own.filter(|_| self.wants_of(&subscription).is_empty()) {
             self.want(own, ctx);
         }
+        self.reconcile(ctx);
         self.attach(&subscription);
         self.show();
     }
@@ -446,6 +462,7 @@ impl Handler<StopCluster> for ClusterActor {
 
     fn handle(&mut self, stop: StopCluster, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
+        self.end_survey();
         self.wants.clear();
         let informers = std::mem::take(&mut self.informers);
         let stop = StopInformer { drain_until: stop.drain_until };

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::checkpoint::StateStatus;
 use super::env::Env;
 use super::memory::MemoryStatus;
-use super::status::{ClusterState, ClusterView, InformerView};
+use super::status::{ClusterState, ClusterView, InformerView, PatternStatus};
 use super::sync::SyncView;
 use crate::types::{ClusterName, Histogram, InformerHealth};
 
@@ -87,6 +87,12 @@ impl ClusterSeen {
         self.view.state()
     }
 
+    /// What of it belongs to patterns.
+    #[must_use]
+    pub fn patterns(&self) -> &[PatternStatus] {
+        &self.view.patterns
+    }
+
     /// Its informers.
     pub fn informers(&self) -> impl Iterator<Item = InformerSeen<'_>> {
         self.view.informers.iter().map(InformerSeen)
@@ -159,7 +165,7 @@ pub(crate) mod testing {
         };
         let view = |_| {
             let informers = resources.iter().map(informer).collect();
-            let view = ClusterView { state: ClusterState::Connected, error: None, informers };
+            let view = ClusterView { state: ClusterState::Connected, informers, ..ClusterView::default() };
             (ClusterLabels::new(), SharedView::new(arc_swap::ArcSwap::from_pointee(view)))
         };
         let named = (0..clusters).map(|number| (format!("cluster-{number}").parse().unwrap(), view(number)));

@@ -15,7 +15,7 @@ use super::listener::ListenerHealth;
 use crate::cache::{Applied, ListenerQueue, PartitionId};
 use crate::telemetry::spans;
 use crate::types::clock;
-use crate::types::{Followed, Histogram, Notification, TraceParent, Traced};
+use crate::types::{Followed, Histogram, Notification, Origin, TraceParent, Traced};
 
 /// One listener actor's right to empty an inbox, until the next one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -115,6 +115,15 @@ impl Inbox {
         }
     }
 
+    /// Goes on with a partition that has become another, with all that waits.
+    pub(super) fn go_on_with(&self, partition: PartitionId, origin: Arc<Origin>) {
+        let mut state = self.state.lock();
+        if let Some(queue) = &mut state.queue {
+            queue.go_on_as(origin);
+            state.partition = Some(partition);
+        }
+    }
+
     /// Takes in what one batch did to the store.
     pub(super) fn offer(&self, number: u64, applied: &[Applied], resync: bool) {
         let mut state = self.state.lock();
@@ -154,6 +163,12 @@ impl Inbox {
             state.synced |= handed.iter().any(|notification| matches!(notification, Notification::Synced(_)));
             self.note_followed(&mut state);
         }
+    }
+
+    /// Whether nothing waits, and the subscriber has answered for all that it was given.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.handed.is_empty() && state.queue.as_ref().is_none_or(ListenerQueue::is_empty)
     }
 
     /// Whether the subscriber has answered for every initial object.

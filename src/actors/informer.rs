@@ -21,7 +21,7 @@ use super::inbox::Inbox;
 use super::listener::ListenerActor;
 use super::memory::{Inboxes, Member, Membership};
 use super::messages::{
-    AddListener, ClosePartition, Enqueue, Join, Lease, Leave, OpenedPartition, RemoveListener, Stop, StopInformer,
+    AddListener, ClosePartition, Enqueue, Join, Lease, Leave, OpenedPartition, RemoveListener, Rest, Stop, StopInformer,
 };
 use super::processor::{CachePort, ProcessorActor, UseFifo};
 use super::reflector::{ReflectorActor, ReflectorParts};
@@ -36,6 +36,7 @@ use crate::types::clock::{self, Instant};
 use crate::types::{InformerHealth, MemoryStep, Origin, Phase, ResourceVersion};
 
 mod memory;
+mod moving;
 
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
@@ -53,6 +54,10 @@ pub(super) struct InformerParts {
     /// What tells how it takes objects in from how others do; zero where that cannot be told.
     pub(super) settings: u64,
     pub(super) watch_errors: Arc<WatchErrors>,
+    /// Whether it asks its cluster anything.
+    pub(super) rest: Rest,
+    /// What it was before it became what it is: whose objects it goes on with, where there are some.
+    pub(super) moved_from: Option<Arc<Origin>>,
 }
 
 #[derive(Default)]
@@ -120,6 +125,24 @@ impl InformerActor {
         }
     }
 
+    fn join_budget(&mut self, ctx: &mut Context<Self>) {
+        self.membership = Some(self.env.budget.join(Member {
+            origin: Arc::clone(&self.parts.origin),
+            health: Arc::clone(&self.parts.health),
+            address: ctx.address().recipient(),
+            inboxes: Arc::clone(&self.inboxes),
+        }));
+    }
+
+    /// Starts listeners and pipeline.
+    fn begin(&mut self, ctx: &mut Context<Self>) {
+        for subscription in std::mem::take(&mut self.subscriptions) {
+            let child = self.start_listener(subscription, ctx);
+            self.listeners.insert(child.subscription.id, child);
+        }
+        self.start_pipeline(ctx);
+    }
+
     /// Starts the whole pipeline: opens the partition, then processor, listeners' joins, fifo, reflector.
     fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
         self.cache = self.env.caches.of_origin(&self.parts.origin);
@@ -162,6 +185,9 @@ impl InformerActor {
     /// Starts the fifo (1) and the reflector (2), from `first` on.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
+        if self.parts.rest != Rest::No {
+            return self.show_rest();
+        }
         if !self.step.watches() {
             return self.show_paused();
         }
@@ -322,17 +348,9 @@ impl Actor for InformerActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CONTROL_MAILBOX);
-        self.membership = Some(self.env.budget.join(Member {
-            origin: Arc::clone(&self.parts.origin),
-            health: Arc::clone(&self.parts.health),
-            address: ctx.address().recipient(),
-            inboxes: Arc::clone(&self.inboxes),
-        }));
-        for subscription in std::mem::take(&mut self.subscriptions) {
-            let child = self.start_listener(subscription, ctx);
-            self.listeners.insert(child.subscription.id, child);
-        }
-        self.start_pipeline(ctx);
+        self.join_budget(ctx);
+        let moving = self.take_over();
+        ctx.wait(moving.map(|(), act, ctx| act.begin(ctx)));
     }
 
     fn stopping(&mut self, _ctx: &mut Self::Context) -> Running {

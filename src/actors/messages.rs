@@ -9,20 +9,22 @@ use actix::Recipient;
 use super::checkpoint::Keeping;
 use super::inbox::Inbox;
 use super::pressure::Pressure;
-use super::status::HubStatus;
+use super::status::{HubStatus, SurveyStatus};
 use super::subscription::{Subscription, SubscriptionId};
 use super::sync::SyncView;
+pub use super::wanted::{KnownResource, Wanted};
 use super::watch_errors::WatchErrorHandler;
 use super::write_half::SharedWriteHalf;
 use crate::cache::{
     AddIndexersError, Answer, DeclaredIndex, Indexers, ListenerOptions, Outbox, PartitionId, Popped, Query, QueryError,
     Snapshot,
 };
-use crate::reflector::{Connector, InformerOptions};
+use crate::discovery::Seen;
+use crate::reflector::{Connector, InformerOptions, ListerWatcher};
 use crate::types::clock::Instant;
 use crate::types::{
     ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, Followed, InformerHealth, MemoryStep, Origin,
-    ResourceRef, ResourceVersion, Scope, SharedStr, View,
+    ResourceVersion, Scope, SharedStr, View,
 };
 
 // === reflector → fifo ===
@@ -248,6 +250,46 @@ pub struct StopInformer {
     pub drain_until: Option<Instant>,
 }
 
+/// Whether an informer asks anything of its cluster. Answered when it does as it is told: when it rests, what it had read
+/// is in the store and has been told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Message)]
+#[rtype(result = "()")]
+pub enum Rest {
+    /// It lists and watches.
+    #[default]
+    No,
+    /// It asks nothing; its objects stay as they were last seen.
+    Keep,
+    /// It asks nothing, and its objects are gone.
+    Empty,
+}
+
+/// Has an informer go on as another resource, or another version of it, with the objects and the subscribers that it has.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct MoveTo {
+    /// What it is from now on.
+    pub origin: Arc<Origin>,
+    /// Where it lists and watches that.
+    pub source: Arc<dyn ListerWatcher>,
+    /// Whether the objects that it has are gone.
+    pub renewed: bool,
+}
+
+// === discovery → cluster ===
+
+/// What a cluster offers is known, or is another now.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Surveyed {
+    /// The actor that has looked.
+    pub number: usize,
+    /// What it has seen; `None` as long as it has seen nothing.
+    pub seen: Option<Seen>,
+    /// How it hears of changes.
+    pub view: SurveyStatus,
+}
+
 // === governor → informer ===
 
 /// The informer's health says that it is to keep another part of its objects.
@@ -256,70 +298,6 @@ pub struct StopInformer {
 pub struct TakeStep;
 
 // === registry → cluster ===
-
-/// What an informer is asked for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Wanted {
-    /// As written; to be looked up.
-    Written(ResourceRef),
-    /// Known without asking.
-    Known(KnownResource),
-}
-
-/// An [`ApiResource`] in an order, for use as a key.
-#[derive(Clone, Eq, Debug)]
-pub struct KnownResource(pub ApiResource);
-
-impl PartialEq for KnownResource {
-    /// By what it is watched as; what somebody takes its kind for makes no other resource of it.
-    fn eq(&self, other: &Self) -> bool {
-        self.0.gvr == other.0.gvr
-    }
-}
-
-impl PartialOrd for KnownResource {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for KnownResource {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.gvr.cmp(&other.0.gvr)
-    }
-}
-
-impl Wanted {
-    /// A resource that needs no look-up.
-    #[must_use]
-    pub fn known(resource: &ApiResource) -> Self {
-        Self::Known(KnownResource(resource.clone()))
-    }
-
-    /// Whether the two can mean the same resource.
-    #[must_use]
-    pub fn may_be(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Known(a), Self::Known(b)) => a.0.gvr == b.0.gvr,
-            (Self::Written(a), Self::Written(b)) => a == b,
-            (Self::Known(known), Self::Written(written)) | (Self::Written(written), Self::Known(known)) => {
-                let gvr = &known.0.gvr;
-                written.resource == gvr.resource
-                    && written.group.as_ref().is_none_or(|group| *group == gvr.group)
-                    && written.version.as_ref().is_none_or(|version| *version == gvr.version)
-            }
-        }
-    }
-
-    /// The resource as a person reads it.
-    #[must_use]
-    pub fn text(&self) -> String {
-        match self {
-            Self::Written(written) => written.to_string(),
-            Self::Known(known) => known.0.gvr.to_string(),
-        }
-    }
-}
 
 /// Who uses an informer: a configured resource by its name, or code.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -404,6 +382,22 @@ pub struct AddCluster {
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), super::registry::RegistryError>")]
 pub struct RemoveCluster(pub ClusterName);
+
+/// Gives a cluster other labels. Its informers go on under them with what they have: they list again, and readers are told
+/// what has changed. Answered when who selects by labels has to do with it, or no more.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "Result<(), super::registry::RegistryError>")]
+pub struct SetClusterLabels {
+    /// Its name.
+    pub name: ClusterName,
+    /// All of them.
+    pub labels: ClusterLabels,
+}
+
+/// The same, of the registry to the cluster.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct SetLabels(pub ClusterLabels);
 
 /// Asks for an informer in each selected cluster, now and later. Shared: users are counted.
 #[derive(Clone, Debug, Message)]

@@ -5,6 +5,7 @@
 //! ├─ GovernorActor                  keeps the memory limit, where there is one
 //! ├─ CheckpointActor                keeps caches on disk, where there is a state directory
 //! └─ ClusterActor                   one per cluster: connects, looks resources up
+//!    ├─ DiscoveryActor              follows what the cluster offers, where that may change what is watched
 //!    └─ InformerActor               one per (resource, scope): supervises, rest_for_one
 //!       ├─ ProcessorActor  ◄── FifoActor ◄── ReflectorActor
 //!       │      ├──► CacheActor      one per resource, over all clusters
@@ -18,6 +19,7 @@ mod cache;
 pub mod capacity;
 mod checkpoint;
 mod cluster;
+mod discovery;
 pub mod durable;
 mod env;
 mod fifo;
@@ -44,6 +46,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod waiters;
+mod wanted;
 mod watch_errors;
 mod write_half;
 
@@ -58,7 +61,9 @@ pub use memory::{Budget, Gauge, InformerMemory, MemoryStatus, MemoryTuning, Proc
 pub use pressure::Pressure;
 pub use questions::Answering;
 pub use registry::{RegistryActor, RegistryError};
-pub use status::{ClusterState, ClusterStatus, HubStatus, InformerStatus, ListenerStatus};
+pub use status::{
+    ClusterState, ClusterStatus, HubStatus, InformerStatus, ListenerStatus, PatternStatus, SurveyState, SurveyStatus,
+};
 pub use subscriber::Subscriber;
 pub use subscription::{Subscribe, Subscription, SubscriptionId};
 pub use supervision::Census;

@@ -165,7 +165,8 @@ impl ProcessorActor {
 
     /// Puts every object of the store in line once more, for the listeners whose time it is.
     fn resync(&mut self, ctx: &mut Context<Self>) {
-        let Some(fifo) = self.fifo.clone() else { return };
+        // Nothing is put in line while nothing is taken in.
+        let Some(fifo) = self.fifo.clone().filter(Recipient::connected) else { return };
         let under_way = self.repeating || self.health.fifo_keys.load(Relaxed) > 0;
         if !self.resyncs.tick(clock::now(), under_way) {
             return;

@@ -29,7 +29,8 @@ use crate::types::{
     StoredObject, Threads, chance,
 };
 
-mod waits;
+mod shows;
+pub(super) mod waits;
 
 use waits::{next_within, within};
 
@@ -121,7 +122,7 @@ impl Driver {
     fn new(mut parts: ReflectorParts) -> Self {
         let mut machine = Reflector::new(parts.options.clone(), chance::unit);
         // What the store has must not go back in time because a reflector was restarted.
-        if let Some(version) = parts.health.version() {
+        if let Some(version) = parts.health.newest() {
             machine.resume(version.as_ref().clone());
         }
         if let Some(version) = parts.resume.take() {
@@ -436,62 +437,6 @@ impl Driver {
         self.skipped = Some((skipped.key.clone(), said));
         if let Some(key) = skipped.key.filter(|_| listing) {
             self.held.push(Change::ReplaceKeep(key));
-        }
-    }
-
-    /// The request works; what was skipped is still missing, and must not be forgotten over that.
-    fn clear_error(&self) {
-        self.parts.health.set_error(self.skipped.as_ref().map(|(_, said)| said.clone()));
-    }
-
-    /// An object that was skipped has changed into one that can be taken in (or has been deleted).
-    fn note_taken(&mut self, key: &ObjectKey) {
-        if self.skipped.as_ref().is_some_and(|(skipped, _)| skipped.as_ref() == Some(key)) {
-            self.skipped = None;
-            self.parts.health.set_error(None);
-        }
-    }
-
-    fn show_version(&self) {
-        if let Some(version) = self.machine.last_version()
-            && self.parts.health.version().as_deref() != Some(version)
-        {
-            self.parts.health.set_version(version.clone());
-        }
-    }
-
-    /// Says that a failure that was logged is over.
-    fn show_well(&mut self) {
-        if !self.told.is_empty() {
-            self.told.clear();
-            let Origin { cluster, resource, .. } = &*self.parts.origin;
-            tracing::info!(%cluster, resource = %resource.gvr, "watching again");
-        }
-    }
-
-    fn show_failure(&mut self, error: &SourceError) {
-        let Origin { cluster, resource, .. } = &*self.parts.origin;
-        let health = &self.parts.health;
-        self.relists_for = error.class.list_reason();
-        let silent = matches!(error.class, ErrorClass::Refused | ErrorClass::Stalled | ErrorClass::Transient);
-        health.set_answers(!silent);
-        self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.handlers);
-        let phase = match error.class {
-            ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
-            ErrorClass::NotFound => Phase::Absent,
-            // A relist from a fresh version is the protocol's ordinary way on.
-            _ if health.has_synced() => Phase::Stale,
-            _ => Phase::Listing,
-        };
-        health.set_phase(phase);
-        health.set_error(Some(error.to_string()));
-        if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
-            tracing::info!(%cluster, resource = %resource.gvr, %error, "listing again");
-        } else if self.told.contains(&error.class) {
-            tracing::debug!(%cluster, resource = %resource.gvr, %error, "the list or watch failed again");
-        } else {
-            self.told.push(error.class);
-            tracing::warn!(%cluster, resource = %resource.gvr, %error, "the list or watch failed, it is tried again");
         }
     }
 }

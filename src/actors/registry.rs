@@ -19,8 +19,8 @@ use super::checkpoint::CheckpointActor;
 use super::cluster::{ClusterActor, ClusterParts};
 use super::env::Env;
 use super::messages::{
-    AddCluster, Attach, Detach, Expect, FindSubscription, InformerFor, Release, RemoveCluster, Resolved, Shutdown,
-    Start, StopCluster, Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
+    AddCluster, Attach, Detach, FindSubscription, InformerFor, Release, RemoveCluster, Resolved, Shutdown, Start,
+    StopCluster, Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
 };
 use super::status::SharedView;
 use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
@@ -32,6 +32,8 @@ use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, View, clock};
 
 mod checkpoint;
+mod expecting;
+mod labels;
 mod memory;
 mod report;
 
@@ -201,59 +203,6 @@ impl RegistryActor {
         telling.fetch_add(1, SeqCst);
         detach(request.map(move |_| telling.fetch_sub(1, SeqCst)));
     }
-
-    /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.
-    fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &Wanted, view: &View) {
-        let known = match wanted {
-            Wanted::Known(known) => vec![&known.0],
-            Wanted::Written(_) => self.resolved.get(wanted).into_iter().flatten().map(|known| &known.0).collect(),
-        };
-        for resource in known {
-            let watched = self.env.caches.published(&resource.gvr, view).is_some_and(|snapshot| {
-                snapshot.partitions().any(|(_, partition)| partition.origin().cluster == *name)
-            });
-            if !watched {
-                let expect = Expect { cluster: name.clone(), labels: cluster.labels.clone(), expected: true };
-                detach(self.env.caches.of(resource, view).send(expect));
-            }
-        }
-    }
-
-    /// Clusters that could not be asked yet are not expected to have what was demanded alone by who is gone.
-    fn unexpect_what_nobody_demands(&self, gone: &[InformerFor]) {
-        for demand in gone {
-            let Wanted::Known(known) = &demand.wanted else { continue };
-            for view in demand.views() {
-                let Some(snapshot) = self.env.caches.published(&known.0.gvr, view) else { continue };
-                for (cluster, labels) in snapshot.expected() {
-                    let is_demanded = self.demands.iter().any(|other| {
-                        other.wanted.may_be(&demand.wanted)
-                            && other.clusters.matches(cluster, labels)
-                            && other.views().any(|theirs| theirs == view)
-                    });
-                    let is_subscribed = self.subscriptions.values().any(|subscription| {
-                        matches!(&subscription.target, Target::Resource(wanted, scope)
-                            if wanted.may_be(&demand.wanted) && scope.view == *view)
-                            && subscription.clusters.matches(cluster, labels)
-                    });
-                    if !is_demanded && !is_subscribed {
-                        let expect = Expect { cluster: cluster.clone(), labels: labels.clone(), expected: false };
-                        detach(self.env.caches.of(&known.0, view).send(expect));
-                    }
-                }
-            }
-        }
-    }
-
-    fn unexpect(&self, name: &ClusterName) {
-        for (gvr, view) in self.env.caches.resources() {
-            let Some(snapshot) = self.env.caches.published(&gvr, &view) else { continue };
-            if snapshot.expected().any(|(expected, _)| expected == name) {
-                let expect = Expect { cluster: name.clone(), labels: ClusterLabels::new(), expected: false };
-                detach(self.env.caches.of(snapshot.resource(), &view).send(expect));
-            }
-        }
-    }
 }
 
 impl fmt::Debug for RegistryActor {
@@ -357,6 +306,10 @@ impl Handler<InformerFor> for RegistryActor {
         let same = |known: &InformerFor| {
             (&known.user, &known.wanted, &known.scopes) == (&demand.user, &demand.wanted, &demand.scopes)
         };
+        if matches!(demand.wanted, Wanted::Matching(_)) {
+            // A pattern that its user asks for in other words.
+            self.demands.retain(|known| known.user != demand.user);
+        }
         if !self.demands.iter().any(same) {
             self.demands.push(demand);
         }

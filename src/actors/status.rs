@@ -44,6 +44,57 @@ pub struct ClusterStatus {
     pub last_error: Option<String>,
     /// Its informers, by resource and scope.
     pub informers: Vec<InformerStatus>,
+    /// How the hub learns of resources that come and go; absent where nothing that is watched can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discovery: Option<SurveyStatus>,
+    /// What of it belongs to patterns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patterns: Vec<PatternStatus>,
+}
+
+/// How a cluster's offers are followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SurveyStatus {
+    /// How changes are heard of.
+    pub state: SurveyState,
+    /// Resources that the cluster offers to be watched; absent before it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<usize>,
+    /// When it last answered what it offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<jiff::Timestamp>,
+    /// Why definitions or API services cannot be watched, or the cluster not be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// How the hub hears of changes in what a cluster offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SurveyState {
+    /// It is finding out.
+    #[default]
+    Starting,
+    /// Definitions and API services are watched.
+    Watching,
+    /// They cannot be watched, so that it is asked now and then.
+    Polling,
+}
+
+/// What of a cluster belongs to `[resources.<name>]`, which is a pattern.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PatternStatus {
+    /// The entry's name.
+    pub name: String,
+    /// The pattern.
+    pub pattern: String,
+    /// Resources that are watched for it, by name.
+    pub watched: Vec<String>,
+    /// Resources that are not, for its limit, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 /// What a cluster is doing.
@@ -153,6 +204,8 @@ pub(super) struct ClusterView {
     pub(super) state: ClusterState,
     pub(super) error: Option<String>,
     pub(super) informers: Vec<InformerView>,
+    pub(super) discovery: Option<SurveyStatus>,
+    pub(super) patterns: Vec<PatternStatus>,
 }
 
 /// What is shown of one informer.

@@ -12,7 +12,7 @@ use super::inbox::Inbox;
 use super::messages::{Unsubscribe, User, Want, Wanted};
 use super::subscriber::{Deliver, Subscriber};
 use super::supervision::detach;
-use crate::cache::{InitialObjects, ListenerOptions};
+use crate::cache::{InitialObjects, ListenerOptions, PartitionId};
 use crate::reflector::InformerOptions;
 use crate::types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, LabelSelector, Origin, Scope, View};
 
@@ -191,6 +191,18 @@ impl Subscription {
     /// The same, where there is one.
     pub(super) fn known_inbox_at(&self, origin: &Origin) -> Option<Arc<Inbox>> {
         self.inboxes.lock().iter().find(|(at, _)| **at == *origin).map(|(_, inbox)| Arc::clone(inbox))
+    }
+
+    /// What waits for it at an informer goes on as that of what the informer has become.
+    pub(super) fn go_on_at(&self, from: &Origin, to: &Arc<Origin>, partition: PartitionId) {
+        let mut inboxes = self.inboxes.lock();
+        let known = inboxes.iter().position(|(at, _)| **at == *from);
+        if let Some(known) = known {
+            let (_, inbox) = inboxes.swap_remove(known);
+            inbox.go_on_with(partition, Arc::clone(to));
+            inboxes.retain(|(at, _)| at != to);
+            inboxes.push((Arc::clone(to), inbox));
+        }
     }
 
     /// Whether its subscriber has answered for every initial object of a cluster's informers.

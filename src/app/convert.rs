@@ -9,7 +9,7 @@ use crate::actors::messages::{InformerFor, User, Wanted};
 use crate::config::{self, ClusterAccess, ClusterConfig, ResourceConfig, Secret};
 use crate::reflector::{InformerOptions, Projection, StallPolicy};
 use crate::source::{self, Access, ClientError, Dial, KubeConnector, Token};
-use crate::types::{Scope, SharedStr, Threads, View};
+use crate::types::{Scope, Selected, SharedStr, Threads, View};
 
 /// A client of one's own for a cluster that is reached as the configuration says, e.g. to write with: a hub only reads.
 ///
@@ -72,9 +72,13 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
         .flat_map(|other| &other.indexes)
         .map(|(name, path)| (name.as_str().into(), path.clone()))
         .collect();
+    let wanted = match &resource.resource {
+        Selected::One(one) => Wanted::Written(one.clone()),
+        Selected::Matching(pattern) => Wanted::Matching(pattern.clone()),
+    };
     InformerFor {
         user: User::Config(resource.name.clone()),
-        wanted: Wanted::Written(resource.resource.clone()),
+        wanted,
         clusters: resource.clusters.clone(),
         scopes,
         options: InformerOptions { projection, indexes, metadata_only: resource.metadata_only, transform: None },

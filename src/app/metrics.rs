@@ -158,6 +158,11 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
     for reason in ListReason::ALL {
         out.count_word(Id::Lists, labels, reason.as_str(), lists[reason as usize]);
     }
+    for pattern in cluster.patterns() {
+        let labels = out.labels(&[("cluster", name), ("entry", &pattern.name)]);
+        out.count(Id::PatternWatched, labels, pattern.watched.len() as u64);
+        out.count(Id::PatternLeftOut, labels, pattern.left_out.len() as u64);
+    }
     for (resource, sum) in &resources {
         let labels = out.labels(&[("cluster", name), ("resource", resource)]);
         sum.put(out, labels);

@@ -26,7 +26,7 @@ use super::readers::{Followed, Follower, Reader, stamps};
 use super::report::{RunningSink, RunningSinks};
 use super::start::StartError;
 use super::state::OpenState;
-use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetMemoryLimit, User};
+use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
 use crate::actors::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
 use crate::config::{ClusterConfig, Config};
@@ -179,7 +179,7 @@ impl Running {
         plan.needs_restart = Changes::between(&self.at_start, &config).needs_restart;
         let (added, changed) = self.readers(&config, &mut plan).await?;
         self.end_sinks(&plan.sinks.removed, &config).await?;
-        let replaced = self.end_clusters(&current, &config, &plan).await?;
+        self.change_clusters(&current, &config, &plan).await?;
         self.exchange_resources(&config, &plan).await?;
         if plan.memory_limit {
             self.registry.send(SetMemoryLimit(config.hub.memory_limit)).await?;
@@ -189,10 +189,7 @@ impl Running {
             self.check_open()?;
             reader.start(store, &config.resources, &self.env, &self.registry, &self.sinks).await?;
         }
-        let is_new = |cluster: &&ClusterConfig| {
-            let name = cluster.name.as_str();
-            replaced.contains(&cluster.name) || plan.clusters.added.iter().any(|added| added == name)
-        };
+        let is_new = |cluster: &&ClusterConfig| plan.clusters.added.iter().any(|added| added == cluster.name.as_str());
         for cluster in config.clusters.iter().filter(is_new) {
             self.check_open()?;
             self.add_cluster(cluster).await?;
@@ -261,39 +258,31 @@ impl Running {
         Ok(())
     }
 
-    /// Clusters that are gone end, and those whose labels changed, which are given back; of the other changed ones requests
-    /// go another way.
-    async fn end_clusters(
-        &self,
-        old: &Config,
-        new: &Config,
-        changes: &Changes,
-    ) -> Result<Vec<ClusterName>, ReloadError> {
-        let mut replaced = Vec::new();
-        let (mut ending, find) = (changes.clusters.removed.clone(), |all: &'_ Config, name: &str| {
-            all.clusters.iter().find(|one| one.name.as_str() == name).cloned()
-        });
+    /// Clusters that are gone end. Those that are others go on under their new labels, and their requests another way.
+    async fn change_clusters(&self, old: &Config, new: &Config, changes: &Changes) -> Result<(), ReloadError> {
+        let find = |all: &Config, name: &str| all.clusters.iter().find(|one| one.name.as_str() == name).cloned();
         for name in &changes.clusters.changed {
             let (Some(before), Some(now)) = (find(old, name), find(new, name)) else { continue };
-            if before.labels != now.labels {
-                ending.push(name.clone());
-                replaced.push(now.name);
-            } else if let Some(connector) = self.connectors.lock().get(&now.name) {
+            let is_elsewhere = (&before.access, before.compression) != (&now.access, now.compression);
+            if let Some(connector) = self.connectors.lock().get(&now.name).filter(|_| is_elsewhere) {
                 connector.change(convert::access(&now), now.compression);
             }
+            if before.labels != now.labels {
+                // A program may have removed it already.
+                let _ = self.registry.send(SetClusterLabels { name: now.name, labels: now.labels }).await?;
+            }
         }
-        for name in ending {
-            let Some(cluster) = find(old, &name) else { continue };
+        for name in &changes.clusters.removed {
+            let Some(cluster) = find(old, name) else { continue };
             self.connectors.lock().remove(&cluster.name);
-            // A program may have removed it already.
             let _ = self.registry.send(RemoveCluster(cluster.name)).await?;
         }
-        Ok(replaced)
+        Ok(())
     }
 
     async fn exchange_resources(&self, config: &Config, changes: &Changes) -> Result<(), ReloadError> {
         let names = &changes.resources;
-        for name in names.removed.iter().chain(&names.changed) {
+        for name in names.removed.iter().chain(names.changed.iter().filter(|name| !changes.revised.contains(name))) {
             self.registry.send(Release(User::Config(name.clone()))).await?;
         }
         let is_new = |name: &String| names.added.contains(name) || names.changed.contains(name);

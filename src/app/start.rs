@@ -14,7 +14,7 @@ use super::readers::Reader;
 use super::reload::Running;
 use super::report::RunningSinks;
 use super::state::{Found, OpenState};
-use crate::actors::messages::{Keep, SetMemoryLimit, Start};
+use crate::actors::messages::{Keep, SetMemoryLimit, Start, Wanted};
 use crate::actors::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, RegistryError, SystemError, Tuning};
 use crate::config::Config;
@@ -148,8 +148,10 @@ impl HubBuilder {
         let running = Running::new(registry, env.clone(), state.clone(), dial, stall, config.clone());
         let hub = Hub::new(system, running);
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
-        let demands: Vec<_> =
+        let mut demands: Vec<_> =
             config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
+        // What is named is its entry's, not a pattern's.
+        demands.sort_by_key(|demand| matches!(demand.wanted, Wanted::Matching(_)));
         let stores = match state {
             None => readers.iter().map(|_| OpenStore::in_memory()).collect(),
             Some(state) => {

@@ -23,7 +23,7 @@ use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid,
+    ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid,
 };
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
@@ -209,11 +209,12 @@ impl Found {
 
     /// The cache, by its place, and the partition that an object belongs to.
     fn partition_of(&self, about: &About<'_>) -> Option<(usize, PartitionId)> {
-        self.loaded.caches.iter().enumerate().find_map(|(at, cache)| {
-            let gvr = &cache.resource.gvr;
-            if [&*gvr.group, &*gvr.version, &*gvr.resource] != about.resource {
-                return None;
-            }
+        // In the version that was told of, or in the one that its objects were read in before.
+        let [group, version, resource] = about.resource;
+        let is_resource = |gvr: &Gvr| gvr.group == group && gvr.resource == resource;
+        let of_it = self.loaded.caches.iter().enumerate().filter(|(_, cache)| is_resource(&cache.resource.gvr));
+        let (same, others): (Vec<_>, Vec<_>) = of_it.partition(|(_, cache)| cache.resource.gvr.version == version);
+        same.into_iter().chain(others).find_map(|(at, cache)| {
             let snapshot = cache.store.published().load();
             let has = |origin: &Origin| {
                 let namespace = origin.scope.namespace.as_deref();

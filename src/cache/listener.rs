@@ -130,6 +130,11 @@ impl ListenerQueue {
         self.goes_on
     }
 
+    /// What it tells from now on is of this informer, which goes on with the partition.
+    pub fn go_on_as(&mut self, origin: Arc<Origin>) {
+        self.origin = origin;
+    }
+
     /// Takes in what one batch did to the store; repetitions only with `resync`. A batch that was offered before is
     /// not taken in twice.
     pub fn offer(&mut self, number: u64, applied: &[Applied], resync: bool) {

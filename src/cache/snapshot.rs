@@ -61,6 +61,8 @@ pub struct Partition {
     pub(super) settings: u64,
     /// How its objects were taken in that a list has yet to exchange, where that is another way.
     pub(super) outdated: Option<u64>,
+    /// The informer that read its objects in another version of the resource, or as another kind; until a list is complete.
+    pub(super) converted_from: Option<Arc<Origin>>,
     /// What it was when it came from disk, for who goes on from there.
     pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
@@ -108,6 +110,15 @@ impl Partition {
     #[must_use]
     pub fn plain_bytes(&self) -> u64 {
         self.plain_bytes
+    }
+
+    /// The same, for what its informer has become. Where that is more than other labels of its cluster, no watch can go on
+    /// from it: its objects are to be read anew.
+    fn go_on_as(self, origin: Arc<Origin>) -> Self {
+        if self.origin.resource == origin.resource {
+            return Self { origin, ..self };
+        }
+        Self { converted_from: Some(Arc::clone(&self.origin)), origin, resume: None, ..self }
     }
 
     /// Puts an object at its key, without its body where none are kept.
@@ -433,12 +444,28 @@ impl Snapshot {
                 resume: None,
                 settings: 0,
                 outdated: None,
+                converted_from: None,
                 restored: None,
                 synced: false,
                 outbox: None,
             },
         };
         self.partitions.insert(id, Arc::new(partition));
+    }
+
+    /// Takes over a partition of another snapshot, for the informer that goes on with it.
+    pub(super) fn adopt(&mut self, id: PartitionId, partition: Partition, origin: Arc<Origin>) {
+        self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Vec::new());
+        self.partitions.insert(id, Arc::new(partition.go_on_as(origin)));
+    }
+
+    /// Has a partition be that of another resource under the same name, or of a cluster that has other labels now.
+    pub(super) fn relabel(&mut self, id: PartitionId, origin: Arc<Origin>) {
+        let Some(partition) = self.partitions.remove(&id).map(Arc::unwrap_or_clone) else { return };
+        if self.partitions.is_empty() {
+            self.resource = origin.resource.clone();
+        }
+        self.partitions.insert(id, Arc::new(partition.go_on_as(origin)));
     }
 
     pub(super) fn close(&mut self, id: PartitionId) {

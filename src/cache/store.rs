@@ -98,6 +98,24 @@ impl Store {
         self.next.partitions().find(|(_, partition)| is_it(partition.origin())).map(|(id, _)| id)
     }
 
+    /// Takes over a partition of another store, whose informer goes on as that of `origin`: what it has, how far it is, and
+    /// what its readers know of it. Where it is one of this store, it stays in its place. Costs what indexing its objects
+    /// does.
+    pub fn adopt(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
+        let known = self.find(partition.origin()).filter(|_| partition.origin().resource.gvr == origin.resource.gvr);
+        let id = if let Some(id) = known {
+            self.next.relabel(id, origin);
+            id
+        } else {
+            let id = self.next.fresh_id();
+            partition.iter().for_each(|object| self.index(id, object));
+            self.next.adopt(id, partition.clone(), origin);
+            id
+        };
+        self.publish();
+        id
+    }
+
     pub(super) fn partition(&self, id: PartitionId) -> Option<&Partition> {
         self.next.partition(id)
     }
@@ -262,6 +280,7 @@ impl Store {
                     partition.version = Some(version);
                     partition.is_indexed = true;
                     partition.outdated = None;
+                    partition.converted_from = None;
                 }
             }
         }
@@ -375,6 +394,9 @@ impl Store {
         } else if !stored.is_kept() && !partition.bare {
             self.exchange(id, partition, &stored, &object);
             applied.push(Applied::Restored { bare: stored, whole: object });
+        } else if partition.converted_from.is_some() && reads_otherwise(&stored, &object) {
+            self.exchange(id, partition, &stored, &object);
+            applied.push(Applied::Updated { old: stored, new: object });
         } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {
             // The same state, read by an informer that declares other indices now, or keeps other parts of it.
             self.exchange(id, partition, &stored, &object);
@@ -444,4 +466,9 @@ impl Store {
     pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
         self.next.partition(id).and_then(|partition| partition.version.clone())
     }
+}
+
+/// Whether two readings of one state are not the same text.
+fn reads_otherwise(one: &StoredObject, other: &StoredObject) -> bool {
+    one.is_kept() && other.is_kept() && one.json_text().ok() != other.json_text().ok()
 }

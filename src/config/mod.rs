@@ -50,7 +50,7 @@ pub use self::transports::{
 };
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
 use crate::types::{
-    ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, ResourceRef, StoreLimits,
+    ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, Selected, StoreLimits,
 };
 
 /// A checked configuration.
@@ -209,8 +209,8 @@ pub enum Secret {
 pub struct ResourceConfig {
     /// The table's key; sinks refer to it.
     pub name: String,
-    /// What is watched: `resource`, or else the table's key.
-    pub resource: ResourceRef,
+    /// What is watched: `resource`, or else the table's key; of a pattern with `exclude` and `limit`.
+    pub resource: Selected,
     /// In which clusters. Default all.
     pub clusters: ClusterSelector,
     /// In which namespaces; empty means all.

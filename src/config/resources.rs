@@ -1,6 +1,8 @@
 //! `[resources.<name>]`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::clusters::{meet, selector};
@@ -8,12 +10,15 @@ use super::rules::{field_selector, in_metadata, is_identity, is_namespace};
 use super::spans::KeyPath;
 use super::table::{Checker, Table, text};
 use super::{ClusterConfig, ClusterSelector, Projection, ResourceConfig};
-use crate::types::{FieldPath, ResourceRef};
+use crate::types::{Exclusion, FieldPath, Groups, ResourcePattern, ResourceRef, Selected, built_in};
 
 /// client-go's shortest resync, and ours.
 pub(super) const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 /// Longest resync; beyond it the wish is most likely "none".
 pub(super) const LONGEST_RESYNC: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How many resources of a pattern may be watched in a cluster.
+pub(super) const LIMIT: RangeInclusive<usize> = 1..=1000;
 
 /// Reads every resource, by name.
 pub(super) fn resources(table: Table<'_>, clusters: &[ClusterConfig]) -> Vec<ResourceConfig> {
@@ -30,7 +35,7 @@ pub(super) fn resources(table: Table<'_>, clusters: &[ClusterConfig]) -> Vec<Res
 }
 
 fn one(name: String, mut table: Table<'_>, clusters: &[ClusterConfig]) -> Option<ResourceConfig> {
-    let resource = reference(&name, &mut table);
+    let resource = selected(&name, &mut table);
     let clusters = selector(&mut table, clusters);
     let namespaces = namespaces(&mut table);
     let label_selector = table.parsed("label_selector");
@@ -54,8 +59,39 @@ fn one(name: String, mut table: Table<'_>, clusters: &[ClusterConfig]) -> Option
     })
 }
 
-/// `resource`, or else the table's key.
-fn reference(name: &str, table: &mut Table<'_>) -> Option<ResourceRef> {
+/// What `resource`, or else the table's key, is about, with `exclude` and `limit` where it is a pattern.
+fn selected(name: &str, table: &mut Table<'_>) -> Option<Selected> {
+    let selected = reference(name, table);
+    let (has_exclude, has_limit) = (table.has("exclude"), table.has("limit"));
+    let exclude = table.parsed_list::<Exclusion>("exclude");
+    let limit = table.number("limit", LIMIT).and_then(NonZeroUsize::new);
+    let pattern = match selected? {
+        Selected::Matching(pattern) => pattern,
+        one @ Selected::One(_) => {
+            for (key, _) in [("exclude", has_exclude), ("limit", has_limit)].into_iter().filter(|(_, given)| *given) {
+                table.mistake(key, "belongs to a pattern such as \"*.example.com\", and this is one resource");
+            }
+            return Some(one);
+        }
+    };
+    for (path, exclusion) in exclude.iter().flatten() {
+        match exclusion {
+            Exclusion::Groups(groups) if *groups == Groups::All || *groups == pattern.groups => {
+                table.checker.mistake(path, format!("leaves nothing of {pattern}; remove the entry instead"));
+            }
+            Exclusion::Resource(resource) if resource.version.is_some() => {
+                let problem = "names a version, and a resource is left out as a whole; write it without";
+                table.checker.mistake(path, problem);
+            }
+            Exclusion::Groups(_) | Exclusion::Resource(_) => {}
+        }
+    }
+    let exclude = exclude.into_iter().flatten().map(|(_, exclusion)| exclusion).collect();
+    let limit = limit.unwrap_or(pattern.limit);
+    Some(Selected::Matching(ResourcePattern { exclude, limit, ..pattern }))
+}
+
+fn reference(name: &str, table: &mut Table<'_>) -> Option<Selected> {
     if table.has("resource") {
         return table.parsed("resource");
     }
@@ -152,6 +188,10 @@ fn check_overlap(
 ) {
     for other in earlier.iter().filter(|other| other.is_same_resource(resource)) {
         let other_path = KeyPath::default().key("resources").key(&other.name);
+        if let Some(pattern) = resource.resource.pattern() {
+            check_patterns(checker, path, (resource, pattern), (other, &other_path), clusters);
+            continue;
+        }
         check_indexes(checker, path, resource, other);
         let same = overlap(resource, other);
         let differs = resource.projection != other.projection || resource.metadata_only != other.metadata_only;
@@ -167,6 +207,23 @@ fn check_overlap(
                 ),
             );
         }
+    }
+}
+
+/// A resource of a cluster belongs to one pattern, so the same pattern again would get nothing.
+fn check_patterns(
+    checker: &Checker<'_>,
+    path: &KeyPath,
+    (resource, pattern): (&ResourceConfig, &ResourcePattern),
+    (other, other_path): (&ResourceConfig, &KeyPath),
+    clusters: &[ClusterConfig],
+) {
+    if let Some(cluster) = meet(&resource.clusters, &other.clusters, clusters) {
+        let problem = format!(
+            "is the pattern {pattern} for cluster {cluster}, which {other_path} is too; put both into one, or give \
+             them other clusters"
+        );
+        checker.mistake(path, problem);
     }
 }
 
@@ -192,7 +249,7 @@ impl Default for Projection {
 impl ResourceConfig {
     /// Everything of a resource, in every cluster, with the defaults of everything else.
     #[must_use]
-    pub fn new(name: impl Into<String>, resource: ResourceRef) -> Self {
+    pub fn new(name: impl Into<String>, resource: Selected) -> Self {
         Self {
             name: name.into(),
             resource,
@@ -207,15 +264,25 @@ impl ResourceConfig {
         }
     }
 
-    /// Whether both are about the same resource as far as can be told before discovery: no group is the core group
-    /// here, and no version is any version.
+    /// Whether what it is about may come and go while the cluster is of one release: all but what Kubernetes itself brings.
+    #[must_use]
+    pub fn may_come_and_go(&self) -> bool {
+        self.resource.one().is_none_or(|one| built_in(one).is_none())
+    }
+
+    /// Whether both are about the same resource as far as can be told before discovery, or the same pattern: a built-in
+    /// resource by each of its names, else no group is the core group here, and no version is any version.
     #[must_use]
     pub fn is_same_resource(&self, other: &Self) -> bool {
-        let (one, other) = (&self.resource, &other.resource);
+        let (one, other) = match (&self.resource, &other.resource) {
+            (Selected::One(one), Selected::One(other)) => (one.canonical(), other.canonical()),
+            (Selected::Matching(one), Selected::Matching(other)) => return one.groups == other.groups,
+            _ => return false,
+        };
         let group = |r: &ResourceRef| r.group.clone().unwrap_or_default();
         let versions = (one.version.as_ref(), other.version.as_ref());
         let same_version = if let (Some(one), Some(other)) = versions { one == other } else { true };
-        one.resource == other.resource && group(one) == group(other) && same_version
+        one.resource == other.resource && group(&one) == group(&other) && same_version
     }
 }
 

@@ -198,6 +198,11 @@ path = "missing/events.jsonl"
 fsync = "yes"
 
 [sink.other]
+
+[resources.ours]
+resource = "*.example.com"
+exclude = ["*.example.com"]
+limit = 0
 "#;
     let environment = [
         ("INFORMER_HUB_HUB__SHUTDOWN_DEADLINE", "soon"),
@@ -291,6 +296,33 @@ fn resource_names_are_checked() {
     only_in_resource("resource = \"a b\"\n", 1, "resources.pods.resource: \"a b\" is not a resource");
     let named = BASE.replace("[resources.pods]", "[resources.\"My Pods\"]\nresource = \"pods\"");
     assert_eq!(problems(&named), Vec::<String>::new());
+}
+
+#[test]
+fn patterns_are_checked() {
+    let ours = |lines: &str| format!("{BASE}[resources.ours]\nresource = \"*.example.com\"\n{lines}");
+    let good = ours("exclude = [\"gears\", \"*.*.b.example.com\"]\nlimit = 7\n[resources.\"*.*.example.com\"]\n");
+    let config = Config::from_toml(&good).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let patterns: Vec<_> = config.resources.iter().filter_map(|it| it.resource.pattern()).collect();
+    let told: Vec<_> = patterns.iter().map(|it| (it.to_string(), it.exclude.len(), it.limit.get())).collect();
+    assert_eq!(told, [("*.*.example.com".to_owned(), 0, 50), ("*.example.com".to_owned(), 2, 7)]);
+    let line = 7;
+    only(&ours("exclude = [\"*\"]\n"), line, "exclude[0]: leaves nothing of *.example.com");
+    only(&ours("exclude = [\"gears.v1.example.com\"]\n"), line, "exclude[0]: names a version");
+    only(&ours("exclude = [\"a b\"]\n"), line, "exclude[0]: \"a b\" is not a resource");
+    only(&ours("exclude = [\"*.\"]\n"), line, "exclude[0]: \"*.\" is not a pattern: write \"*.example.com\"");
+    only(&ours("limit = 0\n"), line, "limit: expected a whole number from 1 to 1000, found 0");
+    let again = ours("[resources.again]\nresource = \"*.example.com\"\n");
+    only(&again, 5, "is the pattern *.example.com for cluster one, which resources.again is too");
+    only_in_resource("exclude = [\"a\"]\n", 1, "exclude: belongs to a pattern such as");
+    only_in_resource("limit = 3\n", 1, "limit: belongs to a pattern such as");
+    only(&BASE.replace("pods", "\"**\""), 4, "\"**\" is not a pattern");
+}
+
+#[test]
+fn a_short_name_is_the_same_resource() {
+    let text = format!("{BASE}keep = [\"spec\"]\n[resources.po]\n");
+    only(&text, 4, "watches objects that resources.po watches too");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
 use super::{ListerWatcher, Projection, SourceError, Transform};
-use crate::types::{ApiResource, FieldPath, ResourceRef, Scope, SharedStr};
+use crate::types::{ApiResource, Catalogue, FieldPath, ResourceRef, Scope, SharedStr};
 
 /// How an informer takes objects in.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -80,6 +80,17 @@ pub enum ResolveError {
     Unavailable(#[source] SourceError),
 }
 
+/// What a cluster offered when it was asked last, and by what it is seen whether that has changed.
+#[derive(Debug, Clone)]
+pub struct Discovered {
+    /// What it offers.
+    pub catalogue: Arc<Catalogue>,
+    /// The server's tag of the core group, where it gives one.
+    pub core_tag: Option<String>,
+    /// That of all others.
+    pub groups_tag: Option<String>,
+}
+
 /// Reaches one configured cluster.
 pub trait Connector: Debug + Send + Sync + 'static {
     /// Reads credentials and makes a client. Asks the cluster nothing yet.
@@ -90,6 +101,9 @@ pub trait Connector: Debug + Send + Sync + 'static {
 pub trait Connection: Debug + Send + Sync + 'static {
     /// Looks a resource up by discovery.
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>>;
+
+    /// Asks for all that the cluster offers to be watched; `None` where that is what is known.
+    fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>>;
 
     /// The list and watch of one resource and scope.
     fn lister_watcher(

@@ -415,6 +415,12 @@ impl Reflector {
         self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
     }
 
+    /// What objects of a list that broke off have brought: nothing older is listed, not by a successor either.
+    #[must_use]
+    pub fn floor(&self) -> Option<&ResourceVersion> {
+        self.floor.as_ref()
+    }
+
     /// What a list must not be older than.
     fn newest(&self) -> Option<&ResourceVersion> {
         match (&self.last_version, &self.floor) {

@@ -18,7 +18,7 @@ mod trie;
 mod walk;
 
 pub use backoff::Backoff;
-pub use connect::{Connection, Connector, InformerOptions, ResolveError};
+pub use connect::{Connection, Connector, Discovered, InformerOptions, ResolveError};
 pub use decode::Decoder;
 pub use machine::Reflector;
 pub use plan::{ItemVerdict, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};
@@ -170,6 +170,12 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
+    /// Whether the server has answered that it is not for who asked: somebody has to mend that.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::Unauthorized | Self::Forbidden | Self::NotFound)
+    }
+
     /// Why a list begins that follows such a failure.
     #[must_use]
     pub fn list_reason(self) -> ListReason {

@@ -58,6 +58,8 @@ pub(super) struct Expired;
 #[derive(Debug)]
 pub(super) struct Collection {
     def: ResourceDef,
+    /// The version at which it began: of two under one name, the earlier has the lower.
+    born: u64,
     objects: Objects,
     /// Oldest first; bounded by `capacity`.
     history: VecDeque<Arc<Event>>,
@@ -74,11 +76,16 @@ pub(super) struct Collection {
 impl Collection {
     pub(super) fn new(def: ResourceDef, capacity: usize, floor: u64) -> Self {
         let (objects, history, snapshots) = (Objects::new(), VecDeque::new(), VecDeque::new());
-        Self { def, objects, history, capacity: capacity.max(1), first: 0, floor, last: floor, snapshots }
+        let (born, capacity) = (floor, capacity.max(1));
+        Self { def, born, objects, history, capacity, first: 0, floor, last: floor, snapshots }
     }
 
     pub(super) fn def(&self) -> &ResourceDef {
         &self.def
+    }
+
+    pub(super) fn born(&self) -> u64 {
+        self.born
     }
 
     pub(super) fn objects(&self) -> &Objects {

@@ -101,6 +101,25 @@ pub(super) fn resources<'d>(group: &str, version: &str, defs: impl Iterator<Item
     })
 }
 
+/// `/api` or `/apis`, aggregated: each version with its resources, the preferred one first.
+pub(super) fn aggregated(defs: &[ResourceDef], core: bool) -> Value {
+    let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<Value>>> = BTreeMap::new();
+    for def in defs.iter().filter(|def| def.api.gvr.group.is_empty() == core) {
+        let gvr = &def.api.gvr;
+        let scope = if def.api.namespaced { "Namespaced" } else { "Cluster" };
+        let resource = json!({
+            "resource": gvr.resource.as_str(), "singularResource": def.singular, "scope": scope,
+            "responseKind": { "group": gvr.group.as_str(), "version": gvr.version.as_str(), "kind": def.api.kind.as_str() },
+            "verbs": ["get", "list", "watch"], "shortNames": def.short_names,
+        });
+        groups.entry(&gvr.group).or_default().entry(&gvr.version).or_default().push(resource);
+    }
+    let version = |(name, resources): (&&str, &Vec<Value>)| json!({ "version": name, "freshness": "Current", "resources": resources });
+    let group = |(name, versions): (&&str, &BTreeMap<&str, Vec<Value>>)| json!({ "metadata": { "name": name }, "versions": versions.iter().map(version).collect::<Vec<_>>() });
+    let items: Vec<_> = groups.iter().map(group).collect();
+    json!({ "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items })
+}
+
 fn resource_entry(def: &ResourceDef) -> Value {
     json!({
         "name": def.api.gvr.resource.as_str(), "singularName": def.singular, "namespaced": def.api.namespaced,

@@ -213,9 +213,9 @@ impl FaultScript {
         self.rules.iter().all(|rule| rule.times == 0) && self.chance.as_ref().is_none_or(|chance| chance.left == 0)
     }
 
-    pub(super) fn decide(&mut self, kind: RequestKind, resource: &str) -> Option<Armed> {
+    pub(super) fn decide(&mut self, kind: RequestKind, resource: &str, by_name: bool) -> Option<Armed> {
         for rule in &mut self.rules {
-            let about = rule.resource.as_deref().is_none_or(|wanted| wanted == resource);
+            let about = rule.resource.as_deref().map_or(!by_name, |wanted| wanted == resource);
             if rule.times == 0 || !about || !rule.when.covers(kind) {
                 continue;
             }
@@ -226,7 +226,7 @@ impl FaultScript {
             rule.times -= 1;
             return Some(Armed { fault: rule.fault.clone(), after: rule.after });
         }
-        self.chance.as_mut()?.draw(kind)
+        self.chance.as_mut().filter(|_| !by_name)?.draw(kind)
     }
 }
 
@@ -300,21 +300,21 @@ mod tests {
     fn a_rule_strikes_what_it_names_and_as_often_as_it_says() {
         let rule = Rule::new(When::Watch, Fault::Reset).resource("pods").skip(1).times(2).after(3);
         let mut script = FaultScript::one(rule);
-        assert_eq!(script.decide(RequestKind::List, "pods"), None);
-        assert_eq!(script.decide(RequestKind::Watch, "nodes"), None);
-        assert_eq!(script.decide(RequestKind::Watch, "pods"), None, "skipped");
+        assert_eq!(script.decide(RequestKind::List, "pods", false), None);
+        assert_eq!(script.decide(RequestKind::Watch, "nodes", false), None);
+        assert_eq!(script.decide(RequestKind::Watch, "pods", false), None, "skipped");
         let armed = Some(Armed { fault: Fault::Reset, after: 3 });
-        assert_eq!(script.decide(RequestKind::Watch, "pods"), armed);
-        assert_eq!(script.decide(RequestKind::Streaming, "pods"), armed);
+        assert_eq!(script.decide(RequestKind::Watch, "pods", false), armed);
+        assert_eq!(script.decide(RequestKind::Streaming, "pods", false), armed);
         assert!(script.is_over());
-        assert_eq!(script.decide(RequestKind::Watch, "pods"), None);
+        assert_eq!(script.decide(RequestKind::Watch, "pods", false), None);
     }
 
     #[test]
     fn equal_seeds_make_equal_scripts_that_end() {
         let run = |seed| {
             let mut script = FaultScript::seeded(seed, 0.5);
-            let drawn: Vec<_> = (0..500).map(|_| script.decide(RequestKind::Streaming, "pods")).collect();
+            let drawn: Vec<_> = (0..500).map(|_| script.decide(RequestKind::Streaming, "pods", false)).collect();
             assert!(script.is_over());
             drawn
         };

@@ -15,7 +15,7 @@ use super::object::SimObject;
 use super::pump::{Source, Unit};
 use super::request::ObjectsRequest;
 use super::shared::Shared;
-use crate::types::ObjectKey;
+use crate::types::{ApiResource, ObjectKey};
 
 /// The body of a list, made item by item.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) struct ListSource {
     version: u64,
     partial: bool,
     custom: bool,
+    /// The resource that objects are shown as, where they are stored as another.
+    shown_as: Option<ApiResource>,
     head: Option<Bytes>,
     items: vec::IntoIter<Arc<SimObject>>,
     first: bool,
@@ -68,7 +70,9 @@ impl ListSource {
             if token.is_some() && version == now {
                 collection.hold(version);
             }
-            Ok(Self::new(version, request, items, token))
+            let stored = &collection.def().api.gvr;
+            let shown_as = (*stored != request.def.api.gvr).then(|| request.def.api.clone());
+            Ok(Self { shown_as, ..Self::new(version, request, items, token) })
         })
     }
 
@@ -92,6 +96,7 @@ impl ListSource {
             version,
             partial: request.partial,
             custom: request.def.custom,
+            shown_as: None,
             head: Some(head.into()),
             items: items.into_iter(),
             first: true,
@@ -106,6 +111,8 @@ impl ListSource {
         }
         if self.partial {
             out.extend_from_slice(&object.partial());
+        } else if let Some(shown_as) = &self.shown_as {
+            out.extend_from_slice(object.read_as(&shown_as.gvr, &shown_as.kind).json());
         } else if self.custom {
             out.extend_from_slice(object.json());
         } else {

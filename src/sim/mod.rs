@@ -10,6 +10,7 @@ mod answer;
 mod churn;
 mod collection;
 mod connection;
+mod definitions;
 mod discovery;
 pub mod disk;
 mod fault;

@@ -115,6 +115,11 @@ impl SimObject {
         Bytes::from(partial.to_string())
     }
 
+    /// The same object as another version of its resource shows it. Costs a parse and an encode.
+    pub(super) fn read_as(&self, gvr: &Gvr, kind: &str) -> Self {
+        Self::encode(gvr, kind, self.version, self.value())
+    }
+
     /// The same state under a later version, as a DELETED event shows it.
     pub(super) fn at_version(&self, gvr: &Gvr, kind: &str, version: u64) -> Self {
         let mut value = self.value();

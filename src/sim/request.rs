@@ -1,12 +1,14 @@
 //! One HTTP request: who may, what it is about, and which fault it has been given.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hyper::body::Body;
-use hyper::header::{ACCEPT, AUTHORIZATION};
+use hyper::header::{ACCEPT, AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use hyper::{Method, Request, StatusCode};
+use serde_json::Value;
 
 use super::access::{self, BoxError};
 use super::collection::ResourceDef;
@@ -19,6 +21,7 @@ use super::list::ListSource;
 use super::pump::Pump;
 use super::shared::{Shared, Streaming};
 use super::watch::WatchSource;
+use super::world::World;
 use crate::types::{Gvr, ObjectKey};
 
 /// A list or watch, taken apart.
@@ -91,12 +94,12 @@ where
         };
     }
     let label = format!("{} {}", request.method(), request.uri());
-    if let Some(armed) = shared.decide(RequestKind::Discovery, "").filter(strikes_head)
+    if let Some(armed) = shared.decide(RequestKind::Discovery, "", false).filter(strikes_head)
         && let Some(answer) = break_head(&shared, &link, &armed.fault, &label).await
     {
         return answer;
     }
-    Ok(describe(&shared, &route))
+    Ok(describe(&shared, &route, request.headers()))
 }
 
 /// Who may ask, and how.
@@ -121,7 +124,7 @@ fn parse<B>(
     gvr: &Gvr,
     namespace: Option<&str>,
 ) -> Result<ObjectsRequest, Status> {
-    let def = shared.with_world(|world| world.collection(gvr).map(|collection| collection.def().clone()));
+    let def = shared.with_world(|world| world.served_as(gvr));
     let def = def.filter(|def| namespace.is_none() || def.api.namespaced).ok_or_else(|| no_such_page(gvr))?;
     let query = Query::parse(request.uri().query().unwrap_or_default());
     if shared.is_forbidden(gvr) {
@@ -146,12 +149,14 @@ fn parse<B>(
 async fn objects(shared: Arc<Shared>, link: Arc<Link>, request: ObjectsRequest) -> io::Result<SimResponse> {
     let kind = request.kind();
     let counters = &shared.counters;
+    let signals = is_signal(&request.def.api.gvr);
     match kind {
+        _ if signals => &counters.signals,
         RequestKind::List | RequestKind::Continue | RequestKind::Discovery => &counters.lists,
         RequestKind::Watch | RequestKind::Streaming => &counters.watches,
     }
     .fetch_add(1, Relaxed);
-    let mut fault = shared.decide(kind, &request.def.api.gvr.resource);
+    let mut fault = shared.decide(kind, &request.def.api.gvr.resource, signals);
     if let Some(armed) = fault.take_if(|armed| strikes_head(armed))
         && let Some(answer) = break_head(&shared, &link, &armed.fault, &request.label).await
     {
@@ -214,7 +219,9 @@ fn streaming(shared: &Shared, request: &ObjectsRequest, kind: RequestKind, mode:
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
         return Err(Status::invalid_options("resourceVersionMatch", why));
     }
-    shared.counters.streaming.fetch_add(1, Relaxed);
+    if !is_signal(&request.def.api.gvr) {
+        shared.counters.streaming.fetch_add(1, Relaxed);
+    }
     Ok(true)
 }
 
@@ -267,16 +274,49 @@ fn get(shared: &Shared, gvr: &Gvr, key: &ObjectKey) -> SimResponse {
     }
 }
 
+/// Whether a resource tells of others that come and go.
+pub(super) fn is_signal(gvr: &Gvr) -> bool {
+    *gvr == World::definitions() || *gvr == World::services()
+}
+
+/// An aggregated document under a tag that is another where it is.
+fn aggregated(shared: &Shared, document: &Value, known: &str) -> SimResponse {
+    let mut hasher = DefaultHasher::new();
+    document.to_string().hash(&mut hasher);
+    let tag = format!("\"{:016x}\"", hasher.finish());
+    let mut response = if tag == known {
+        shared.counters.unchanged.fetch_add(1, Relaxed);
+        let mut response = SimResponse::new(full(""));
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        shared.counters.documents.fetch_add(1, Relaxed);
+        let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        typed_response(StatusCode::OK, kind, full(document.to_string()))
+    };
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
 /// Discovery, version, health.
-fn describe(shared: &Shared, route: &Route) -> SimResponse {
-    let document = shared.with_world(|world| match route {
+fn describe(shared: &Shared, route: &Route, headers: &HeaderMap) -> SimResponse {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if matches!(route, Route::ApiVersions | Route::Groups) && text(ACCEPT).contains("as=APIGroupDiscoveryList") {
+        let served = shared.with_world(|world| world.served());
+        return aggregated(shared, &discovery::aggregated(&served, *route == Route::ApiVersions), text(IF_NONE_MATCH));
+    }
+    shared.counters.documents.fetch_add(1, Relaxed);
+    let served = shared.with_world(|world| world.served());
+    let document = match route {
         Route::Version => Some(discovery::version()),
         Route::ApiVersions => Some(discovery::api_versions()),
-        Route::Groups => Some(discovery::groups(world.resources())),
-        Route::Group(name) => discovery::group(name, world.resources()),
-        Route::Resources { group, version } => discovery::resources(group, version, world.resources()),
+        Route::Groups => Some(discovery::groups(served.iter())),
+        Route::Group(name) => discovery::group(name, served.iter()),
+        Route::Resources { group, version } => discovery::resources(group, version, served.iter()),
         Route::Health | Route::Objects { .. } | Route::Unknown => None,
-    });
+    };
     match (document, route) {
         (Some(document), _) => json_response(StatusCode::OK, &document),
         (None, Route::Health) => typed_response(StatusCode::OK, "text/plain; charset=utf-8", full("ok")),

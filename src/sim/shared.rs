@@ -73,6 +73,12 @@ impl fmt::Debug for SimConfig {
 pub struct Stats {
     /// Requests of any kind.
     pub requests: u64,
+    /// Discovery documents that were sent.
+    pub documents: u64,
+    /// Those that were as they were asked for, so that only that was said.
+    pub unchanged: u64,
+    /// Lists and watches of definitions and API services, which count among no others.
+    pub signals: u64,
     /// Lists, each page counted.
     pub lists: u64,
     /// Watches, streaming or not.
@@ -92,6 +98,9 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) requests: AtomicU64,
+    pub(super) documents: AtomicU64,
+    pub(super) unchanged: AtomicU64,
+    pub(super) signals: AtomicU64,
     pub(super) lists: AtomicU64,
     pub(super) watches: AtomicU64,
     pub(super) streaming: AtomicU64,
@@ -105,6 +114,9 @@ impl Counters {
     pub(super) fn read(&self) -> Stats {
         Stats {
             requests: self.requests.load(Relaxed),
+            documents: self.documents.load(Relaxed),
+            unchanged: self.unchanged.load(Relaxed),
+            signals: self.signals.load(Relaxed),
             lists: self.lists.load(Relaxed),
             watches: self.watches.load(Relaxed),
             streaming: self.streaming.load(Relaxed),
@@ -223,8 +235,9 @@ impl Shared {
         });
     }
 
-    pub(super) fn decide(&self, kind: RequestKind, resource: &str) -> Option<Armed> {
-        self.faults.lock().decide(kind, resource)
+    /// What goes wrong; with requests that are `signals`, only what a rule has for their resource by name.
+    pub(super) fn decide(&self, kind: RequestKind, resource: &str, signals: bool) -> Option<Armed> {
+        self.faults.lock().decide(kind, resource, signals)
     }
 
     pub(super) fn record(&self, request: &str, sent: usize, fault: &Fault) {

@@ -14,11 +14,11 @@ use super::filter::Filter;
 use super::http::Status;
 use super::object::{Event, EventKind, SimObject, event_line};
 use super::pump::{Source, Unit, expired_line};
-use super::request::ObjectsRequest;
+use super::request::{ObjectsRequest, is_signal};
 use super::shared::Shared;
 use super::world::World;
-use crate::types::Watcher;
 use crate::types::clock::{self, Instant};
+use crate::types::{ApiResource, Watcher};
 
 /// Events taken from the history under one lock.
 const BATCH: usize = 64;
@@ -28,6 +28,12 @@ const BATCH: usize = 64;
 pub(super) struct WatchSource {
     shared: Arc<Shared>,
     def: ResourceDef,
+    /// When the collection that it reads began.
+    born: u64,
+    /// The resource that objects are shown as, where they are stored as another.
+    shown_as: Option<ApiResource>,
+    /// Whether it counts among the watches of objects.
+    counts: bool,
     filter: Filter,
     partial: bool,
     initial: VecDeque<Arc<SimObject>>,
@@ -69,8 +75,14 @@ impl WatchSource {
             let from_start = streaming || version == 0;
             let selected = || collection.objects().values().filter(|object| request.filter.matches(object));
             let marked = streaming && allowed && fault != Some(&Fault::WithholdMarker);
-            shared.counters.open_watches.fetch_add(1, Relaxed);
+            let counts = !is_signal(&request.def.api.gvr);
+            if counts {
+                shared.counters.open_watches.fetch_add(1, Relaxed);
+            }
             Ok(Self {
+                born: collection.born(),
+                shown_as: (collection.def().api.gvr != request.def.api.gvr).then(|| request.def.api.clone()),
+                counts,
                 shared: Arc::clone(shared),
                 def: request.def.clone(),
                 filter: request.filter.clone(),
@@ -97,11 +109,12 @@ impl WatchSource {
     /// Takes what has happened since; whether there was anything. Also gives the version that this leads to.
     fn read(&mut self) -> Result<(bool, u64), Expired> {
         let Some(cursor) = &mut self.cursor else { return Err(Expired) };
-        let gvr = &self.def.api.gvr;
+        let (gvr, born) = (&self.def.api.gvr, self.born);
         let (events, version) = self.shared.with_world(|world: &mut World| {
             let version = world.version();
-            let Some(collection) = world.collection(gvr) else { return Ok((None, version)) };
-            collection.read(cursor, BATCH).map(|events| (Some(events), version))
+            let Some((collection, is_served)) = world.watched(gvr, born) else { return Ok((None, version)) };
+            let events = collection.read(cursor, BATCH)?;
+            Ok((Some(events).filter(|events| is_served || !events.is_empty()), version))
         })?;
         match events {
             Some(events) => self.pending.extend(events),
@@ -128,16 +141,20 @@ impl WatchSource {
             .flatten()
             .map(|old| Arc::new(old.at_version(&self.def.api.gvr, &self.def.api.kind, event.object.version())));
         let object = last_inside.as_ref().unwrap_or(&event.object);
-        Some(match (self.partial, kind == event.kind) {
-            (true, _) => event_line(kind.as_str(), &object.partial()),
-            (false, true) => event.line(),
-            (false, false) => event_line(kind.as_str(), object.json()),
+        Some(match (&self.shown_as, kind == event.kind) {
+            _ if self.partial => event_line(kind.as_str(), &object.partial()),
+            (Some(other), _) => event_line(kind.as_str(), object.read_as(&other.gvr, &other.kind).json()),
+            (None, true) => event.line(),
+            (None, false) => event_line(kind.as_str(), object.json()),
         })
     }
 
     fn initial_event(&self, object: &SimObject) -> Unit {
-        let bytes =
-            if self.partial { event_line("ADDED", &object.partial()) } else { event_line("ADDED", object.json()) };
+        let bytes = match &self.shown_as {
+            _ if self.partial => event_line("ADDED", &object.partial()),
+            Some(other) => event_line("ADDED", object.read_as(&other.gvr, &other.kind).json()),
+            None => event_line("ADDED", object.json()),
+        };
         Unit { bytes, object: true }
     }
 
@@ -222,6 +239,8 @@ impl Source for WatchSource {
 
 impl Drop for WatchSource {
     fn drop(&mut self) {
-        self.shared.counters.open_watches.fetch_sub(1, Relaxed);
+        if self.counts {
+            self.shared.counters.open_watches.fetch_sub(1, Relaxed);
+        }
     }
 }

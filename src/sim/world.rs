@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use super::collection::{Collection, ResourceDef};
+use super::definitions::Definitions;
 use super::filter::Filter;
 use super::object::SimObject;
 use super::pods;
@@ -53,7 +54,8 @@ pub struct World {
     nodes: usize,
     small: bool,
     history: usize,
-    collections: BTreeMap<Gvr, Collection>,
+    pub(super) collections: BTreeMap<Gvr, Collection>,
+    pub(super) definitions: Definitions,
 }
 
 impl World {
@@ -67,7 +69,9 @@ impl World {
             small: config.small,
             history: config.history,
             collections: BTreeMap::new(),
+            definitions: Definitions::default(),
         };
+        world.serve_definitions();
         world.register(ResourceDef::new(&Self::pods(), "Pod", true, false).short_name("po"));
         world.register(ResourceDef::new(&Self::nodes(), "Node", false, false).short_name("no"));
         world.register(ResourceDef::new(&Self::widgets(), "Widget", true, true).short_name("wd"));
@@ -105,13 +109,24 @@ impl World {
 
     /// Serves one more resource; one that is there already stays as it is.
     pub fn register(&mut self, def: ResourceDef) {
-        let (history, version) = (self.history, self.version);
-        self.collections.entry(def.api.gvr.clone()).or_insert_with(|| Collection::new(def, history, version));
+        if self.collections.contains_key(&def.api.gvr) {
+            return;
+        }
+        if def.custom {
+            self.version += 1;
+        }
+        let (gvr, history, version) = (def.api.gvr.clone(), self.history, self.version);
+        self.collections.insert(gvr.clone(), Collection::new(def, history, version));
+        self.show_definition(&gvr);
     }
 
-    /// Stops serving a resource; its objects vanish with it, as when a CRD is deleted.
+    /// Stops serving a resource, with its definition if it has one; its objects vanish with it, and nobody is told of their
+    /// end: as a client sees the deletion of a CRD that was not there to see it. [`Self::undefine`] tells.
     pub fn unregister(&mut self, gvr: &Gvr) -> bool {
-        self.collections.remove(gvr).is_some()
+        let Some(collection) = self.collections.remove(gvr) else { return false };
+        self.definitions.bury(collection);
+        self.hide_definition(gvr);
+        true
     }
 
     /// What is served, by GVR.
@@ -127,6 +142,7 @@ impl World {
 
     /// Creates an object; `None` also when there is one of that name. `body` gives labels, spec and status.
     pub fn create(&mut self, gvr: &Gvr, namespace: &str, name: &str, mut body: Value) -> Option<ObjectKey> {
+        let gvr = &self.stored_as(gvr);
         let key = ObjectKey::new(namespace, name);
         let collection = self.collections.get(gvr)?;
         if !body.is_object() || collection.objects().contains_key(&key) {
@@ -164,6 +180,7 @@ impl World {
 
     /// Changes an object in place; name, namespace, UID and version stay the world's. Gives the new version.
     pub fn update(&mut self, gvr: &Gvr, key: &ObjectKey, change: impl FnOnce(&mut Value)) -> Option<u64> {
+        let gvr = &self.stored_as(gvr);
         let before = Arc::clone(self.get(gvr, key)?);
         let mut body = before.value();
         change(&mut body);
@@ -189,6 +206,7 @@ impl World {
 
     /// Deletes an object. Gives the deletion's version.
     pub fn delete(&mut self, gvr: &Gvr, key: &ObjectKey) -> Option<u64> {
+        let gvr = &self.stored_as(gvr);
         let collection = self.collections.get_mut(gvr)?;
         let before = Arc::clone(collection.objects().get(key)?);
         self.version += 1;
@@ -219,18 +237,18 @@ impl World {
     /// One object.
     #[must_use]
     pub fn get(&self, gvr: &Gvr, key: &ObjectKey) -> Option<&Arc<SimObject>> {
-        self.collections.get(gvr)?.objects().get(key)
+        self.collections.get(&self.stored_as(gvr))?.objects().get(key)
     }
 
     /// The objects of a resource, by key; none where it is not served.
     pub fn objects(&self, gvr: &Gvr) -> impl Iterator<Item = &Arc<SimObject>> {
-        self.collections.get(gvr).into_iter().flat_map(|collection| collection.objects().values())
+        self.collections.get(&self.stored_as(gvr)).into_iter().flat_map(|collection| collection.objects().values())
     }
 
     /// How many objects a resource has.
     #[must_use]
     pub fn count(&self, gvr: &Gvr) -> usize {
-        self.collections.get(gvr).map_or(0, |collection| collection.objects().len())
+        self.collections.get(&self.stored_as(gvr)).map_or(0, |collection| collection.objects().len())
     }
 
     /// A random key of a resource. Costs a walk over the keys.
@@ -256,11 +274,17 @@ impl World {
     }
 
     pub(super) fn collection(&self, gvr: &Gvr) -> Option<&Collection> {
-        self.collections.get(gvr)
+        self.collections.get(&self.stored_as(gvr))
     }
 
     pub(super) fn collection_mut(&mut self, gvr: &Gvr) -> Option<&mut Collection> {
-        self.collections.get_mut(gvr)
+        let gvr = self.stored_as(gvr);
+        self.collections.get_mut(&gvr)
+    }
+
+    pub(super) fn tick(&mut self) -> u64 {
+        self.version += 1;
+        self.version
     }
 
     /// The world's own time: fixed by the version, so that equal worlds show equal times.
@@ -270,7 +294,7 @@ impl World {
         jiff::Timestamp::from_second(second).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
     }
 
-    fn put(&mut self, gvr: &Gvr, body: Value) -> Option<ObjectKey> {
+    pub(super) fn put(&mut self, gvr: &Gvr, body: Value) -> Option<ObjectKey> {
         let collection = self.collections.get_mut(gvr)?;
         let kind = collection.def().api.kind.clone();
         let object = SimObject::encode(gvr, &kind, self.version, body);

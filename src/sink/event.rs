@@ -379,10 +379,14 @@ pub(in crate::sink) fn subject_parts(subject: &str) -> Option<[&str; 5]> {
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])
 }
 
+/// Without the version: an object goes on under the next one.
 fn lane_hash(cluster: &str, subject: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     cluster.hash(&mut hasher);
-    subject.hash(&mut hasher);
+    match subject_parts(subject) {
+        Some([group, _, resource, namespace, name]) => (group, resource, namespace, name).hash(&mut hasher),
+        None => subject.hash(&mut hasher),
+    }
     hasher.finish()
 }
 

@@ -6,13 +6,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::catalogue::catalogue;
 use super::client::Access;
 use super::dial::Dial;
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
 use super::live::{Live, Way};
 use crate::reflector::{
-    Connection, Connector, Decoder, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError, StallPolicy,
+    Connection, Connector, Decoder, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError,
+    StallPolicy,
 };
 use crate::types::{ApiResource, ResourceRef, Scope, Threads};
 
@@ -105,6 +107,14 @@ impl Connection for KubeConnection {
             }
         }
         .boxed()
+    }
+
+    fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
+        let live = Arc::clone(&self.live);
+        let task = self.io.spawn(async move { catalogue(&live.made().client, known.as_deref()).await });
+        let interrupted =
+            || SourceError { class: ErrorClass::Transient, message: "discovery was interrupted".to_owned() };
+        async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
     }
 
     fn lister_watcher(

@@ -9,16 +9,14 @@ use serde::de::DeserializeOwned;
 
 use super::request::{Get, Query, encode, stalled};
 use crate::reflector::{ErrorClass, SourceError, bounded};
-use crate::types::{ApiResource, Gvr, ResourceRef};
+use crate::types::{ApiResource, Gvr, ResourceRef, nearest};
 
 /// How long a look-up may take in all.
-const DEADLINE: Duration = Duration::from_secs(15);
+pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 /// Largest discovery document that is read.
-const MAX_DOCUMENT: usize = 8 * 1024 * 1024;
+pub(super) const MAX_DOCUMENT: usize = 8 * 1024 * 1024;
 /// Groups that are asked at the same time.
-const AT_ONCE: usize = 8;
-/// Names that a mistake is answered with.
-const NEAREST: usize = 3;
+pub(super) const AT_ONCE: usize = 8;
 
 /// Why a resource could not be looked up.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -42,16 +40,16 @@ fn suggest(nearest: &[String]) -> String {
 }
 
 #[derive(Deserialize)]
-struct GroupList {
+pub(super) struct GroupList {
     #[serde(default)]
-    groups: Vec<Group>,
+    pub(super) groups: Vec<Group>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Group {
+pub(super) struct Group {
     #[serde(default)]
-    name: String,
+    pub(super) name: String,
     preferred_version: Option<GroupVersion>,
     #[serde(default)]
     versions: Vec<GroupVersion>,
@@ -64,7 +62,7 @@ struct GroupVersion {
 
 impl Group {
     /// The preferred version first.
-    fn versions(&self) -> Vec<&str> {
+    pub(super) fn versions(&self) -> Vec<&str> {
         let mut versions: Vec<&str> = self.preferred_version.iter().map(|v| v.version.as_str()).collect();
         for version in &self.versions {
             if !versions.contains(&version.version.as_str()) {
@@ -76,24 +74,24 @@ impl Group {
 }
 
 #[derive(Deserialize)]
-struct ResourceList {
+pub(super) struct ResourceList {
     #[serde(default)]
-    resources: Vec<Resource>,
+    pub(super) resources: Vec<Resource>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Resource {
-    name: String,
+pub(super) struct Resource {
+    pub(super) name: String,
     #[serde(default)]
-    singular_name: String,
+    pub(super) singular_name: String,
     #[serde(default)]
-    namespaced: bool,
+    pub(super) namespaced: bool,
     #[serde(default)]
-    kind: String,
+    pub(super) kind: String,
     #[serde(default)]
     verbs: Vec<String>,
-    short_names: Option<Vec<String>>,
+    pub(super) short_names: Option<Vec<String>>,
 }
 
 impl Resource {
@@ -109,7 +107,7 @@ impl Resource {
     }
 
     /// Whether it is a resource of its own that can be listed and watched.
-    fn is_watchable(&self) -> bool {
+    pub(super) fn is_watchable(&self) -> bool {
         let can = |verb: &str| self.verbs.iter().any(|known| known == verb);
         !self.name.contains('/') && can("list") && can("watch")
     }
@@ -244,27 +242,13 @@ impl Search<'_> {
     }
 }
 
-async fn get<T: DeserializeOwned>(client: &Client, path: String) -> Result<T, SourceError> {
+pub(super) async fn get<T: DeserializeOwned>(client: &Client, path: String) -> Result<T, SourceError> {
     let request = Get { path: path.clone(), query: Query::default(), accept: "application/json", compressed: true };
     let body = request.fetch(client, MAX_DOCUMENT, DEADLINE).await?;
     serde_json::from_slice(&body).map_err(|error| {
         let message = format!("GET {path}: not a discovery document: line {} column {}", error.line(), error.column());
         SourceError { class: ErrorClass::Malformed, message: bounded(&message) }
     })
-}
-
-/// Those of `seen` that are written nearly as `wanted` is: with its group where one was written.
-fn nearest(wanted: &str, mut seen: Vec<String>) -> Vec<String> {
-    let close = |name: &str| {
-        let bare = name.split('.').next().unwrap_or(name);
-        let other = if wanted.contains('.') { name } else { bare };
-        strsim::damerau_levenshtein(wanted, other)
-    };
-    seen.retain(|name| close(name) <= (wanted.len() / 3).max(2));
-    seen.sort_by_cached_key(|name| (close(name), name.clone()));
-    seen.dedup();
-    seen.truncate(NEAREST);
-    seen
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! Clients and sockets live on a tokio runtime of their own (`io`), never on an actor's thread: a socket must be
 //! drained whatever the actors are doing, as an apiserver drops a watcher that is slow for about 100 ms.
 
+mod catalogue;
 mod client;
 mod connector;
 mod credentials;
@@ -17,6 +18,7 @@ mod request;
 mod review;
 mod transport;
 
+pub use catalogue::offers;
 pub use client::{Access, ClientError, Token, connect, read_any_kubeconfig, read_kubeconfig};
 pub use connector::KubeConnector;
 pub use credentials::{Credential, CredentialKind, credentials, default_kubeconfigs, of_context};

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{Request, Response};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::{AuthError, Body};
@@ -63,15 +63,28 @@ impl Get {
     /// # Errors
     /// Every answer but 2xx with JSON, classified; and every failure to get one. The message names the path.
     pub(super) async fn open(self, client: &Client, deadline: Duration) -> Result<Response<Body>, SourceError> {
+        self.open_unless(None, client, deadline).await
+    }
+
+    /// The same, unless what is there has this tag: then the answer is a 304 without a body.
+    async fn open_unless(
+        self,
+        tag: Option<&str>,
+        client: &Client,
+        deadline: Duration,
+    ) -> Result<Response<Body>, SourceError> {
         let path = self.path.clone();
         let named = |error: SourceError| SourceError { message: format!("GET {path}: {}", error.message), ..error };
-        let response = tokio::time::timeout(deadline, client.send(self.request().map_err(named)?)).await;
+        let response = tokio::time::timeout(deadline, client.send(self.request(tag).map_err(named)?)).await;
         let response = match response {
             Err(_) => return Err(named(stalled(&format!("no answer within {} s", deadline.as_secs())))),
             Ok(Err(error)) => return Err(named(failure(&error))),
             Ok(Ok(response)) => response,
         };
         let status = response.status();
+        if status == StatusCode::NOT_MODIFIED && tag.is_some() {
+            return Ok(response);
+        }
         if !status.is_success() {
             let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
             let body = collect(response.into_body(), MAX_ERROR_BODY, ERROR_BODY_DEADLINE).await.unwrap_or_default();
@@ -97,8 +110,33 @@ impl Get {
         body.map_err(|error| SourceError { message: format!("GET {path}: {}", error.message), ..error })
     }
 
-    fn request(self) -> Result<Request<Body>, SourceError> {
+    /// Reads the whole answer and its tag, unless what is there has this tag still: then `None`.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub(super) async fn fetch_unless(
+        self,
+        tag: Option<&str>,
+        client: &Client,
+        limit: usize,
+        deadline: Duration,
+    ) -> Result<Option<(Vec<u8>, Option<String>)>, SourceError> {
+        let path = self.path.clone();
+        let response = self.open_unless(tag, client, deadline).await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let tag = response.headers().get(ETAG).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+        let body = collect(response.into_body(), limit, deadline).await;
+        let body = body.map_err(|error| SourceError { message: format!("GET {path}: {}", error.message), ..error })?;
+        Ok(Some((body, tag)))
+    }
+
+    fn request(self, tag: Option<&str>) -> Result<Request<Body>, SourceError> {
         let mut builder = Request::get(format!("{}{}", self.path, self.query.0)).header(ACCEPT, self.accept);
+        if let Some(tag) = tag {
+            builder = builder.header(IF_NONE_MATCH, tag);
+        }
         if !self.compressed {
             builder = builder.header(ACCEPT_ENCODING, "identity");
         }

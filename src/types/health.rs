@@ -163,6 +163,8 @@ pub struct InformerHealth {
     last_event: AtomicI64,
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
+    /// What a list that is not complete has brought.
+    floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     /// Objects in the store.
@@ -206,6 +208,7 @@ impl InformerHealth {
         if let Some(version) = before.version() {
             self.set_version(version.as_ref().clone());
         }
+        self.floor.store(before.floor.load_full());
         if before.has_synced() {
             self.set_synced();
         }
@@ -371,6 +374,20 @@ impl InformerHealth {
         match self.last_event.load(Relaxed) {
             0 => None,
             millis => Some(clock::since_wall_millis(millis)),
+        }
+    }
+
+    /// Notes what a list that is not complete has brought, where that is newer than all before.
+    pub fn set_floor(&self, version: ResourceVersion) {
+        self.floor.store(Some(Arc::new(version)));
+    }
+
+    /// What nobody may list older than who goes on with this: the version, or what has come of a list since.
+    #[must_use]
+    pub fn newest(&self) -> Option<Arc<ResourceVersion>> {
+        match (self.version(), self.floor.load_full()) {
+            (Some(version), Some(floor)) if floor.newer_than(&version) => Some(floor),
+            (version, floor) => version.or(floor),
         }
     }
 

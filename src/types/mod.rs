@@ -4,6 +4,8 @@
 //! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
 
 mod body;
+mod built_in;
+mod catalogue;
 pub mod chance;
 pub mod clock;
 mod delta;
@@ -22,6 +24,7 @@ mod name;
 mod notification;
 mod object;
 mod path;
+mod pattern;
 mod resource;
 mod saved;
 pub(crate) mod scan;
@@ -35,6 +38,8 @@ mod watched;
 /// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
 pub use arcstr::ArcStr as SharedStr;
 pub use body::{PackOutcome, PackedTotals, Packer};
+pub use built_in::{BuiltIn, built_in, is_built_in};
+pub use catalogue::{Catalogue, Found, GroupOffer, Offer, VersionOffer, nearest};
 pub use delta::{Change, Delta, DeltaKind, Deltas};
 pub use dictionary::{CodecError, Dictionary, TrainError};
 pub use follow::{Allowance, Followed, InvalidTraceParent, SPANS, TraceParent, Traced};
@@ -50,6 +55,7 @@ pub use name::{ClusterLabels, ClusterName, InvalidName, check_name};
 pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
 pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
 pub use path::{FieldPath, InvalidPath, Segment};
+pub use pattern::{Exclusion, Groups, InvalidPattern, InvalidSelection, ResourcePattern, Selected};
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
 pub use saved::{DiskPacker, LaidBody, PackedBody, Shelf};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};

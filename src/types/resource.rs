@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use smol_str::SmolStr;
 
+use super::built_in;
+
 /// Group, version and plural resource. The core group is empty.
 ///
 /// Displays without its version, as kubectl prints it (`pods`, `deployments.apps`); [`Self::long`] has all three.
@@ -88,6 +90,17 @@ pub struct InvalidResource(
 );
 
 impl ResourceRef {
+    /// The same by its plural and group where it is a built-in resource, whichever of its names was written.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        match built_in(self) {
+            Some(known) => {
+                Self { resource: known.plural.into(), version: self.version.clone(), group: Some(known.group.into()) }
+            }
+            None => self.clone(),
+        }
+    }
+
     /// The reference that names exactly `gvr`.
     #[must_use]
     pub fn exact(gvr: &Gvr) -> Self {

@@ -40,6 +40,30 @@ async fn each_cluster_gets_what_its_entries_need_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pattern_is_all_of_its_group_and_of_many_groups_what_the_cluster_has() {
+    let sim = sim(2);
+    let config = format!("[clusters.a]\nserver = \"{}\"\n[resources.\"*.example.com\"]\n", sim.url());
+    let place = Place::with(&config);
+    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
+    assert_eq!(done.code, 0, "{done:?}");
+    for word in ["example.com", "\"*\"", "customresourcedefinitions", "apiservices"] {
+        assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+    }
+    let place = place.file("hub.toml", &config.replace("*.example.com", "*"));
+    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
+    assert!(done.code == 1 && done.err.contains("only a cluster can say"), "{done:?}");
+    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert_eq!(done.code, 0, "{done:?}");
+    for word in ["example.com", "\"*\"", "pods", "nodes"] {
+        assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+    }
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    for word in ["widgets.v1.example.com", "pods.v1.", "nodes.v1."] {
+        assert!(done.out.contains(word), "{word}: {done:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_nobody_knows_is_asked_for_or_refused() {
     let sim = sim(1);
     let widgets = format!("[clusters.a]\nserver = \"{}\"\n[resources.nothings]\n", sim.url());

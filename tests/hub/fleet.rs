@@ -8,6 +8,7 @@ use informer_hub::actors::{ClusterStatus, InformerStatus, Subscribe, Subscriber,
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
 use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
+use informer_hub::discovery::Rhythm;
 use informer_hub::reflector::{ReflectorOptions, StallPolicy};
 use informer_hub::sim::oracle::{Oracle, Replica};
 use informer_hub::sim::{SimCluster, SimConfig, Truth, WorldConfig};
@@ -52,7 +53,9 @@ pub(crate) fn quick() -> Tuning {
         initial_events: Duration::from_secs(3),
     };
     let slow_retry = Duration::from_secs(1);
-    Tuning { reflector: ReflectorOptions { slow_retry, stall, ..ReflectorOptions::default() }, ..Tuning::default() }
+    let discovery = Rhythm { poll: Duration::from_secs(1), ..Rhythm::default() };
+    let reflector = ReflectorOptions { slow_retry, stall, ..ReflectorOptions::default() };
+    Tuning { discovery, reflector, ..Tuning::default() }
 }
 
 /// A hub over these clusters and resources.

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod basics;
+mod comings;
 mod durable;
 mod faults;
 mod fleet;

@@ -7,7 +7,7 @@ use informer_hub::app::Difference;
 use informer_hub::cache::Query;
 use informer_hub::config::{Config, FileConfig, Initial, SinkConfig, SinkMatch, TransportConfig};
 use informer_hub::sim::{SimCluster, SimConfig, World};
-use informer_hub::types::{ApiResource, Gvr};
+use informer_hub::types::{ApiResource, ClusterSelector, Gvr};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
@@ -191,4 +191,58 @@ async fn a_hub_that_has_ended_takes_no_configuration() {
     let reloader = fleet.hub.reloader();
     fleet.end().await;
     assert_eq!(reloader.reload(start).await.unwrap_err().to_string(), "the hub is shutting down");
+}
+
+/// Of each event of a sink: what happened, to which object, and the cluster's label `tier`.
+fn told(path: &Path) -> Vec<(String, String, String)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told = events.map(|event| {
+        let data = &event["data"];
+        (word(&event["type"]), word(&data["name"]), word(&data["clusterLabels"]["tier"]))
+    });
+    told.filter(|(kind, ..)| !kind.contains("synced")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_with_other_labels_goes_on_with_what_it_has_and_whoever_selects_by_them_follows() {
+    let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(47, 12)));
+    let of = |tier: &str| ClusterSelector::Labels([("tier".to_owned(), tier.to_owned())].into());
+    let sink = |name: &str, clusters| {
+        let select = SinkMatch { clusters, ..SinkMatch::default() };
+        SinkConfig { select, ..file_sink(name, &files.at(name)) }
+    };
+    let mut start = config(&clusters, &["pods"]);
+    start.sinks = vec![sink("all", ClusterSelector::All), sink("prod", of("prod")), sink("dev", of("dev"))];
+    start.clusters[0].labels = [("tier".to_owned(), "prod".to_owned())].into();
+    let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+    let cluster = &fleet.clusters["a"];
+    let all = count(cluster, &World::pods());
+    for name in ["all", "prod"] {
+        eventually("all pods", async || told(&files.at(name)).len() == all).await;
+    }
+    // What happens while nobody can see it.
+    cluster.stop().await;
+    let gone = cluster.with_world(|world| {
+        let key = world.objects(&World::pods()).next().unwrap().key().clone();
+        world.delete(&World::pods(), &key).unwrap();
+        key
+    });
+    let mut next = start;
+    next.clusters[0].labels = [("tier".to_owned(), "dev".to_owned())].into();
+    let changes = fleet.hub.reloader().reload(next).await.unwrap();
+    assert_eq!(changes.clusters.changed, names(&["a"]));
+    cluster.restart().await;
+    let deleted = ("io.informer-hub.resource.deleted.v1".to_owned(), gone.name().to_owned(), "dev".to_owned());
+    eventually("the deletion", async || told(&files.at("all")).last() == Some(&deleted)).await;
+    let new = cluster.with_world(World::create_pod).unwrap();
+    eventually("the new pod", async || told(&files.at("all")).len() == all + 2).await;
+    assert_eq!(told(&files.at("all")).last().unwrap().1, new.name());
+    eventually("the pods that there are", async || told(&files.at("dev")).len() >= all).await;
+    let dev: BTreeSet<_> = told(&files.at("dev")).into_iter().filter(|(kind, ..)| kind.contains("added")).collect();
+    assert!(dev.len() >= all && dev.iter().all(|(_, _, tier)| tier == "dev"), "{dev:?}");
+    assert_eq!(told(&files.at("prod")).len(), all, "it is not its cluster any more");
+    fleet.converged().await;
+    fleet.end().await;
 }

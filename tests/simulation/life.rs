@@ -125,6 +125,17 @@ async fn start(house: &Arc<House>, clusters: &[String]) -> Result<Hub, StartErro
     builder.start().await
 }
 
+/// Gives the clusters of a running hub other labels.
+async fn relabel(house: &House, hub: &Hub, names: &[String]) {
+    let mut next = config(house, names);
+    for cluster in &mut next.clusters {
+        let tier = house.chance(|rng| ["prod", "dev"][rng.random_range(0..2)]);
+        cluster.labels = BTreeMap::from([("tier".to_owned(), tier.to_owned())]);
+    }
+    let outcome = hub.reloader().reload(next).await;
+    house.note(|| format!("other labels: {}", outcome.is_ok()));
+}
+
 /// Somebody who is told without a journal, from the beginning of each life.
 async fn overhear(hub: &Hub) -> Arc<Mutex<Replica>> {
     let replica = Arc::new(Mutex::new(Replica::new()));
@@ -171,6 +182,9 @@ async fn live(house: Arc<House>) -> Result<(), String> {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         house.happen();
         judge::bounds(&house)?;
+        if house.chance(|rng| rng.random_bool(0.02)) {
+            relabel(&house, &hub, &names).await;
+        }
     }
     if house.chance(|rng| rng.random_bool(0.2)) {
         house.mend_the_disk();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Attend, CacheDirectory, Packing, Store};
 use crate::actors::messages::{CloseAbandoned, Wanted};
 use crate::actors::supervision::detach;
+use crate::cache::PartitionId;
 use crate::types::{ApiResource, ClusterName, Gvr, InformerHealth, Origin, Scope, StoredObject, View};
 
 impl CacheDirectory {
@@ -45,6 +46,38 @@ impl CacheDirectory {
                 .extend(partitions.map(|(_, partition)| (snapshot.resource().clone(), Arc::clone(partition.health()))));
         }
         if found.len() == 1 { found.pop() } else { None }
+    }
+
+    /// Has the objects of the informer that shows `health` be those of what it has become, in whose cache they are then: readers find them in one of the
+    /// two at any time. `None` where there are none. For a thread that may block, while nobody writes to them.
+    pub(in crate::actors) fn go_on_as(
+        &self,
+        from: &Origin,
+        to: &Arc<Origin>,
+        health: &Arc<InformerHealth>,
+    ) -> Option<PartitionId> {
+        let (old, new, address) = {
+            let mut caches = self.caches.lock();
+            let old = caches.get(&(from.resource.gvr.clone(), from.scope.view.clone()))?.write_half.clone();
+            let new = self.find(&mut caches, &to.resource, &to.scope.view);
+            (old, new.write_half.clone(), new.address.clone())
+        };
+        let snapshot = old.published().load_full();
+        let (before, partition) = snapshot.partitions().find(|(_, partition)| partition.is_of(health))?;
+        let id = new.write(|half| {
+            let id = half.store.adopt(partition, Arc::clone(to));
+            for object in partition.iter().filter(|object| object.plain().is_some()) {
+                half.young.add(Arc::clone(object));
+            }
+            half.measure();
+            id
+        });
+        if from.resource.gvr != to.resource.gvr {
+            old.write(|half| half.forget(before));
+        }
+        // Where its mailbox is full, the next batch has it attend.
+        let _ = address.try_send(Attend);
+        Some(id)
     }
 
     /// Forgets what came from disk and nobody will open.

@@ -31,6 +31,7 @@ impl ClusterActor {
                     for key in open {
                         act.resolve(&key, ctx);
                     }
+                    act.reconcile(ctx);
                 }
                 Err(error) => {
                     act.fail(&error);
@@ -57,7 +58,11 @@ impl ClusterActor {
         let resource = match &key.0 {
             Wanted::Known(known) => return self.on_resolved(key, known.0.clone(), ctx),
             Wanted::Written(written) => written.clone(),
+            Wanted::Matching(_) => return,
         };
+        if self.survey.knows() {
+            return self.settle(key, ctx);
+        }
         let Some(want) = self.wants.get_mut(key) else { return };
         self.next_lookup += 1;
         let lookup = self.next_lookup;
@@ -74,6 +79,8 @@ impl ClusterActor {
                 }
                 Err(error) => act.on_unresolved(key, &error, ctx),
             }
+            // It may be of those that come and go.
+            act.reconcile(ctx);
             act.show();
         }));
     }
@@ -104,6 +111,9 @@ impl ClusterActor {
             tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = %chain(error), "the resource cannot be watched yet");
         }
         let lookup = want.lookup;
+        if matches!(error, ResolveError::NotFound { .. }) && self.survey.knows() {
+            return;
+        }
         ctx.run_later(rest, move |act, ctx| {
             if act.is_current(&key, lookup) {
                 act.resolve(&key, ctx);
@@ -111,7 +121,7 @@ impl ClusterActor {
         });
     }
 
-    fn on_resolved(&mut self, key: &WantKey, resource: ApiResource, ctx: &mut Context<Self>) {
+    pub(super) fn on_resolved(&mut self, key: &WantKey, resource: ApiResource, ctx: &mut Context<Self>) {
         let Some(want) = self.wants.get_mut(key) else { return };
         if want.resolved.is_some() {
             return;
@@ -121,13 +131,21 @@ impl ClusterActor {
             tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
         }
         let informer_key = informer_key_of(key, &resource);
+        self.take_from_patterns(key, &informer_key, ctx);
+        let Some(want) = self.wants.get_mut(key) else { return };
         if self.ending.contains(&informer_key) {
             return;
         }
         want.resolved = Some(resource.clone());
-        let restored = want.restored.take().filter(|restored| restored.gvr != resource.gvr);
+        let mut restored = want.restored.take().filter(|restored| restored.gvr != resource.gvr);
+        let is_version = |other: &mut ApiResource| {
+            (&other.gvr.group, &other.gvr.resource, &other.kind, other.namespaced)
+                == (&resource.gvr.group, &resource.gvr.resource, &resource.kind, resource.namespaced)
+        };
+        // What is on disk is of another version.
+        let moved_from = restored.take_if(is_version).filter(|_| !self.informers.contains_key(&informer_key));
         if let Some(other) = restored {
-            // What is on disk is of another version, or of another resource of the name.
+            // Or of another resource of the name.
             want.health = InformerHealth::new();
             self.env.caches.forget_restored(&self.parts.name, &other, &key.1);
         }
@@ -137,7 +155,7 @@ impl ClusterActor {
             want.watch_errors = Arc::clone(&known.parts.watch_errors);
             self.attach_all();
         } else {
-            self.set_up(key, &resource, &informer_key, ctx);
+            self.set_up(key, &resource, moved_from, ctx);
         }
         let resolved = Resolved { cluster: self.parts.name.clone(), wanted: key.0.clone(), resource };
         detach(self.parts.registry.send(resolved));

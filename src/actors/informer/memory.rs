@@ -13,7 +13,7 @@ use crate::actors::capacity::STOP_GRACE;
 use crate::actors::messages::{ClosePartition, KeepStep, OpenPartition, Stop, TakeStep};
 use crate::types::{MemoryStep, Phase, clock};
 
-type Waiting = ResponseActFuture<InformerActor, ()>;
+pub(super) type Waiting = ResponseActFuture<InformerActor, ()>;
 
 impl InformerActor {
     fn take_step(&mut self, ctx: &mut Context<Self>) {
@@ -24,14 +24,14 @@ impl InformerActor {
         }
         let work: Waiting = match (from, to) {
             (_, MemoryStep::Released) => self.release(),
-            (_, MemoryStep::Paused) => Box::pin(self.stop_intake().map(|(), act, _| act.show_paused())),
+            (_, MemoryStep::Paused) => Box::pin(self.stop_intake(false).map(|(), act, _| act.show_paused())),
             (MemoryStep::Released, _) => {
                 return self.start_pipeline(ctx);
             }
             (MemoryStep::Paused, _) => Box::pin(self.keep(to).map(|(), act, ctx| act.start_from(1, ctx))),
             // The bodies that are not there come with a list.
             _ if to.keeps_bodies() && !from.keeps_bodies() => {
-                let stopping = self.stop_intake();
+                let stopping = self.stop_intake(false);
                 let keeping = stopping.then(move |(), act, _| act.keep(to));
                 Box::pin(keeping.map(|(), act, ctx| act.start_from(1, ctx)))
             }
@@ -53,8 +53,9 @@ impl InformerActor {
         Box::pin(keeping.into_actor(self))
     }
 
-    /// Stops what takes objects in, and waits for that: what is late would say of itself that it watches.
-    fn stop_intake(&mut self) -> Waiting {
+    /// Stops what takes objects in, and waits for that: what is late would say of itself that it watches. With `drain`, what
+    /// it has read goes on to the store first.
+    pub(super) fn stop_intake(&mut self, drain: bool) -> Waiting {
         for child in 1..CHILDREN.len() {
             self.supervision.begin(child);
         }
@@ -65,7 +66,7 @@ impl InformerActor {
                 by(until, reflector.send(Stop { drain: false })).await;
             }
             if let Some(fifo) = fifo {
-                by(until, fifo.send(Stop { drain: false })).await;
+                by(until, fifo.send(Stop { drain })).await;
             }
         };
         Box::pin(work.into_actor(self))
@@ -76,7 +77,7 @@ impl InformerActor {
     }
 
     fn release(&mut self) -> Waiting {
-        let stopping = self.stop_intake();
+        let stopping = self.stop_intake(false);
         Box::pin(stopping.then(|(), act, _| {
             act.supervision.begin(0);
             let processor = act.pipeline.processor.take().map(|processor| processor.send(Stop { drain: false }));

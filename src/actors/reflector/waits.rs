@@ -9,7 +9,7 @@ fn stalled(what: &str, limit: Duration) -> SourceError {
 }
 
 /// Waits for an answer's head, but no longer than `limit`.
-pub(super) async fn within<T>(
+pub(in crate::actors) async fn within<T>(
     limit: Duration,
     what: &str,
     opening: impl Future<Output = Result<T, SourceError>>,
@@ -18,7 +18,7 @@ pub(super) async fn within<T>(
 }
 
 /// Waits for the next piece of a list; its end without an `End` is an error.
-pub(super) async fn next_within(
+pub(in crate::actors) async fn next_within(
     stall: &StallPolicy,
     next: impl Future<Output = Option<Result<ListChunk, SourceError>>>,
 ) -> Result<ListChunk, SourceError> {

@@ -27,7 +27,8 @@ impl Handler<GetStatus> for RegistryActor {
                 let state = view.state();
                 let informers: Vec<_> = view.informers.iter().map(|informer| informer.status(&caches)).collect();
                 let last_error = view.last_error();
-                ClusterStatus { name, labels, state, last_error, informers }
+                let (discovery, patterns) = (view.discovery.clone(), view.patterns.clone());
+                ClusterStatus { name, labels, state, last_error, informers, discovery, patterns }
             };
             HubStatus { ready, memory, state_dir, clusters: views.into_iter().map(cluster).collect() }
         });

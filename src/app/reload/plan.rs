@@ -22,12 +22,15 @@ pub struct Difference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// Clusters; one whose labels changed is removed and added.
+    /// Clusters.
     pub clusters: Difference,
     /// Resources.
     pub resources: Difference,
     /// Sinks.
     pub sinks: Difference,
+    /// Of the changed resources, patterns that only mean other resources now: what they mean still is not touched.
+    #[serde(skip)]
+    pub revised: Vec<String>,
     /// Whether `hub.memory_limit` is another.
     pub memory_limit: bool,
     /// Keys that are read at the start alone, and are others now.
@@ -72,10 +75,14 @@ impl Changes {
             // An index is one of a resource over all entries of it, so another entry's may change this one.
             one == other && indexes_of(one, &old.resources) == indexes_of(other, &new.resources)
         };
+        let resources = Difference::between(&old.resources, &new.resources, |one| &one.name, resource);
+        let revised = resources.changed.iter().filter(|name| is_revision(name, &old.resources, &new.resources));
+        let revised = revised.cloned().collect();
         let clusters = Difference::between(&old.clusters, &new.clusters, |one| one.name.as_str(), cluster);
         Self {
             clusters,
-            resources: Difference::between(&old.resources, &new.resources, |one| &one.name, resource),
+            resources,
+            revised,
             sinks: Difference::between(&old.sinks, &new.sinks, |one| &one.name, |one, other| one == other),
             memory_limit: old.hub.memory_limit != new.hub.memory_limit,
             needs_restart: needs_restart(old, new),
@@ -87,6 +94,14 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Whether an entry was a pattern and is one, and nothing else of it has changed.
+fn is_revision(name: &str, old: &[ResourceConfig], new: &[ResourceConfig]) -> bool {
+    let find = |all: &[ResourceConfig]| all.iter().find(|one| one.name == name).cloned();
+    let (Some(before), Some(now)) = (find(old), find(new)) else { return false };
+    let are_patterns = before.resource.pattern().is_some() && now.resource.pattern().is_some();
+    are_patterns && ResourceConfig { resource: now.resource.clone(), ..before } == now
 }
 
 fn indexes_of<'c>(resource: &ResourceConfig, all: &'c [ResourceConfig]) -> Vec<(&'c String, String)> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, pods};
 use crate::cache::{Applied, DeltaFifo, PartitionId, Popped, Store};
 use crate::types::{
-    Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ObjectKey, ResourceVersion, StoredObject,
+    ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, InformerHealth, Labels, ObjectKey, Origin,
+    ResourceVersion, StoredObject, StoredObjectParts, Uid,
 };
 
 fn after(setup: &str, script: &str) -> (Vec<String>, String) {
@@ -49,6 +50,52 @@ fn another_uid_under_the_same_name_is_a_deletion_and_an_addition() {
     // Differs from client-go (I1), which reports one update.
     expect("+a@1", "+a:v@2", &["†a@1", "+a@2"], "a@2");
     expect("+a@1", "[ *a:v@2 ]3", &["†a@1", "+a@2", "synced"], "a@2");
+}
+
+#[test]
+fn a_partition_goes_on_in_another_store_and_what_reads_otherwise_there_is_an_update() {
+    let mut informer = Informer::new();
+    informer.apply("[ *a@1 *b@2 *c@3 ]3");
+    let before = informer.partition();
+    let resource = ApiResource { gvr: Gvr::new("", "v2", "pods"), ..pods() };
+    let to = Arc::new(Origin { resource: resource.clone(), ..Origin::clone(&origin("c")) });
+    let mut store = Store::new(resource);
+    let id = store.adopt(&before, Arc::clone(&to));
+    let adopted = store.partition(id).unwrap().clone();
+    assert_eq!((adopted.len(), adopted.number(), adopted.has_synced()), (3, before.number(), true));
+    assert!(Arc::ptr_eq(adopted.origin(), &to) && adopted.resume_version().is_none());
+    let other = |name: &str, version: u64| {
+        let parts = StoredObjectParts {
+            key: ObjectKey::new("ns", name),
+            uid: Uid::new("u"),
+            resource_version: ResourceVersion::new(&version.to_string()),
+            labels: Labels::default(),
+            index_values: Vec::new(),
+            json: br#"{"other":1}"#.to_vec(),
+        };
+        delta(DeltaKind::Replaced, StoredObject::new(parts))
+    };
+    let same = delta(DeltaKind::Replaced, object("ns", "a", "u", 1));
+    let list = |deltas: Vec<Delta>| -> Vec<Popped> {
+        let keep = deltas.iter().map(|delta| delta.object.key().clone()).collect();
+        let end = Popped::ReplaceEnd { keep, version: ResourceVersion::new("4") };
+        let popped = |delta: Delta| Popped::Deltas(delta.object.key().clone(), [delta].into_iter().collect());
+        deltas.into_iter().map(popped).chain([end]).collect()
+    };
+    // The same text is no news, another one is, though the version is the same; what is not there is gone.
+    let outbox = store.apply(id, list(vec![same, other("b", 2)])).unwrap();
+    assert_eq!(lines(&outbox.applied), ["b@2>2", "†c@3"]);
+    assert_eq!(outbox.number, before.number() + 1, "readers go on counting");
+    // Once the list is complete, versions tell what is news.
+    let outbox = store.apply(id, list(vec![other("a", 1), other("b", 2)])).unwrap();
+    assert_eq!(lines(&outbox.applied), Vec::<String>::new());
+    // As another kind under the same name it stays in its place.
+    let kind = Arc::new(Origin {
+        resource: ApiResource { kind: "Other".into(), ..to.resource.clone() },
+        ..Origin::clone(&to)
+    });
+    let now = store.partition(id).unwrap().clone();
+    assert_eq!((store.adopt(&now, kind), store.published().load().resource().kind.as_str()), (id, "Other"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Asks one cluster everything that a check wants to know of it.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt;
 use kube::Client;
 use tokio::runtime::Handle;
@@ -8,9 +10,10 @@ use super::credentials;
 use super::report::{ClusterReport, Finding, Level, ResourceReport, ScopeReport};
 use crate::app;
 use crate::config::{ClusterConfig, ResourceConfig};
+use crate::discovery::{self, Claim};
 use crate::reflector::{ErrorClass, SourceError};
 use crate::source::{self, DiscoveryError};
-use crate::types::{ApiResource, ClusterName, Scope, View, clock};
+use crate::types::{ApiResource, ClusterName, Found, Gvr, ResourceRef, Scope, View, clock};
 
 /// Resources of a cluster that are asked about at the same time.
 const AT_ONCE: usize = 4;
@@ -44,6 +47,7 @@ pub(super) async fn check(cluster: &ClusterConfig, resources: &[&ResourceConfig]
             return;
         }
     }
+    let resources = expand(&client, resources, report, &cluster.name).await;
     let asked = resources.iter().map(|resource| {
         let (client, name) = (client.clone(), cluster.name.clone());
         async move { Asking { client: &client, cluster: &name, resource, findings: Vec::new() }.run().await }
@@ -52,6 +56,74 @@ pub(super) async fn check(cluster: &ClusterConfig, resources: &[&ResourceConfig]
     while let Some((resource, findings)) = answers.next().await {
         report.resources.push(resource);
         report.findings.extend(findings);
+    }
+}
+
+/// Each resource of a pattern in the place of the pattern.
+async fn expand(
+    client: &Client,
+    resources: &[&ResourceConfig],
+    report: &mut ClusterReport,
+    cluster: &ClusterName,
+) -> Vec<ResourceConfig> {
+    let mut found: Vec<_> = resources.iter().filter(|it| it.resource.one().is_some()).map(|it| (*it).clone()).collect();
+    if resources.iter().any(|it| it.may_come_and_go()) {
+        may_hear_of_changes(client, report, cluster).await;
+    }
+    let patterns: Vec<_> = resources.iter().filter_map(|it| Some((*it, it.resource.pattern()?))).collect();
+    if patterns.is_empty() {
+        return found;
+    }
+    let catalogue = match source::offers(client).await {
+        Ok(catalogue) => catalogue,
+        Err(error) => {
+            report.find(Level::Error, error.message, what_to_do(error.class));
+            return found;
+        }
+    };
+    let named = found.iter().filter_map(|it| match catalogue.find(it.resource.one()?) {
+        Found::Resource(found) => Some((found.gvr.group, found.gvr.resource)),
+        Found::OtherVersions(_) | Found::Unknown | Found::Nothing => None,
+    });
+    let named: BTreeSet<_> = named.collect();
+    let claims = patterns.iter().map(|(entry, pattern)| Claim { user: &entry.name, pattern });
+    for (name, share) in discovery::share(claims, &named, &catalogue) {
+        let Some((entry, pattern)) = patterns.iter().find(|(entry, _)| entry.name == name) else { continue };
+        let mut about = |level, problem: String, advice: &str| {
+            let (about, advice) = (format!("resources.{name} in {cluster}"), advice.to_owned());
+            report.findings.push(Finding { level, about, problem, advice });
+        };
+        if share.watched.is_empty() {
+            let advice = "look at the pattern, or install it: the hub picks it up when it comes";
+            about(Level::Warning, format!("nothing that the cluster has matches {pattern}"), advice);
+        }
+        if !share.left_out.is_empty() {
+            let problem = format!("the limit of {} leaves out {}", pattern.limit, share.left_out.join(", "));
+            about(Level::Warning, problem, "raise limit, or exclude what nobody wants");
+        }
+        for resource in share.watched {
+            let written = ResourceRef { version: None, ..ResourceRef::exact(&resource.gvr) };
+            found.push(ResourceConfig { resource: written.into(), ..(*entry).clone() });
+        }
+    }
+    found
+}
+
+/// Whether it is heard at once of resources that come and go.
+async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, cluster: &ClusterName) {
+    let signals = [
+        ("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "apiservices", "APIService"),
+    ];
+    for (group, plural, kind) in signals {
+        let resource = ApiResource { gvr: Gvr::new(group, "v1", plural), kind: kind.into(), namespaced: false };
+        if let Ok(verdict) = source::may(client, "watch", &resource, None).await
+            && !verdict.allowed
+        {
+            let problem =
+                format!("may not watch {}: resources that come and go are noticed after 30 to 45 s", resource.gvr);
+            report.find(Level::Warning, problem, rights(cluster));
+        }
     }
 }
 
@@ -80,7 +152,8 @@ impl Asking<'_> {
     async fn run(mut self) -> (ResourceReport, Vec<Finding>) {
         let name = self.resource.name.clone();
         let mut report = ResourceReport { name, resource: None, streaming: None, scopes: Vec::new() };
-        let found = match source::resolve(self.client, &self.resource.resource).await {
+        let Some(written) = self.resource.resource.one() else { return (report, self.findings) };
+        let found = match source::resolve(self.client, written).await {
             Ok(found) => found,
             Err(error) => {
                 self.not_resolved(&error);

@@ -223,8 +223,10 @@ fn changes(before: &[Row], now: &[Row]) -> Vec<String> {
 fn text(subject: Subject, status: &Value, colours: bool) -> String {
     let rows = rows::rows(subject, status);
     let head = if subject == Subject::Status { rows::summary(status) } else { String::new() };
+    let notes = if subject == Subject::Sinks { Vec::new() } else { rows::notes(status) };
     if rows.is_empty() {
-        return if subject == Subject::Status { head } else { format!("there are no {}", rows::plural(subject)) };
+        let first = if subject == Subject::Status { head } else { format!("there are no {}", rows::plural(subject)) };
+        return std::iter::once(first).chain(notes).collect::<Vec<_>>().join("\n");
     }
     let Shape { header, numbers } = rows::shape(subject);
     let mut table = Table::new();
@@ -249,7 +251,9 @@ fn text(subject: Subject, status: &Value, colours: bool) -> String {
     } else {
         table.force_no_tty();
     }
-    let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    let mut lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.extend(notes.first().map(|_| String::new()));
+    lines.extend(notes);
     if head.is_empty() { lines.join("\n") } else { format!("{head}\n\n{}", lines.join("\n")) }
 }
 

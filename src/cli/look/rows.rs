@@ -94,6 +94,31 @@ pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_default()
 }
 
+/// What of clusters' offers no row shows: what a limit leaves out, and where changes are not heard of.
+pub(super) fn notes(status: &Value) -> Vec<String> {
+    let mut notes = Vec::new();
+    for cluster in list(status, "clusters") {
+        let name = text(cluster, "name");
+        let discovery = &cluster["discovery"];
+        if text(discovery, "state") == "polling" {
+            let why = text(discovery, "lastError");
+            notes.push(format!("{name}: resources that come and go are noticed within a minute: {why}"));
+        }
+        for pattern in list(cluster, "patterns") {
+            let names = |key: &str| list(pattern, key).iter().filter_map(Value::as_str).collect::<Vec<_>>();
+            let (entry, left_out) = (text(pattern, "name"), names("leftOut"));
+            if !left_out.is_empty() {
+                let watched = names("watched").len();
+                notes.push(format!(
+                    "{name}: {entry} watches {watched} resources, its limit; not {}",
+                    left_out.join(", ")
+                ));
+            }
+        }
+    }
+    notes
+}
+
 fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_default()
 }
@@ -337,6 +362,22 @@ mod tests {
         }
         let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.name).collect();
         assert_eq!(names, ["cluster c", "resource a/deployments.apps", "sink chat"], "and nothing of what is in c");
+    }
+
+    #[test]
+    fn what_no_row_shows_of_a_clusters_offers_is_noted_below() {
+        let mut status = status();
+        status["clusters"][0]["discovery"] = serde_json::json!({ "state": "polling", "lastError": "403" });
+        status["clusters"][1]["patterns"] = serde_json::json!([
+            { "name": "ours", "pattern": "*.x", "watched": ["a.x", "b.x"], "leftOut": ["c.x"] },
+            { "name": "all", "pattern": "*", "watched": ["pods"] },
+        ]);
+        let text = super::super::text(Subject::Resources, &status, false);
+        let last: Vec<_> = text.lines().rev().take(3).collect();
+        assert_eq!(last[0], "b: ours watches 2 resources, its limit; not c.x");
+        assert_eq!(last[1], "a: resources that come and go are noticed within a minute: 403");
+        assert_eq!(last[2], "");
+        assert!(!super::super::text(Subject::Sinks, &status, false).contains("c.x"));
     }
 
     #[test]

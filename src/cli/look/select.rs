@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Subject;
 use super::rows::{cluster_concern, informer_concern, sink_concern, text};
+use crate::types::ResourceRef;
 
 /// What is asked for; of what is not named, all.
 #[derive(Clone, Debug, Default)]
@@ -71,9 +72,12 @@ fn named(there: &[&str]) -> String {
     if there.is_empty() { "none".to_owned() } else { there.join(", ") }
 }
 
-/// Whether a resource, as the status has it, is what somebody asks for: with its group, or without.
+/// Whether a resource, as the status has it, is what somebody asks for: with its group, or without; of what Kubernetes
+/// brings also by its other names.
 fn is_resource(resource: &str, asked: &str) -> bool {
-    resource == asked || resource.split_once('.').is_some_and(|(plural, _)| plural == asked)
+    let is = |asked: &str| resource == asked || resource.split_once('.').is_some_and(|(plural, _)| plural == asked);
+    let known = asked.parse::<ResourceRef>().ok().map(|asked| ResourceRef { version: None, ..asked.canonical() });
+    is(asked) || known.is_some_and(|known| is(&known.to_string()))
 }
 
 /// A list in an answer; none where there is none.
@@ -172,6 +176,8 @@ pub(super) mod tests {
         let resources = |name: &str| Selection { resources: vec![name.into()], ..Selection::default() };
         assert_eq!(names(Subject::Clusters, &of(resources("deployments")).unwrap()), ["a"]);
         assert_eq!(names(Subject::Resources, &of(resources("deployments.apps")).unwrap()), ["a/deployments.apps"]);
+        assert_eq!(names(Subject::Clusters, &of(resources("deploy")).unwrap()), ["a"]);
+        assert_eq!(names(Subject::Clusters, &of(resources("po")).unwrap()), ["c", "a", "b"]);
         let told = of(resources("deployments.extensions")).unwrap_err().to_string();
         assert_eq!(told, "nothing watches \"deployments.extensions\"; there is deployments.apps, pods");
         let told = of(Selection { clusters: vec!["d".into()], ..Selection::default() }).unwrap_err().to_string();

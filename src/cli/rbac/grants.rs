@@ -82,8 +82,8 @@ impl Grants {
     fn without_what_is_everywhere(&self, allowed: &Rules) -> Rules {
         let left = |(group, plurals): (&String, &BTreeSet<String>)| {
             let covered = self.everywhere.get(group);
-            let left: BTreeSet<_> =
-                plurals.iter().filter(|it| !covered.is_some_and(|all| all.contains(*it))).cloned().collect();
+            let is_covered = |plural: &String| covered.is_some_and(|all| all.contains(plural) || all.contains("*"));
+            let left: BTreeSet<_> = plurals.iter().filter(|it| !is_covered(it)).cloned().collect();
             (!left.is_empty()).then(|| (group.clone(), left))
         };
         allowed.iter().filter_map(left).collect()
@@ -91,7 +91,11 @@ impl Grants {
 }
 
 fn rules(allowed: &Rules) -> Value {
-    let rule = |(group, plurals)| json!({ "apiGroups": [group], "resources": plurals, "verbs": VERBS });
+    let rule = |(group, plurals): (&String, &BTreeSet<String>)| {
+        // With all of a group, none of it is named besides.
+        let plurals = if plurals.contains("*") { json!(["*"]) } else { json!(plurals) };
+        json!({ "apiGroups": [group], "resources": plurals, "verbs": VERBS })
+    };
     allowed.iter().map(rule).collect()
 }
 
@@ -148,5 +152,16 @@ mod tests {
         assert_eq!(found[1], "ClusterRole - \"reader\" [\"\"][\"pods\"]");
         assert_eq!(found[3], "Role shop \"reader\" [\"\"][\"secrets\"]");
         assert_eq!(summary(&Grants::default()), ["ServiceAccount tools \"hub\" "]);
+    }
+
+    #[test]
+    fn all_of_a_group_stands_for_each_of_it() {
+        let mut grants = Grants::default();
+        grants.add(&named("example.com", "widgets", true), &[]);
+        grants.add(&named("example.com", "*", true), &[]);
+        grants.add(&named("example.com", "gears", true), &["shop".to_owned()]);
+        let found = summary(&grants);
+        assert_eq!(found[1], "ClusterRole - \"reader\" [\"example.com\"][\"*\"]");
+        assert_eq!(found.len(), 3, "nothing is left for the namespace: {found:?}");
     }
 }

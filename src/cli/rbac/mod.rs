@@ -19,6 +19,14 @@ use super::{WRONG_INPUT, chosen, runtime};
 use crate::app;
 use crate::config::{ClusterAccess, ClusterConfig, Config, ResourceConfig};
 use crate::source;
+use crate::types::{Groups, ResourcePattern, Selected, is_built_in};
+
+/// Every resource of a group, in a rule.
+const ALL: &str = "*";
+
+/// What is watched to learn of resources that come and go.
+const SIGNALS: [(&str, &str); 2] =
+    [("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")];
 
 /// Arguments of `rbac`.
 #[derive(Debug, ClapArgs)]
@@ -100,18 +108,31 @@ impl Args {
         let client = if self.discover { Some(app::client(cluster, &Handle::current()).await?) } else { None };
         let mut grants = Grants::default();
         let mut taken = Vec::new();
-        for resource in config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)) {
-            let named = of(resource, client.as_ref()).await.with_context(|| format!("cluster {}", cluster.name))?;
-            if named.taken_as_written {
-                taken.push(resource.resource.to_string());
+        let mut wide = Vec::new();
+        let mine = config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels));
+        for resource in mine.clone() {
+            let found = of(resource, client.as_ref()).await.with_context(|| format!("cluster {}", cluster.name))?;
+            for named in found {
+                if named.taken_as_written {
+                    taken.push(resource.resource.to_string());
+                }
+                if named.plural == ALL {
+                    wide.push(format!("all of {}", named.group));
+                }
+                grants.add(&named, &resource.namespaces);
             }
-            grants.add(&named, &resource.namespaces);
+        }
+        if mine.clone().any(ResourceConfig::may_come_and_go) {
+            for (group, plural) in SIGNALS {
+                let (group, plural) = (group.to_owned(), plural.to_owned());
+                grants.add(&Named { group, plural, namespaced: false, taken_as_written: false }, &[]);
+            }
         }
         let role = self.role.as_ref().unwrap_or(&self.service_account).clone();
         let to = Grantee { account: self.service_account.clone(), namespace: self.namespace.clone(), role };
         let mut text =
             format!("# Cluster {}: list and watch what {} has for it.\n", cluster.name, self.config.display());
-        for line in self.notes(cluster, &taken) {
+        for line in self.notes(cluster, &taken, &wide) {
             let _ = writeln!(text, "# {line}");
         }
         for object in grants.objects(&to) {
@@ -121,7 +142,7 @@ impl Args {
         Ok(text)
     }
 
-    fn notes(&self, cluster: &ClusterConfig, taken: &[String]) -> Vec<String> {
+    fn notes(&self, cluster: &ClusterConfig, taken: &[String], wide: &[String]) -> Vec<String> {
         let kubectl = match &cluster.access {
             ClusterAccess::Kubeconfig { context: Some(context), .. } => format!("kubectl --context {context:?}"),
             _ => "kubectl".to_owned(),
@@ -139,13 +160,23 @@ impl Args {
                 "Taken as written, with nobody asked whether these are plurals: {names} (--discover asks)"
             ));
         }
+        if !wide.is_empty() {
+            notes.push(format!(
+                "For a pattern, {} may be read, Secrets of Kubernetes itself not: what comes later is covered",
+                wide.join(", ")
+            ));
+        }
         notes
     }
 }
 
-async fn of(resource: &ResourceConfig, client: Option<&Client>) -> anyhow::Result<Named> {
+async fn of(resource: &ResourceConfig, client: Option<&Client>) -> anyhow::Result<Vec<Named>> {
+    let written = match &resource.resource {
+        Selected::One(written) => written,
+        Selected::Matching(pattern) => return of_pattern(resource, pattern, client).await,
+    };
     let Some(client) = client else {
-        let found = named(&resource.resource, !resource.namespaces.is_empty());
+        let found = named(written, !resource.namespaces.is_empty());
         let Some(found) = found else {
             bail!(
                 "resources.{}: {} is not one that Kubernetes brings, so its group is not known; write it in full \
@@ -154,9 +185,52 @@ async fn of(resource: &ResourceConfig, client: Option<&Client>) -> anyhow::Resul
                 resource.resource
             );
         };
-        return Ok(found);
+        return Ok(vec![found]);
     };
-    let found = source::resolve(client, &resource.resource).await?;
+    let found = source::resolve(client, written).await?;
     let (group, plural) = (found.gvr.group.to_string(), found.gvr.resource.to_string());
-    Ok(Named { group, plural, namespaced: found.namespaced, taken_as_written: false })
+    Ok(vec![Named { group, plural, namespaced: found.namespaced, taken_as_written: false }])
+}
+
+/// All of one group, which needs no asking; of patterns of many groups all of those that the cluster has, but of Kubernetes'
+/// own groups only what the pattern means.
+async fn of_pattern(
+    resource: &ResourceConfig,
+    pattern: &ResourcePattern,
+    client: Option<&Client>,
+) -> anyhow::Result<Vec<Named>> {
+    let all_of = |group: &str| {
+        let (group, namespaced) = (group.to_owned(), !resource.namespaces.is_empty());
+        Named { group, plural: ALL.to_owned(), namespaced, taken_as_written: false }
+    };
+    if let Groups::One(group) = &pattern.groups
+        && client.is_none()
+    {
+        return Ok(vec![all_of(group)]);
+    }
+    let Some(client) = client else {
+        bail!(
+            "resources.{}: which groups {pattern} means only a cluster can say; have the clusters asked by --discover",
+            resource.name
+        );
+    };
+    let catalogue = source::offers(client).await?;
+    let mut found: Vec<Named> = Vec::new();
+    for (offered, offer) in catalogue.resources() {
+        let gvr = &offered.gvr;
+        if !pattern.has(&gvr.group, &gvr.resource, &offer.others()) {
+            continue;
+        }
+        let named = if is_built_in(&gvr.group, &gvr.resource) || !offered.namespaced && !resource.namespaces.is_empty()
+        {
+            let (group, plural) = (gvr.group.to_string(), gvr.resource.to_string());
+            Named { group, plural, namespaced: offered.namespaced, taken_as_written: false }
+        } else {
+            all_of(&gvr.group)
+        };
+        if !found.contains(&named) {
+            found.push(named);
+        }
+    }
+    Ok(found)
 }

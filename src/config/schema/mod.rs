@@ -20,14 +20,14 @@ use self::node::{
 pub use self::reference::reference;
 use super::listen::CONNECTIONS;
 use super::resolve::{CHECKPOINT, LONGEST_FSYNC, MEMORY, SHUTDOWN};
-use super::resources::{LONGEST_RESYNC, SHORTEST_RESYNC};
+use super::resources::{LIMIT, LONGEST_RESYNC, SHORTEST_RESYNC};
 use super::{AuthConfig, HubConfig, HumanDuration, Projection, ServiceConfig};
-use crate::types::Fsync;
+use crate::types::{Fsync, ResourcePattern};
 
 /// The name of a cluster or a sink.
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
-/// A resource as kubectl writes it.
-const RESOURCE: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// A resource as kubectl writes it, or a pattern.
+const RESOURCE: &str = "^(\\*|(\\*(\\.\\*)?\\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$";
 const NAMESPACE: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
 /// An address of http or https, without a user.
 const URL: &str = "^https?://[^/?#@\\s]+([/?#]\\S*)?$";
@@ -182,9 +182,28 @@ fn resources() -> Value {
     };
     let index = pattern("A path, where [*] is each element of a list.", "\\S");
     let mut resource = table(
-        "What is watched. The key is the resource as kubectl writes it, plural[.version].group, or a name of yours.",
+        "What is watched. The key is the resource as kubectl writes it, plural[.version].group, a pattern such as \
+         *.example.com, or a name of yours.",
         vec![
-            ("resource", pattern("The resource, where the key is a name of yours.", RESOURCE)),
+            ("resource", pattern("The resource, or the pattern, where the key is a name of yours.", RESOURCE)),
+            (
+                "exclude",
+                list(
+                    "Of a pattern: what it leaves out, by name or by pattern.",
+                    0,
+                    &json!({ "type": "string", "pattern": RESOURCE }),
+                ),
+            ),
+            (
+                "limit",
+                whole(
+                    &format!(
+                        "Of a pattern: resources watched in a cluster, the first by name; {}.",
+                        ResourcePattern::LIMIT
+                    ),
+                    &LIMIT,
+                ),
+            ),
             ("clusters", selector("In which clusters: names, or labels that they have. Unset: all.")),
             ("namespaces", namespaces("Unset: all.")),
             ("label_selector", text("As kubectl takes it; the apiserver sends only what matches.")),

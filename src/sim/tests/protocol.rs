@@ -53,7 +53,7 @@ async fn kubes_own_client_lists_pages_watches_and_discovers() {
     assert_eq!(within(widgets.list(&ListParams::default())).await.unwrap().items.len(), 5);
     let discovery = within(kube::Discovery::new(client).run()).await.unwrap();
     let groups: Vec<_> = discovery.groups_alphabetical().into_iter().map(|group| group.name().to_owned()).collect();
-    assert_eq!(groups, ["", "example.com"]);
+    assert_eq!(groups, ["", "apiextensions.k8s.io", "apiregistration.k8s.io", "example.com"]);
 }
 
 #[tokio::test]
@@ -324,6 +324,34 @@ async fn a_resource_that_is_unregistered_closes_its_watches_and_is_not_found() {
     cluster.with_world(|world| world.register(def));
     let (status, list) = json(&cluster, "/apis/example.com/v1/widgets").await;
     assert_eq!((status, list["items"].as_array().map(Vec::len)), (200, Some(0)));
+}
+
+#[tokio::test]
+async fn a_resource_is_defined_served_in_versions_and_undefined_with_a_word_on_each_object() {
+    let cluster = cluster();
+    let (beta, widgets) = ("/apis/example.com/v1beta1/widgets", World::widgets());
+    let path = format!("/apis/example.com/v1/widgets?watch=true&resourceVersion={}", version(&cluster));
+    let mut watch = get(&cluster, &path).await;
+    assert_eq!(json(&cluster, beta).await.0, 404);
+    cluster.with_world(|world| world.serve("v1beta1", &widgets));
+    let (_, list) = json(&cluster, beta).await;
+    let (_, original) = json(&cluster, "/apis/example.com/v1/widgets").await;
+    let (shown, stored) = (&list["items"][0], &original["items"][0]);
+    assert_eq!((&list["kind"], &shown["apiVersion"]), (&json!("WidgetList"), &json!("example.com/v1beta1")));
+    assert_eq!((&shown["metadata"], &shown["spec"]), (&stored["metadata"], &stored["spec"]));
+    let (_, definitions) = json(&cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions").await;
+    let served = &definitions["items"][0]["spec"]["versions"];
+    assert_eq!((served.as_array().map(Vec::len), &served[1]["name"]), (Some(2), &json!("v1beta1")));
+    let all = cluster.truth(&widgets).len();
+    cluster.with_world(|world| world.undefine(&widgets));
+    for _ in 0..all {
+        let line = watch.line().await.unwrap().unwrap();
+        assert_eq!((&line["type"], &line["object"]["kind"]), (&json!("DELETED"), &json!("Widget")));
+    }
+    assert_eq!(watch.line().await.unwrap(), None);
+    assert_eq!(json(&cluster, beta).await.0, 404);
+    let (_, definitions) = json(&cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions").await;
+    assert_eq!(definitions["items"].as_array().map(Vec::len), Some(0));
 }
 
 #[tokio::test]

@@ -131,6 +131,10 @@ catalogue! {
     /// too_large, failed (the watch or list before it), ended (the watch ended and had no version), malformed, refused,
     /// unsupported (no streaming list).
     Lists: Counter "informer_hub_lists_total" [cluster, reason];
+    /// Resources that a pattern means and that are watched for it.
+    PatternWatched: Gauge "informer_hub_pattern_watched_resources" [cluster, entry];
+    /// Resources that a pattern means and that are not watched, for its limit.
+    PatternLeftOut: Gauge "informer_hub_pattern_left_out_resources" [cluster, entry];
     /// Objects in the cache.
     Objects: Gauge "informer_hub_objects" [cluster, resource];
     /// Whether the first list is in the cache.

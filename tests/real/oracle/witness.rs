@@ -12,8 +12,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use informer_hub::reflector::{
-    Connection, Connector, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher, ResolveError,
-    SourceError, WatchBatch, WatchItem, WatchRequest, WatchStream,
+    Connection, Connector, Discovered, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher,
+    ResolveError, SourceError, WatchBatch, WatchItem, WatchRequest, WatchStream,
 };
 use informer_hub::types::{ApiResource, ResourceRef, ResourceVersion, Scope, clock};
 use parking_lot::Mutex;
@@ -182,14 +182,19 @@ impl Connection for Witnessed<Arc<dyn Connection>> {
         self.inner.resolve(resource)
     }
 
+    fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
+        self.inner.catalogue(known)
+    }
+
     fn lister_watcher(
         &self,
         resource: &ApiResource,
         scope: &Scope,
         options: &InformerOptions,
     ) -> Arc<dyn ListerWatcher> {
-        let kind = Kind::of(&resource.gvr.resource).expect("the hub is asked for these kinds");
         let source = self.inner.lister_watcher(resource, scope, options);
+        // Definitions and the like the hub watches for itself.
+        let Some(kind) = Kind::of(&resource.gvr.resource) else { return source };
         Arc::new(Witnessed::new((kind, source), self.witness.clone()))
     }
 }

@@ -1,0 +1,29 @@
+//! Other labels for a cluster: its informers go on under them with all that they have.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+use futures::future::join_all;
+
+use super::ClusterActor;
+use crate::actors::messages::{MoveTo, SetLabels};
+use crate::types::Origin;
+
+impl Handler<SetLabels> for ClusterActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, SetLabels(labels): SetLabels, _: &mut Self::Context) -> Self::Result {
+        self.parts.labels = labels;
+        let mut moving = Vec::new();
+        for informer in self.informers.values_mut() {
+            let parts = &mut informer.parts;
+            let before = Arc::clone(&parts.origin);
+            let origin = Arc::new(Origin { cluster_labels: self.parts.labels.clone(), ..Origin::clone(&before) });
+            // One that is dead begins with that.
+            (parts.origin, parts.moved_from) = (Arc::clone(&origin), Some(before));
+            let source = Arc::clone(&parts.source);
+            moving.extend(informer.address.as_ref().map(|it| it.send(MoveTo { origin, source, renewed: false })));
+        }
+        Box::pin(join_all(moving).into_actor(self).map(|_, act, _| act.show()))
+    }
+}

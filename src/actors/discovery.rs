@@ -1,0 +1,243 @@
+//! Discovery: follows what a cluster offers, for as long as something is watched of it that may come and go.
+//!
+//! Definitions of custom resources and API services are watched, their metadata alone, as signals that something has
+//! changed; what has, the cluster is asked then ([`Pace`] says when). Where they may not be watched it is asked now and
+//! then. The definitions' names tell besides what has been deleted.
+
+mod names;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use actix::prelude::*;
+use smol_str::SmolStr;
+
+use self::names::{Heard, Names, News, follow};
+use super::capacity::MAILBOX;
+use super::env::Env;
+use super::messages::{Stop, Surveyed};
+use super::status::{SurveyState, SurveyStatus};
+use super::supervision::ExitGuard;
+use crate::discovery::{Answer, Pace, Seen};
+use crate::reflector::{Connection, Discovered, InformerOptions, Projection, SourceError};
+use crate::types::{ApiResource, ClusterName, Gvr, Scope, chance, clock};
+
+/// What a discovery actor is made of.
+pub(super) struct DiscoveryParts {
+    pub(super) cluster: ClusterName,
+    pub(super) connection: Arc<dyn Connection>,
+    pub(super) listener: Recipient<Surveyed>,
+    pub(super) number: usize,
+}
+
+/// What is known of names that are watched.
+#[derive(Debug, Default)]
+enum Watched {
+    /// Nothing yet.
+    #[default]
+    Starting,
+    /// All of them.
+    All(BTreeSet<SmolStr>),
+    /// They cannot be watched, and why.
+    Refused(String),
+}
+
+/// See the module.
+pub(super) struct DiscoveryActor {
+    env: Env,
+    parts: DiscoveryParts,
+    pace: Pace,
+    known: Option<Arc<Discovered>>,
+    definitions: Watched,
+    services: Watched,
+    view: SurveyStatus,
+    /// What was told last of definitions.
+    told: Option<Arc<BTreeSet<SmolStr>>>,
+    asking: bool,
+    timer: Option<SpawnHandle>,
+    _guard: ExitGuard,
+}
+
+impl DiscoveryActor {
+    pub(super) fn new(env: Env, parts: DiscoveryParts, guard: ExitGuard) -> Self {
+        let pace = Pace::new(env.tuning.discovery, clock::now());
+        Self {
+            env,
+            parts,
+            pace,
+            known: None,
+            definitions: Watched::default(),
+            services: Watched::default(),
+            view: SurveyStatus::default(),
+            told: None,
+            asking: false,
+            timer: None,
+            _guard: guard,
+        }
+    }
+
+    fn follow(&self, names: Names, ctx: &mut Context<Self>) {
+        let resource = resource_of(names);
+        let options = InformerOptions {
+            projection: Projection::Keep(Vec::new()),
+            metadata_only: true,
+            ..InformerOptions::default()
+        };
+        let source = self.parts.connection.lister_watcher(&resource, &Scope::all(), &options);
+        let teller = ctx.address().recipient();
+        ctx.spawn(follow(names, source, self.env.tuning.reflector.clone(), teller).into_actor(self));
+    }
+
+    /// Asks what the cluster offers when that is due.
+    fn schedule(&mut self, ctx: &mut Context<Self>) {
+        if self.asking {
+            return;
+        }
+        if let Some(timer) = self.timer.take() {
+            ctx.cancel_future(timer);
+        }
+        let rest = self.pace.due().saturating_duration_since(clock::now());
+        self.timer = Some(ctx.run_later(rest, Self::ask));
+    }
+
+    fn ask(&mut self, ctx: &mut Context<Self>) {
+        self.asking = true;
+        let asking = self.parts.connection.catalogue(self.known.clone()).into_actor(self);
+        ctx.spawn(asking.map(|answer, act, ctx| {
+            act.asking = false;
+            let outcome = match answer {
+                Ok(found) => {
+                    act.view.asked = Some(clock::wall());
+                    act.show_trouble(None);
+                    act.known = found.map(Arc::new).or_else(|| act.known.take());
+                    Answer::Came
+                }
+                Err(error) => {
+                    act.show_trouble(Some(&error));
+                    Answer::Failed
+                }
+            };
+            act.pace.look(outcome, act.is_watched(), clock::now(), &mut chance::unit);
+            act.tell(ctx);
+            act.schedule(ctx);
+        }));
+    }
+
+    fn is_watched(&self) -> bool {
+        matches!((&self.definitions, &self.services), (Watched::All(_), Watched::All(_)))
+    }
+
+    /// Once for each cause, not for each attempt.
+    fn show_trouble(&mut self, error: Option<&SourceError>) {
+        let text = error.map(ToString::to_string);
+        if self.view.last_error != text
+            && let Some(error) = error
+        {
+            tracing::warn!(cluster = %self.parts.cluster, %error, "the cluster cannot be asked what it offers; it is tried again");
+        }
+        self.view.last_error = text;
+    }
+
+    /// Tells the cluster's actor what is known, where that is something new.
+    fn tell(&mut self, _ctx: &mut Context<Self>) {
+        if let Watched::All(names) = &self.definitions {
+            if self.told.as_deref() != Some(names) {
+                self.told = Some(Arc::new(names.clone()));
+            }
+        } else {
+            self.told = None;
+        }
+        self.view.state = match (&self.definitions, &self.services) {
+            (Watched::All(_), Watched::All(_)) => SurveyState::Watching,
+            (Watched::Refused(_), _) | (_, Watched::Refused(_)) => SurveyState::Polling,
+            _ => SurveyState::Starting,
+        };
+        let refused = [&self.definitions, &self.services].into_iter().find_map(|watched| match watched {
+            Watched::Refused(why) => Some(why.clone()),
+            Watched::Starting | Watched::All(_) => None,
+        });
+        let mut view = self.view.clone();
+        view.last_error = view.last_error.or(refused);
+        view.resources = self.known.as_ref().map(|known| known.catalogue.resources().len());
+        let seen =
+            |known: &Arc<Discovered>| Seen { catalogue: Arc::clone(&known.catalogue), definitions: self.told.clone() };
+        let seen = self.known.as_ref().map(seen);
+        super::supervision::detach(self.parts.listener.send(Surveyed { number: self.parts.number, seen, view }));
+    }
+}
+
+/// Only their names are looked at, so that any version that is served will do.
+fn resource_of(names: Names) -> ApiResource {
+    let (gvr, kind) = match names {
+        Names::Definitions => {
+            (Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions"), "CustomResourceDefinition")
+        }
+        Names::Services => (Gvr::new("apiregistration.k8s.io", "v1", "apiservices"), "APIService"),
+    };
+    ApiResource { gvr, kind: kind.into(), namespaced: false }
+}
+
+impl Actor for DiscoveryActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        self.follow(Names::Definitions, ctx);
+        self.follow(Names::Services, ctx);
+        self.schedule(ctx);
+    }
+}
+
+impl Handler<Heard> for DiscoveryActor {
+    type Result = ();
+
+    fn handle(&mut self, Heard { of, news }: Heard, ctx: &mut Self::Context) {
+        let cluster = &self.parts.cluster;
+        let watched = match of {
+            Names::Definitions => &mut self.definitions,
+            Names::Services => &mut self.services,
+        };
+        let was_watched = matches!(watched, Watched::All(_));
+        let is_news = match (news, &mut *watched) {
+            // What is known stays so while a watch that was open is opened again.
+            (News::Failed(error), Watched::All(_)) if !error.class.is_refusal() => false,
+            (News::Failed(error), _) => {
+                let (why, gvr) = (error.to_string(), resource_of(of).gvr);
+                let is_new = !matches!(watched, Watched::Refused(_));
+                if is_new {
+                    tracing::warn!(%cluster, resource = %gvr, %error, "changes of what the cluster offers cannot be heard of; it is asked every half minute");
+                }
+                *watched = Watched::Refused(why);
+                is_new
+            }
+            (News::All(names), Watched::All(known)) if *known == names => false,
+            (News::All(names), _) => {
+                *watched = Watched::All(names);
+                true
+            }
+            (News::Came(name), Watched::All(known)) => {
+                known.insert(name);
+                true
+            }
+            (News::Went(name), Watched::All(known)) => known.remove(&name),
+            (News::Came(_) | News::Went(_), _) => false,
+        };
+        if is_news {
+            if was_watched {
+                self.pace.hear(clock::now());
+            } else {
+                self.pace.check(clock::now());
+            }
+            self.schedule(ctx);
+            self.tell(ctx);
+        }
+    }
+}
+
+impl Handler<Stop> for DiscoveryActor {
+    type Result = ();
+
+    fn handle(&mut self, _stop: Stop, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}

@@ -1,0 +1,115 @@
+//! The resources that Kubernetes itself brings, by all of their names: what is known where no cluster can be asked.
+
+use super::ResourceRef;
+
+/// A resource that every cluster has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BuiltIn {
+    /// Its group.
+    pub group: &'static str,
+    /// Its plural.
+    pub plural: &'static str,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+/// Group, namespaced, and in that group `plural` or `plural=singular,short,…`.
+const BUILT_IN: &[(&str, bool, &str)] = &[
+    (
+        "",
+        true,
+        "configmaps=configmap,cm endpoints=ep events=event,ev limitranges=limitrange,limits \
+         persistentvolumeclaims=persistentvolumeclaim,pvc pods=pod,po podtemplates=podtemplate \
+         replicationcontrollers=replicationcontroller,rc resourcequotas=resourcequota,quota secrets=secret \
+         serviceaccounts=serviceaccount,sa services=service,svc",
+    ),
+    ("", false, "namespaces=namespace,ns nodes=node,no persistentvolumes=persistentvolume,pv"),
+    (
+        "apps",
+        true,
+        "controllerrevisions=controllerrevision daemonsets=daemonset,ds deployments=deployment,deploy \
+         replicasets=replicaset,rs statefulsets=statefulset,sts",
+    ),
+    ("autoscaling", true, "horizontalpodautoscalers=horizontalpodautoscaler,hpa"),
+    ("batch", true, "cronjobs=cronjob,cj jobs=job"),
+    ("certificates.k8s.io", false, "certificatesigningrequests=certificatesigningrequest,csr"),
+    ("coordination.k8s.io", true, "leases=lease"),
+    ("discovery.k8s.io", true, "endpointslices=endpointslice"),
+    ("events.k8s.io", true, "events=event,ev"),
+    ("networking.k8s.io", true, "ingresses=ingress,ing networkpolicies=networkpolicy,netpol"),
+    ("networking.k8s.io", false, "ingressclasses=ingressclass ipaddresses=ipaddress,ip servicecidrs=servicecidr"),
+    ("node.k8s.io", false, "runtimeclasses=runtimeclass"),
+    ("policy", true, "poddisruptionbudgets=poddisruptionbudget,pdb"),
+    ("rbac.authorization.k8s.io", true, "rolebindings=rolebinding roles=role"),
+    ("rbac.authorization.k8s.io", false, "clusterrolebindings=clusterrolebinding clusterroles=clusterrole"),
+    ("resource.k8s.io", true, "resourceclaims=resourceclaim resourceclaimtemplates=resourceclaimtemplate"),
+    ("resource.k8s.io", false, "deviceclasses=deviceclass resourceslices=resourceslice"),
+    ("scheduling.k8s.io", false, "priorityclasses=priorityclass,pc"),
+    ("storage.k8s.io", true, "csistoragecapacities=csistoragecapacity"),
+    (
+        "storage.k8s.io",
+        false,
+        "csidrivers=csidriver csinodes=csinode storageclasses=storageclass,sc volumeattachments=volumeattachment \
+         volumeattributesclasses=volumeattributesclass,vac",
+    ),
+    (
+        "admissionregistration.k8s.io",
+        false,
+        "mutatingwebhookconfigurations=mutatingwebhookconfiguration \
+         validatingadmissionpolicies=validatingadmissionpolicy \
+         validatingadmissionpolicybindings=validatingadmissionpolicybinding \
+         validatingwebhookconfigurations=validatingwebhookconfiguration",
+    ),
+    ("apiextensions.k8s.io", false, "customresourcedefinitions=customresourcedefinition,crd,crds"),
+    ("apiregistration.k8s.io", false, "apiservices=apiservice"),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        false,
+        "flowschemas=flowschema prioritylevelconfigurations=prioritylevelconfiguration",
+    ),
+];
+
+/// The built-in resource that a text means, by its plural, singular or short name; in the core group before others.
+#[must_use]
+pub fn built_in(written: &ResourceRef) -> Option<BuiltIn> {
+    let wanted = written.resource.as_str();
+    let in_group = |group: &str| written.group.as_ref().is_none_or(|written| written.as_str() == group);
+    let words = BUILT_IN.iter().filter(|(group, ..)| in_group(group)).flat_map(|(group, namespaced, words)| {
+        words.split_whitespace().map(move |word| (*group, *namespaced, word.split_once('=').unwrap_or((word, ""))))
+    });
+    let found = words.clone().find(|(.., (plural, _))| *plural == wanted);
+    let found = found.or_else(|| words.clone().find(|(.., (_, others))| others.split(',').any(|it| it == wanted)));
+    found.map(|(group, namespaced, (plural, _))| BuiltIn { group, plural, namespaced })
+}
+
+/// Whether Kubernetes itself brings a resource: it is there as long as the apiserver is of the same release.
+#[must_use]
+pub fn is_built_in(group: &str, plural: &str) -> bool {
+    let in_group = BUILT_IN.iter().filter(|(known, ..)| *known == group);
+    in_group.flat_map(|(.., words)| words.split_whitespace()).any(|word| word.split('=').next() == Some(plural))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_as_discovery_would_find_it() {
+        let is = |text: &str, group: &'static str, plural: &'static str, namespaced| {
+            assert_eq!(built_in(&text.parse().unwrap()), Some(BuiltIn { group, plural, namespaced }), "{text}");
+        };
+        is("pods", "", "pods", true);
+        is("po", "", "pods", true);
+        is("node", "", "nodes", false);
+        is("deploy", "apps", "deployments", true);
+        is("deployments.v1.apps", "apps", "deployments", true);
+        is("pods.v1", "", "pods", true);
+        is("events", "", "events", true);
+        is("events.events.k8s.io", "events.k8s.io", "events", true);
+        is("crd", "apiextensions.k8s.io", "customresourcedefinitions", false);
+        assert_eq!(built_in(&"widgets".parse().unwrap()), None);
+        assert_eq!(built_in(&"deploy.example.com".parse().unwrap()), None);
+        assert!(is_built_in("apps", "deployments") && is_built_in("", "pods"));
+        assert!(!is_built_in("apps", "deploy") && !is_built_in("example.com", "pods"));
+    }
+}

@@ -1,0 +1,291 @@
+//! Patterns of resources: all of a group, of all groups below a domain, or of a whole cluster.
+
+use std::cmp::Reverse;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+use smol_str::SmolStr;
+
+use super::{Gvr, InvalidResource, ResourceRef};
+
+/// Whose resources a pattern means.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Groups {
+    /// `*`: those of every group.
+    All,
+    /// `*.<group>`: those of one group.
+    One(SmolStr),
+    /// `*.*.<domain>`: those of every group below a domain, not those of a group that is called so itself.
+    Below(SmolStr),
+}
+
+impl Groups {
+    /// Whether a group is among them.
+    #[must_use]
+    pub fn has(&self, group: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(one) => one == group,
+            Self::Below(domain) => group.strip_suffix(domain.as_str()).is_some_and(|rest| rest.ends_with('.')),
+        }
+    }
+
+    /// How much of a cluster they are, to compare: one group is less than all below a domain, a longer domain less than a
+    /// shorter one, and everything the most.
+    #[must_use]
+    pub fn breadth(&self) -> (u8, Reverse<usize>) {
+        match self {
+            Self::One(_) => (0, Reverse(0)),
+            Self::Below(domain) => (1, Reverse(domain.len())),
+            Self::All => (2, Reverse(0)),
+        }
+    }
+}
+
+/// A text that is no pattern; the caller's input is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a pattern: write \"*.example.com\" for all of a group, \"*.*.example.com\" for all groups below \
+     it, or \"*\" for everything"
+)]
+pub struct InvalidPattern(
+    /// The text that was given.
+    pub String,
+);
+
+impl FromStr for Groups {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let group = |group: &str| -> Option<SmolStr> {
+            // As the group of some resource, which cannot be taken for a version there.
+            let written: ResourceRef = format!("x.{group}").parse().ok()?;
+            written.group.filter(|parsed| parsed == group && !parsed.is_empty())
+        };
+        let found = match text.strip_prefix("*.") {
+            _ if text == "*" => Some(Self::All),
+            Some(rest) => match rest.strip_prefix("*.") {
+                Some(domain) => group(domain).map(Self::Below),
+                None => group(rest).map(Self::One),
+            },
+            None => None,
+        };
+        found.ok_or_else(|| InvalidPattern(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::One(group) => write!(f, "*.{group}"),
+            Self::Below(domain) => write!(f, "*.*.{domain}"),
+        }
+    }
+}
+
+/// What a pattern leaves out.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Exclusion {
+    /// Groups.
+    Groups(Groups),
+    /// A resource by its plural, singular or short name: without a group, in each of them.
+    Resource(ResourceRef),
+}
+
+impl FromStr for Exclusion {
+    type Err = InvalidSelection;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text.parse()? {
+            Selected::One(resource) => Self::Resource(resource),
+            Selected::Matching(pattern) => Self::Groups(pattern.groups),
+        })
+    }
+}
+
+impl fmt::Display for Exclusion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Groups(groups) => groups.fmt(f),
+            Self::Resource(resource) => resource.fmt(f),
+        }
+    }
+}
+
+/// Resources by pattern, as an entry asks for them.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ResourcePattern {
+    /// Of which groups.
+    pub groups: Groups,
+    /// What is left out.
+    pub exclude: Vec<Exclusion>,
+    /// How many of a cluster's are watched at most: the first, by name.
+    pub limit: NonZeroUsize,
+}
+
+/// What no pattern means: who wants it names it. Secrets are nobody's by accident; of events there are more than of all
+/// else together, in two groups.
+const NEVER: &[(&str, &str)] = &[("", "secrets"), ("", "events"), ("events.k8s.io", "events")];
+
+impl ResourcePattern {
+    /// How many of a cluster's are watched where nothing else is said.
+    pub const LIMIT: NonZeroUsize = NonZeroUsize::new(50).expect("fifty is not zero");
+
+    /// Everything of these groups, within the default limit.
+    #[must_use]
+    pub fn new(groups: Groups) -> Self {
+        Self { groups, exclude: Vec::new(), limit: Self::LIMIT }
+    }
+
+    /// Whether it means a resource that has these names: the plural, and those it has besides.
+    #[must_use]
+    pub fn has<'n>(&self, group: &str, plural: &str, others: &(impl Iterator<Item = &'n str> + Clone)) -> bool {
+        let is_called = |name: &str| name == plural || others.clone().any(|other| other == name);
+        let is_left_out = |exclusion: &Exclusion| match exclusion {
+            Exclusion::Groups(groups) => groups.has(group),
+            Exclusion::Resource(resource) => {
+                resource.group.as_ref().is_none_or(|written| written == group) && is_called(&resource.resource)
+            }
+        };
+        self.groups.has(group) && !NEVER.contains(&(group, plural)) && !self.exclude.iter().any(is_left_out)
+    }
+
+    /// Whether it means a resource, as far as its plural tells.
+    #[must_use]
+    pub fn may_have(&self, gvr: &Gvr) -> bool {
+        self.has(&gvr.group, &gvr.resource, &std::iter::empty())
+    }
+}
+
+impl fmt::Display for ResourcePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.groups.fmt(f)
+    }
+}
+
+/// What an entry is about: a resource, or all of a pattern.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Selected {
+    /// One resource, by any of its names.
+    One(ResourceRef),
+    /// All that a cluster has of these.
+    Matching(ResourcePattern),
+}
+
+/// A text that is neither a resource nor a pattern; the caller's input is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSelection {
+    /// It has no `*`.
+    #[error(transparent)]
+    Resource(#[from] InvalidResource),
+    /// It has one.
+    #[error(transparent)]
+    Pattern(#[from] InvalidPattern),
+}
+
+impl Selected {
+    /// The resource, unless it is a pattern.
+    #[must_use]
+    pub fn one(&self) -> Option<&ResourceRef> {
+        match self {
+            Self::One(one) => Some(one),
+            Self::Matching(_) => None,
+        }
+    }
+
+    /// The pattern, if it is one.
+    #[must_use]
+    pub fn pattern(&self) -> Option<&ResourcePattern> {
+        match self {
+            Self::One(_) => None,
+            Self::Matching(pattern) => Some(pattern),
+        }
+    }
+}
+
+impl From<ResourceRef> for Selected {
+    fn from(one: ResourceRef) -> Self {
+        Self::One(one)
+    }
+}
+
+impl From<ResourcePattern> for Selected {
+    fn from(pattern: ResourcePattern) -> Self {
+        Self::Matching(pattern)
+    }
+}
+
+impl FromStr for Selected {
+    type Err = InvalidSelection;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.contains('*') {
+            return Ok(Self::Matching(ResourcePattern::new(text.parse()?)));
+        }
+        Ok(Self::One(text.parse()?))
+    }
+}
+
+impl fmt::Display for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(one) => one.fmt(f),
+            Self::Matching(pattern) => pattern.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str, exclude: &[&str]) -> ResourcePattern {
+        let exclude = exclude.iter().map(|text| text.parse().unwrap()).collect();
+        ResourcePattern { exclude, ..ResourcePattern::new(text.parse().unwrap()) }
+    }
+
+    #[test]
+    fn a_pattern_means_a_group_the_groups_below_a_domain_or_all() {
+        for (text, has, lacks) in [
+            ("*", vec!["", "apps", "example.com"], vec![]),
+            ("*.apps", vec!["apps"], vec!["", "apps.example.com"]),
+            ("*.example.com", vec!["example.com"], vec!["a.example.com", "example.comm", ""]),
+            ("*.*.example.com", vec!["a.example.com", "a.b.example.com"], vec!["example.com", "aexample.com", ""]),
+        ] {
+            let groups: Groups = text.parse().unwrap();
+            assert_eq!(groups.to_string(), text);
+            assert!(has.iter().all(|group| groups.has(group)), "{text}");
+            assert!(!lacks.iter().any(|group| groups.has(group)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_told_with_what_would_be_one() {
+        for bad in ["", "**", "*.", "*.*", "*.*.", "a.*", "*.*.*.b", "pods", "*.B", "*.v1.apps", "*.a..b", "* "] {
+            let problem = bad.parse::<Groups>().expect_err(bad).to_string();
+            assert!(problem.contains("*.example.com"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_is_excluded_is_left_out_by_any_of_its_names() {
+        let of = |pattern: &ResourcePattern, group: &str, plural: &str, others: &[&str]| {
+            pattern.has(group, plural, &others.iter().copied())
+        };
+        let all = pattern("*", &["configmaps", "deploy.apps", "*.internal.example.com", "wd"]);
+        assert!(!of(&all, "", "configmaps", &["cm"]) && !of(&all, "other.com", "configmaps", &[]));
+        assert!(!of(&all, "apps", "deployments", &["deploy"]) && of(&all, "x.com", "deployments", &["deploy"]));
+        assert!(!of(&all, "internal.example.com", "things", &[]) && of(&all, "example.com", "things", &[]));
+        assert!(!of(&all, "example.com", "widgets", &["widget", "wd"]) && of(&all, "", "pods", &["po"]));
+    }
+
+    #[test]
+    fn secrets_and_events_are_in_no_pattern() {
+        let all = pattern("*", &[]);
+        let has = |group, plural| all.has(group, plural, &std::iter::empty());
+        assert!(!has("", "secrets") && !has("", "events") && !has("events.k8s.io", "events"));
+        assert!(has("example.com", "secrets") && has("example.com", "events"), "of a name, and of another group");
+    }
+}
