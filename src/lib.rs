@@ -21,6 +21,7 @@
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
 //! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
+//! - [`fleet`]: which clusters there are: of tables and of sources, and the formats of those.
 //! - [`config`], [`telemetry`], [`api`], [`cli`], [`app`]: what makes a service of it.
 //! - [`sim`]: simulated clusters for the demo, tests and benches.
 //!
@@ -77,6 +78,7 @@ pub mod cache;
 pub mod cli;
 pub mod config;
 pub mod disk;
+pub mod fleet;
 pub mod informers;
 pub mod journal;
 pub mod query;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::clusters::{meet, selector};
 use super::rules::{field_selector, in_metadata, is_identity, is_namespace};
+use super::sources::Known;
 use super::spans::KeyPath;
 use super::table::{Checker, Table, text};
 use super::{ClusterConfig, ClusterSelector, Projection, ResourceConfig};
@@ -16,20 +17,20 @@ pub(super) const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_RESYNC: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Reads every resource, by name.
-pub(super) fn resources(table: Table<'_>, clusters: &[ClusterConfig]) -> Vec<ResourceConfig> {
+pub(super) fn resources(table: Table<'_>, clusters: Known<'_>) -> Vec<ResourceConfig> {
     let checker = table.checker;
     let mut found: Vec<ResourceConfig> = Vec::new();
     for (name, path, value) in table.entries() {
         let resource = one(name, Table::new(checker, path.clone(), value), clusters);
         if let Some(resource) = resource {
-            check_overlap(checker, &path, &resource, &found, clusters);
+            check_overlap(checker, &path, &resource, &found, clusters.tables);
             found.push(resource);
         }
     }
     found
 }
 
-fn one(name: String, mut table: Table<'_>, clusters: &[ClusterConfig]) -> Option<ResourceConfig> {
+fn one(name: String, mut table: Table<'_>, clusters: Known<'_>) -> Option<ResourceConfig> {
     let resource = reference(&name, &mut table);
     let clusters = selector(&mut table, clusters);
     let namespaces = namespaces(&mut table);
@@ -64,7 +65,7 @@ fn reference(name: &str, table: &mut Table<'_>) -> Option<ResourceRef> {
     name.parse().map_err(wrong).ok()
 }
 
-fn namespaces(table: &mut Table<'_>) -> Vec<String> {
+pub(super) fn namespaces(table: &mut Table<'_>) -> Vec<String> {
     let Some(texts) = table.texts("namespaces") else { return Vec::new() };
     let checker = table.checker;
     let path = table.path.key("namespaces");

@@ -27,7 +27,7 @@ impl Handler<GetStatus> for RegistryActor {
                 let state = view.state();
                 let informers: Vec<_> = view.informers.iter().map(|informer| informer.status(&caches)).collect();
                 let last_error = view.last_error();
-                ClusterStatus { name, labels, state, last_error, informers }
+                ClusterStatus { name, labels, source: None, source_object: None, state, last_error, informers }
             };
             HubStatus { ready, memory, state_dir, clusters: views.into_iter().map(cluster).collect() }
         });
