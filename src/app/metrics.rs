@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::report::RunningSinks;
+use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
 use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};
 use crate::sink::{AttemptOutcome, SinkHealth};
 use crate::telemetry::metrics::{Id, LabelSet, Snapshot, put_process};
@@ -27,7 +28,7 @@ pub(super) struct Metrics(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    hub: OnceLock<(FleetView, RunningSinks)>,
+    hub: OnceLock<(FleetView, RunningSinks, Arc<Sources>)>,
     /// The sinks that were there last: a hub that ends lets go of them before they have drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
     ending: AtomicBool,
@@ -35,9 +36,9 @@ struct Shared {
 
 impl Metrics {
     /// The hub has started.
-    pub(super) fn attach(&self, fleet: FleetView, sinks: RunningSinks) {
+    pub(super) fn attach(&self, fleet: FleetView, sinks: RunningSinks, sources: Arc<Sources>) {
         // A second one would be another hub's.
-        let _ = self.0.hub.set((fleet, sinks));
+        let _ = self.0.hub.set((fleet, sinks, sources));
     }
 
     /// The hub is about to end.
@@ -53,9 +54,10 @@ impl Metrics {
         out.count(Id::BuildInfo, version, 1);
         put_process(&mut out);
         let mut events = 0;
-        if let Some((fleet, sinks)) = self.0.hub.get() {
-            out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready());
+        if let Some((fleet, sinks, sources)) = self.0.hub.get() {
+            out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready() && !sources.is_waiting());
             let changes = put_clusters(&mut out, fleet);
+            sources.status().iter().for_each(|source| put_source(&mut out, source));
             for (name, health) in self.sinks(sinks) {
                 events += put_sink(&mut out, &name, &health);
             }
@@ -216,6 +218,22 @@ fn put_sink(out: &mut Snapshot, name: &str, health: &SinkHealth) -> u64 {
     status.pending_bytes
 }
 
+fn put_source(out: &mut Snapshot, source: &ClusterSourceStatus) {
+    let labels = out.labels(&[("source", &source.name)]);
+    out.flag(Id::SourceUp, labels, source.state == ClusterSourceState::Current);
+    let found = [
+        ("watched", source.clusters),
+        ("conflicting", source.conflicting),
+        ("invalid", source.invalid),
+        ("over", source.over),
+    ];
+    for (word, count) in found {
+        out.count_word(Id::SourceClusters, labels, word, count as u64);
+    }
+    let last = source.last_read.map_or(0, jiff::Timestamp::as_millisecond);
+    out.put(Id::SourceRead, labels, seconds_of(last));
+}
+
 fn put_memory(out: &mut Snapshot, fleet: &FleetView, changes: u64, events: u64) {
     let none = LabelSet::NONE;
     out.count_word(Id::MemoryByKind, none, "changes", changes);
@@ -269,7 +287,8 @@ mod tests {
             ApiResource { gvr, kind: "Kind".into(), namespaced: true }
         });
         let metrics = Metrics::default();
-        metrics.attach(fleet(clusters, &resources, &["one", "two"]), RunningSinks::default());
+        let sources = Arc::new(Sources::begin(&[], Vec::new(), &crate::types::Threads::current()).await);
+        metrics.attach(fleet(clusters, &resources, &["one", "two"]), RunningSinks::default(), sources);
         let began = clock::now();
         let snapshot = metrics.collect();
         let collected = clock::now().duration_since(began);

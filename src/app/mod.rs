@@ -28,5 +28,6 @@ pub use reload::{Changes, Difference, ReloadError, ReloadStatus, Reloader};
 pub use report::{HubReport, Reporter, SinkReport};
 pub use run::{Ended, run};
 pub use sources::{ClusterSourceState, ClusterSourceStatus};
+pub(crate) use sources::{Watching, management_cluster, read_folder, read_objects, watched};
 pub use start::{HubBuilder, StartError};
 pub use typed::{CacheClient, api_resource};

@@ -33,7 +33,6 @@ use crate::actors::{Env, RegistryActor};
 use crate::config::{ClusterConfig, Config};
 use crate::reflector::StallPolicy;
 use crate::source::{Dial, KubeConnector, Stamps};
-use crate::state::fleet::SourcedCluster;
 use crate::types::{ClusterName, clock};
 
 /// Why a configuration is not applied, or not all of it.
@@ -100,8 +99,6 @@ struct Applied {
     written: Config,
     /// With the clusters that sources bring.
     effective: Config,
-    /// What is remembered of these over a restart.
-    remembered: Vec<SourcedCluster>,
 }
 
 impl Reloader {
@@ -163,7 +160,7 @@ impl Running {
             status: Arc::new(Mutex::new(status)),
             connectors: Mutex::default(),
             at_start: written.clone(),
-            current: tokio::sync::Mutex::new(Applied { written, effective, remembered: Vec::new() }),
+            current: tokio::sync::Mutex::new(Applied { written, effective }),
             sources,
             closing: AtomicBool::new(false),
         }
@@ -204,7 +201,7 @@ impl Running {
         self.sources.in_force(roster);
         self.sources.change(&written.sources, self);
         (current.written, current.effective) = (written, config);
-        self.remember(&mut current).await;
+        self.remember().await;
         Ok(plan)
     }
 
@@ -236,25 +233,25 @@ impl Running {
         }
         self.sources.in_force(roster);
         current.effective = config;
-        self.remember(&mut current).await;
+        self.remember().await;
         Ok(())
     }
 
     /// Keeps on disk which clusters sources bring, where there is a state directory and they are others than before.
-    async fn remember(&self, current: &mut Applied) {
-        let Some(state) = &self.state else { return };
-        let now = self.sources.to_remember();
-        if now != current.remembered && state.remember(now.clone(), &self.env.io).await {
-            current.remembered = now;
+    async fn remember(&self) {
+        if let (Some(state), Some(clusters)) = (&self.state, self.sources.to_keep())
+            && state.remember(clusters.clone(), &self.env.io).await
+        {
+            self.sources.note_kept(clusters);
         }
     }
 
     /// From now on sources are watched.
     pub(super) async fn watch_sources(self: &Arc<Self>) {
-        let mut current = self.current.lock().await;
+        let current = self.current.lock().await;
         self.sources.in_force(self.sources.effective(&current.written).1);
         self.sources.change(&current.written.sources, self);
-        self.remember(&mut current).await;
+        self.remember().await;
     }
 
     /// Builds what sinks are to be, and opens the stores of new ones: the last thing that can go wrong. Sinks whose files

@@ -16,6 +16,7 @@ use super::hub::{Hub, ShutdownReport};
 use super::metrics::Metrics;
 use super::report::{HubReport, Reporter};
 use super::service;
+use super::sources::ClusterSourceState;
 use crate::api::{self, AskLetters, AskReload, Guard, Services, Show, Shown};
 use crate::config::Config;
 use crate::telemetry::metrics::{Export, Scraper};
@@ -82,7 +83,8 @@ pub async fn run(
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = Hub::start(config).await.context("the hub does not start")?;
-    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().sinks);
+    let Reporter { sinks, sources, .. } = hub.reporter();
+    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, sinks, sources);
     // Nobody has set it before.
     let _ = started.set(hub.reporter());
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
@@ -206,6 +208,10 @@ fn show(started: &Started) -> Show {
 /// A line for each cluster and informer that an operator would ask about.
 fn waiting(report: &HubReport) -> Vec<String> {
     let mut lines = Vec::new();
+    for source in report.cluster_sources.iter().filter(|source| source.state != ClusterSourceState::Current) {
+        let why = source.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+        lines.push(format!("cluster source {} is {}{why}", source.name, source.state.as_str()));
+    }
     for cluster in &report.hub.clusters {
         if let Some(error) = &cluster.last_error {
             lines.push(format!("{}: {error}", cluster.name));

@@ -153,7 +153,15 @@ impl HubBuilder {
         let io = system.env().io.clone();
         let readers = readers(&config, durable, state.as_ref(), &io)?;
         let (env, registry) = (system.env().clone(), system.registry().clone());
-        let running = Running::new(registry, env.clone(), state.clone(), dial, stall, (written, config.clone()), Arc::new(sources));
+        let running = Running::new(
+            registry,
+            env.clone(),
+            state.clone(),
+            dial,
+            stall,
+            (written, config.clone()),
+            Arc::new(sources),
+        );
         let hub = Hub::new(system, running);
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         let demands: Vec<_> =

@@ -43,6 +43,7 @@ use std::time::Duration;
 pub use self::error::{ConfigErrors, Mistake};
 pub use self::listen::{AuthConfig, ServiceConfig, TlsConfig};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
+pub(crate) use self::rules::{is_loopback, url};
 pub use self::schema::schema;
 pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
 pub use self::sources::{
@@ -54,7 +55,6 @@ pub use self::transports::{
     StdoutConfig, TemplateText, TransportConfig, WebhookConfig,
 };
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
-pub(crate) use self::rules::{is_loopback, url};
 use crate::types::{
     ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, ResourceRef, StoreLimits,
 };

@@ -9,7 +9,7 @@ use super::sources::Known;
 use super::spans::KeyPath;
 use super::table::{Checker, Table, text};
 use super::{ClusterConfig, ClusterSelector, Projection, ResourceConfig};
-use crate::types::{FieldPath, ResourceRef};
+use crate::types::{ClusterName, FieldPath, ResourceRef};
 
 /// client-go's shortest resync, and ours.
 pub(super) const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
@@ -154,12 +154,10 @@ fn check_overlap(
     for other in earlier.iter().filter(|other| other.is_same_resource(resource)) {
         let other_path = KeyPath::default().key("resources").key(&other.name);
         check_indexes(checker, path, resource, other);
-        let same = overlap(resource, other);
-        let differs = resource.projection != other.projection || resource.metadata_only != other.metadata_only;
-        if !same || !differs || !checker.is_clean(path) || !checker.is_clean(&other_path) {
+        if !checker.is_clean(path) || !checker.is_clean(&other_path) {
             continue;
         }
-        if let Some(cluster) = meet(&resource.clusters, &other.clusters, clusters) {
+        if let Some(cluster) = resource.clash(other, clusters) {
             checker.mistake(
                 path,
                 format!(
@@ -206,6 +204,15 @@ impl ResourceConfig {
             projection: Projection::default(),
             indexes: BTreeMap::new(),
         }
+    }
+
+    /// A cluster in which both watch the same objects, and keep other parts of them: the cache has each object once, so
+    /// what is kept then is up to who comes first.
+    #[must_use]
+    pub fn clash(&self, other: &Self, clusters: &[ClusterConfig]) -> Option<ClusterName> {
+        let differs = self.projection != other.projection || self.metadata_only != other.metadata_only;
+        let is_clash = differs && self.is_same_resource(other) && overlap(self, other);
+        is_clash.then(|| meet(&self.clusters, &other.clusters, clusters)).flatten()
     }
 
     /// Whether both are about the same resource as far as can be told before discovery: no group is the core group

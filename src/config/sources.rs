@@ -19,8 +19,7 @@ pub(super) const CLUSTERS: RangeInclusive<usize> = 1..=10_000;
 /// Enough for a large fleet, few enough that a source which goes mad does not take the hub along.
 pub(super) const DEFAULT_CLUSTERS: usize = 1_000;
 pub(super) const TYPES: [&str; 3] = ["folder", "secrets", "cluster-profiles"];
-pub(super) const EXEC_VERSIONS: [&str; 2] =
-    ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+pub(super) const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
 /// `[cluster_sources.<name>]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +186,9 @@ impl FromStr for NamePattern {
             return Err(format!("{text:?} has no {{name}}, so all clusters would have one name"));
         }
         if !bare.chars().all(legal) {
-            return Err(format!("{text:?} is not a pattern of names; use {{name}}, {{namespace}} and A-Z a-z 0-9 . _ -"));
+            return Err(format!(
+                "{text:?} is not a pattern of names; use {{name}}, {{namespace}} and A-Z a-z 0-9 . _ -"
+            ));
         }
         Ok(Self(text.to_owned()))
     }
@@ -320,7 +321,9 @@ fn kind(table: &mut Table<'_>) -> Option<ClusterSourceKind> {
     match text.as_str() {
         "folder" => {
             if table.lacks(&["path"]) {
-                table.checker.mistake(&table.path, "does not say which folder; write path = \"/etc/informer-hub/clusters\"");
+                table
+                    .checker
+                    .mistake(&table.path, "does not say which folder; write path = \"/etc/informer-hub/clusters\"");
             }
             let path = table.folder("path");
             let contexts = table.parsed("contexts").unwrap_or_default();
@@ -329,7 +332,10 @@ fn kind(table: &mut Table<'_>) -> Option<ClusterSourceKind> {
         "secrets" => {
             let management = management(table);
             if table.lacks(&["format"]) {
-                table.checker.mistake(&table.path, "does not say what the Secrets hold; write format = \"argocd\" or \"cluster-api\"");
+                table.checker.mistake(
+                    &table.path,
+                    "does not say what the Secrets hold; write format = \"argocd\" or \"cluster-api\"",
+                );
             }
             let format = table.parsed("format");
             Some(ClusterSourceKind::Secrets { management, format: format.unwrap_or(SecretFormat::ArgoCd) })
@@ -358,11 +364,7 @@ fn kind(table: &mut Table<'_>) -> Option<ClusterSourceKind> {
 }
 
 fn management(table: &mut Table<'_>) -> Management {
-    Management {
-        access: access(table),
-        namespaces: namespaces(table),
-        label_selector: table.parsed("label_selector"),
-    }
+    Management { access: access(table), namespaces: namespaces(table), label_selector: table.parsed("label_selector") }
 }
 
 fn providers(table: Table<'_>) -> BTreeMap<String, ProviderConfig> {

@@ -96,9 +96,11 @@ fn candidate<'s>(secret: &'s Secret, management: &Management) -> Result<Candidat
 fn credentials(server: String, config: Config) -> Result<Credentials, String> {
     let is_there = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
     if is_there(&config.aws_auth_config) {
-        return Err("data.config has awsAuthConfig, which is not supported: its token comes from a program of Argo CD; \
+        return Err(
+            "data.config has awsAuthConfig, which is not supported: its token comes from a program of Argo CD; \
                     write a [clusters.<name>] with a kubeconfig whose user has exec"
-            .to_owned());
+                .to_owned(),
+        );
     }
     if is_there(&config.exec_provider_config) {
         return Err("data.config has execProviderConfig, which is not supported: commands do not come from Secrets; \

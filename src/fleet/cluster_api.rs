@@ -35,11 +35,16 @@ pub fn of_cluster_api<J: AsRef<[u8]>>(source: &ClusterSourceConfig, secrets: imp
 fn candidate<'s>(secret: &'s Secret, cluster: &'s str) -> Result<Candidate<'s>, String> {
     let object = secret.title();
     if secret.kind.as_deref() != Some(TYPE) {
-        return Err(format!("its type is {:?}, and Cluster API's is {TYPE:?}", secret.kind.as_deref().unwrap_or_default()));
+        return Err(format!(
+            "its type is {:?}, and Cluster API's is {TYPE:?}",
+            secret.kind.as_deref().unwrap_or_default()
+        ));
     }
     let text = secret.text("value")?.ok_or("data.value is missing; it is the kubeconfig")?;
     let kubeconfig = from_data(&text, &object).map_err(|problem| format!("data.value: {problem}"))?;
-    let is_own = |key: &str| key.split_once('/').is_some_and(|(domain, _)| domain == OWN || domain.ends_with(".cluster.x-k8s.io"));
+    let is_own = |key: &str| {
+        key.split_once('/').is_some_and(|(domain, _)| domain == OWN || domain.ends_with(".cluster.x-k8s.io"))
+    };
     Ok(Candidate {
         object,
         name: cluster.into(),

@@ -31,8 +31,9 @@ pub fn of_file(source: &ClusterSourceConfig, contexts: Contexts, path: &Path, te
             return said;
         }
     };
-    let access = |context: Option<&str>| {
-        ClusterAccess::Kubeconfig { path: path.to_owned(), context: context.map(str::to_owned) }
+    let access = |context: Option<&str>| ClusterAccess::Kubeconfig {
+        path: path.to_owned(),
+        context: context.map(str::to_owned),
     };
     match contexts {
         Contexts::Current => {

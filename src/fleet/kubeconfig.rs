@@ -121,7 +121,8 @@ impl Kubeconfig {
         let context = found.ok_or_else(|| format!("has no context {wanted:?}"))?;
         let cluster = self.clusters.iter().flatten().find(|cluster| cluster.name == context.cluster);
         let cluster = cluster.and_then(|named| named.cluster.as_ref());
-        let cluster = cluster.ok_or_else(|| format!("has no cluster {:?}, which its context names", context.cluster))?;
+        let cluster =
+            cluster.ok_or_else(|| format!("has no cluster {:?}, which its context names", context.cluster))?;
         let Some(user) = context.user.as_deref().filter(|user| !user.is_empty()) else { return Ok((cluster, None)) };
         let known = self.users.iter().flatten().find(|known| known.name == user);
         let known = known.ok_or_else(|| format!("has no user {user:?}, whom its context names"))?;
@@ -150,7 +151,11 @@ impl Kubeconfig {
         credentials.certificate = match (given(&user.client_certificate_data), given(&user.client_key_data)) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            _ => return Err("its user has one of client-certificate-data and client-key-data; both are needed".to_owned()),
+            _ => {
+                return Err(
+                    "its user has one of client-certificate-data and client-key-data; both are needed".to_owned()
+                );
+            }
         };
         Ok(credentials)
     }

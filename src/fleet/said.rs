@@ -107,7 +107,8 @@ impl Said {
 impl Candidate<'_> {
     fn found(self, source: &ClusterSourceConfig) -> Result<Found, String> {
         let wanted = source.names.fill(&self.name, self.namespace);
-        let name = name_for(&wanted).ok_or_else(|| format!("{wanted:?} gives no name for a cluster: it has no letter or digit"))?;
+        let name = name_for(&wanted)
+            .ok_or_else(|| format!("{wanted:?} gives no name for a cluster: it has no letter or digit"))?;
         let labels = labels(source, &self.labels);
         let cluster = ClusterConfig { name, labels, access: self.access, compression: source.compression };
         Ok(Found { cluster, object: self.object })
@@ -116,7 +117,8 @@ impl Candidate<'_> {
 
 /// The labels of a cluster that brings these.
 fn labels(source: &ClusterSourceConfig, brought: &[(&str, &str, bool)]) -> ClusterLabels {
-    let taken = |key: &str, is_own: bool| source.take_labels.iter().any(|pattern: &LabelPattern| pattern.takes(key, is_own));
+    let taken =
+        |key: &str, is_own: bool| source.take_labels.iter().any(|pattern: &LabelPattern| pattern.takes(key, is_own));
     let mut all = ClusterLabels::new();
     for (key, value, is_own) in brought {
         if taken(key, *is_own) {

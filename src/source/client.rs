@@ -322,7 +322,8 @@ async fn load(access: Access, threads: &Threads) -> Result<(Config, Stamps), Cli
         Access::InCluster => Ok((Config::incluster().map_err(ClientError::NotInCluster)?, Stamps::default())),
         Access::Server { server, ca_file, token } => Ok((from_parts(&server, ca_file, token)?, Stamps::default())),
         Access::Inline { text, origin } => {
-            let unusable = |error| ClientError::Inline { origin: origin.to_string(), message: kubeconfig_problem(&error) };
+            let unusable =
+                |error| ClientError::Inline { origin: origin.to_string(), message: kubeconfig_problem(&error) };
             let kubeconfig = Kubeconfig::from_yaml(&text).map_err(unusable)?;
             let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
             Ok((config.map_err(unusable)?, Stamps::default()))

@@ -24,6 +24,9 @@ pub struct Difference {
 pub struct Changes {
     /// Clusters; one whose labels changed is removed and added.
     pub clusters: Difference,
+    /// Sources of clusters. What they bring is among the clusters, those of new ones once they have said it.
+    #[serde(skip_serializing_if = "Difference::is_empty")]
+    pub cluster_sources: Difference,
     /// Resources.
     pub resources: Difference,
     /// Sinks.
@@ -75,6 +78,12 @@ impl Changes {
         let clusters = Difference::between(&old.clusters, &new.clusters, |one| one.name.as_str(), cluster);
         Self {
             clusters,
+            cluster_sources: Difference::between(
+                &old.sources,
+                &new.sources,
+                |one| &one.name,
+                |one, other| one == other,
+            ),
             resources: Difference::between(&old.resources, &new.resources, |one| &one.name, resource),
             sinks: Difference::between(&old.sinks, &new.sinks, |one| &one.name, |one, other| one == other),
             memory_limit: old.hub.memory_limit != new.hub.memory_limit,

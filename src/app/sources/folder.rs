@@ -41,7 +41,7 @@ struct Folder {
 
 /// What all files say, for the start: read as they are, without waiting for them to settle. `None`: the folder cannot be
 /// read.
-pub(super) async fn read_all(
+pub(crate) async fn read_all(
     source: ClusterSourceConfig,
     path: PathBuf,
     contexts: Contexts,
@@ -168,7 +168,10 @@ fn text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
     if text.len() as u64 > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {LARGEST} bytes, which is no kubeconfig")));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("more than {LARGEST} bytes, which is no kubeconfig"),
+        ));
     }
     Ok(text)
 }

@@ -76,13 +76,16 @@ pub(crate) fn watched(source: &ClusterSourceConfig) -> Vec<Watching> {
         ClusterSourceKind::Folder { .. } => Vec::new(),
         ClusterSourceKind::Secrets { management, format } => {
             let (own, keep): (_, &[_]) = match format {
-                SecretFormat::ArgoCd => (ARGOCD_SELECTOR, &["metadata.labels", "data.name", "data.server", "data.config"]),
+                SecretFormat::ArgoCd => {
+                    (ARGOCD_SELECTOR, &["metadata.labels", "data.name", "data.server", "data.config"])
+                }
                 SecretFormat::ClusterApi => (CLUSTER_API_SELECTOR, &["metadata.labels", "type", "data.value"]),
             };
             vec![secrets(also(Some(own), management.label_selector.as_ref()), keep)]
         }
         ClusterSourceKind::ClusterProfiles { management, secrets: with_secrets, .. } => {
-            let keep = &["metadata.labels", "status.properties", "status.accessProviders", "status.credentialProviders"];
+            let keep =
+                &["metadata.labels", "status.properties", "status.accessProviders", "status.credentialProviders"];
             let wanted = Wanted::Written(PROFILES.parse().expect("it is the name of a resource"));
             let selector = also(None, management.label_selector.as_ref());
             let mut all = vec![Watching { what: PROFILE, wanted, selector, keep }];
@@ -193,7 +196,12 @@ impl Session {
         Ok(())
     }
 
-    async fn start(&self, source: &ClusterSourceConfig, management: &Management, place: &Place) -> Result<(), MailboxError> {
+    async fn start(
+        &self,
+        source: &ClusterSourceConfig,
+        management: &Management,
+        place: &Place,
+    ) -> Result<(), MailboxError> {
         let registry = self.apart.registry();
         let cluster = cluster(source, management);
         let connector = convert::connector(&cluster, place.stall, place.dial.clone(), &self.apart.env().io);

@@ -14,6 +14,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub(crate) use folder::read_all as read_folder;
+pub(crate) use management::{Watching, cluster as management_cluster, read as read_objects, watched};
 pub use status::{ClusterSourceState, ClusterSourceStatus};
 
 use super::reload::Running;
@@ -41,6 +43,8 @@ pub(super) struct Sources {
     /// As it is in force.
     roster: Mutex<Arc<Roster>>,
     generations: Mutex<u64>,
+    /// What is on disk of what is to be remembered over a restart.
+    kept: Mutex<Vec<SourcedCluster>>,
     /// Changes whenever one may have said something for the first time.
     heard: Watched<()>,
     /// Ends all watchers.
@@ -78,6 +82,7 @@ impl Sources {
             entries: Mutex::new(entries),
             roster: Mutex::default(),
             generations: Mutex::new(0),
+            kept: Mutex::new(remembered),
             heard: Watched::new(()),
             end: CancellationToken::new(),
         }
@@ -86,7 +91,8 @@ impl Sources {
     /// What a configuration comes to with all that its sources say.
     pub(super) fn effective(&self, written: &Config) -> (Config, Roster) {
         let entries = self.entries.lock();
-        let wanted = written.sources.iter().filter_map(|source| Some((source.name.clone(), entries.get(&source.name)?)));
+        let wanted =
+            written.sources.iter().filter_map(|source| Some((source.name.clone(), entries.get(&source.name)?)));
         let said: BTreeMap<_, _> = wanted.map(|(name, entry)| (name, entry.said.clusters.clone())).collect();
         let roster = merge(&written.clusters, &said);
         (Config { clusters: roster.clusters.clone(), ..written.clone() }, roster)
@@ -96,7 +102,9 @@ impl Sources {
     pub(super) fn in_force(&self, roster: Roster) {
         let before = std::mem::replace(&mut *self.roster.lock(), Arc::new(roster));
         let now = Arc::clone(&self.roster.lock());
-        for Conflict { cluster, source, object, holder } in now.conflicts.iter().filter(|it| !before.conflicts.contains(it)) {
+        for Conflict { cluster, source, object, holder } in
+            now.conflicts.iter().filter(|it| !before.conflicts.contains(it))
+        {
             let holder = match holder {
                 Holder::Table => format!("[clusters.{cluster}]"),
                 Holder::Source { name, object } => format!("{object} of [cluster_sources.{name}]"),
@@ -124,7 +132,8 @@ impl Sources {
                 *generations
             };
             let stop = self.end.child_token();
-            let ear = Ear { running: Arc::downgrade(running), name: config.name.clone(), generation, stop: stop.clone() };
+            let ear =
+                Ear { running: Arc::downgrade(running), name: config.name.clone(), generation, stop: stop.clone() };
             (entry.generation, entry._watching) = (generation, Some(stop.drop_guard()));
             entries.insert(config.name.clone(), entry);
             let (config, place) = (config.clone(), management::Place::of(running));
@@ -152,7 +161,12 @@ impl Sources {
         let before = Arc::clone(&entry.said);
         let said = said.keeping(&before).limited(entry.config.max_clusters, &before.names());
         for problem in said.problems.iter().filter(|problem| !before.problems.contains(problem)) {
-            tracing::warn!(source = ear.name, object = problem.object, problem = problem.problem, "no cluster can be made of an object");
+            tracing::warn!(
+                source = ear.name,
+                object = problem.object,
+                problem = problem.problem,
+                "no cluster can be made of an object"
+            );
         }
         if said.over > before.over {
             let (over, most) = (said.over, entry.config.max_clusters);
@@ -170,12 +184,17 @@ impl Sources {
         if entry.state != state {
             match (state, &error) {
                 (ClusterSourceState::Current, _) if was_waiting => {}
-                (ClusterSourceState::Current, _) => tracing::info!(source = ear.name, "the source of clusters can be looked at again"),
+                (ClusterSourceState::Current, _) => {
+                    tracing::info!(source = ear.name, "the source of clusters can be looked at again")
+                }
                 (ClusterSourceState::Waiting, _) => {}
                 (_, error) => {
                     let (error, kept) = (error.as_deref().unwrap_or_default(), entry.said.clusters.len());
                     tracing::warn!(
-                        source = ear.name, state = state.as_str(), error, kept,
+                        source = ear.name,
+                        state = state.as_str(),
+                        error,
+                        kept,
                         "the source of clusters cannot be looked at; it keeps what it had"
                     );
                 }
@@ -217,10 +236,10 @@ impl Sources {
         self.heard.subscribe()
     }
 
-    /// What is to be kept over a restart.
-    pub(super) fn to_remember(&self) -> Vec<SourcedCluster> {
+    /// What is to be kept over a restart, where it is another than what is.
+    pub(super) fn to_keep(&self) -> Option<Vec<SourcedCluster>> {
         let roster = Arc::clone(&self.roster.lock());
-        let kept = roster.clusters.iter().filter_map(|cluster| match roster.sourced.get(&cluster.name)? {
+        let of_source = |cluster: &ClusterConfig| match roster.sourced.get(&cluster.name)? {
             Holder::Source { name, object } => Some(SourcedCluster {
                 name: cluster.name.clone(),
                 labels: cluster.labels.clone(),
@@ -228,8 +247,14 @@ impl Sources {
                 object: object.clone(),
             }),
             Holder::Table => None,
-        });
-        kept.collect()
+        };
+        let now: Vec<_> = roster.clusters.iter().filter_map(of_source).collect();
+        (now != *self.kept.lock()).then_some(now)
+    }
+
+    /// This is on disk now.
+    pub(super) fn note_kept(&self, clusters: Vec<SourcedCluster>) {
+        *self.kept.lock() = clusters;
     }
 }
 

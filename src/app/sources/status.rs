@@ -78,7 +78,8 @@ pub struct ClusterSourceStatus {
 
 pub(super) fn of(entry: &Entry, roster: &Arc<Roster>) -> ClusterSourceStatus {
     let Entry { config, said, state, last_error, last_read, .. } = entry;
-    let conflicts: Vec<_> = roster.conflicts.iter().filter(|conflict| conflict.source == config.name).cloned().collect();
+    let conflicts: Vec<_> =
+        roster.conflicts.iter().filter(|conflict| conflict.source == config.name).cloned().collect();
     ClusterSourceStatus {
         name: config.name.clone(),
         kind: config.kind.as_str(),

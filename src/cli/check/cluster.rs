@@ -55,7 +55,7 @@ pub(super) async fn check(cluster: &ClusterConfig, resources: &[&ResourceConfig]
     }
 }
 
-fn what_to_do(class: ErrorClass) -> &'static str {
+pub(super) fn what_to_do(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::Refused => {
             "nothing listens there: look at the address and its port, and whether the apiserver runs"

@@ -50,7 +50,8 @@ pub fn schema() -> Value {
     let clusters = named("Clusters, by the names that you give them.", NAME, &cluster());
     let mut resources = resources();
     let sinks = named("Who is told of changes, by the names that you give them.", NAME, &sinks::sink());
-    let mut sources = named("Where clusters come from that no table names, by names of yours.", NAME, &sources::source());
+    let mut sources =
+        named("Where clusters come from that no table names, by names of yours.", NAME, &sources::source());
     for table in [&mut resources, &mut sources] {
         table["minProperties"] = json!(1);
     }
@@ -172,7 +173,7 @@ fn ways(node: &mut Value) {
 
 /// `clusters` of resources and sinks.
 fn selector(description: &str) -> Value {
-    let names = json!({ "type": "array", "minItems": 1, "items": { "type": "string", "pattern": "\\S" } });
+    let names = json!({ "type": "array", "minItems": 1, "items": { "type": "string", "pattern": NAME } });
     let labels = json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": "string" } });
     node(description, json!({ "oneOf": [names, labels] }))
 }

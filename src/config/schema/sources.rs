@@ -17,7 +17,13 @@ pub(super) fn source() -> Value {
         vec![
             ("path", text("The folder; hidden files and folders in it do not count.")),
             ("contexts", default(contexts, "current")),
-            ("names", default(pattern("What its clusters are called: {name} is the file's or the context's.", FILE_NAMES), all())),
+            (
+                "names",
+                default(
+                    pattern("What its clusters are called: {name} is the file's or the context's.", FILE_NAMES),
+                    all(),
+                ),
+            ),
         ],
         &["path"],
     );
@@ -57,7 +63,10 @@ fn of(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&str])
     let mut properties = vec![
         ("type", node("What is looked at.", json!({ "const": kind }))),
         ("labels", labels("Labels that each of its clusters gets.")),
-        ("take_labels", default(list("Labels that a cluster keeps: keys, or their beginnings and *.", 0, &key), json!(["*"]))),
+        (
+            "take_labels",
+            default(list("Labels that a cluster keeps: keys, or their beginnings and *.", 0, &key), json!(["*"])),
+        ),
         ("label_prefix", pattern("What is put before the keys of these.", "^[A-Za-z0-9._/-]+$")),
         ("max_clusters", default(whole("Clusters that it may bring.", &CLUSTERS), DEFAULT_CLUSTERS)),
         ("compression", default(truth("Whether lists of its clusters are asked for gzipped."), true)),

@@ -95,6 +95,13 @@ fn the_schema_has_the_keys_that_the_reader_knows_and_no_other() {
     same("[hub.auth]\nHERE\n", "/properties/hub/properties/auth");
     same("[clusters.a]\nserver = \"https://a\"\nHERE\n", "/properties/clusters/additionalProperties");
     same("[resources.pods]\nHERE\n", "/properties/resources/additionalProperties");
+    const SOURCE: &str = "/properties/cluster_sources/additionalProperties/oneOf";
+    let sources = ["type = \"folder\"\npath = \"x\"\n", "type = \"secrets\"\n", "type = \"cluster-profiles\"\n"];
+    for (number, lines) in sources.into_iter().enumerate() {
+        same(&format!("[cluster_sources.a]\n{lines}HERE\n"), &format!("{SOURCE}/{number}"));
+    }
+    let provider = "[cluster_sources.a]\ntype = \"cluster-profiles\"\n[cluster_sources.a.providers.b]\nHERE\n";
+    same(provider, &format!("{SOURCE}/2/properties/providers/additionalProperties"));
     for (number, kind) in ["webhook", "nats", "file", "stdout"].into_iter().enumerate() {
         let sink = format!("[sinks.a]\ntype = \"{kind}\"\n");
         same(&format!("{sink}HERE\n"), &format!("{SINK}/{number}"));
