@@ -36,7 +36,7 @@ struct Shared {
 
 impl Metrics {
     /// The hub has started.
-    pub(super) fn attach(&self, fleet: FleetView, sinks: RunningSinks, sources: Arc<Sources>) {
+    pub(super) fn attach(&self, fleet: FleetView, (sinks, sources): (RunningSinks, Arc<Sources>)) {
         // A second one would be another hub's.
         let _ = self.0.hub.set((fleet, sinks, sources));
     }
@@ -288,7 +288,7 @@ mod tests {
         });
         let metrics = Metrics::default();
         let sources = Arc::new(Sources::begin(&[], Vec::new(), &crate::types::Threads::current()).await);
-        metrics.attach(fleet(clusters, &resources, &["one", "two"]), RunningSinks::default(), sources);
+        metrics.attach(fleet(clusters, &resources, &["one", "two"]), (RunningSinks::default(), sources));
         let began = clock::now();
         let snapshot = metrics.collect();
         let collected = clock::now().duration_since(began);

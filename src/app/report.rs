@@ -96,6 +96,11 @@ impl Reporter {
 }
 
 impl Reporter {
+    /// The sinks, and the sources of clusters.
+    pub(super) fn parts(&self) -> (RunningSinks, Arc<Sources>) {
+        (Arc::clone(&self.sinks), Arc::clone(&self.sources))
+    }
+
     /// Asks a sink about its dead letters. `None`: there is no sink of that name, or the hub has ended.
     pub async fn letters(&self, sink: &str, request: LetterRequest) -> Option<Result<LetterAnswer, StoreError>> {
         let sink = self.sinks.lock().iter().find(|running| running.name() == sink)?.sink().clone();

@@ -83,8 +83,7 @@ pub async fn run(
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = Hub::start(config).await.context("the hub does not start")?;
-    let Reporter { sinks, sources, .. } = hub.reporter();
-    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, sinks, sources);
+    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().parts());
     // Nobody has set it before.
     let _ = started.set(hub.reporter());
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));

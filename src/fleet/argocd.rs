@@ -30,7 +30,7 @@ const KEYS: Keys = Keys {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Config {
+struct Login {
     username: Option<String>,
     password: Option<String>,
     bearer_token: Option<String>,
@@ -70,7 +70,7 @@ fn candidate<'s>(secret: &'s Secret, management: &Management) -> Result<Candidat
     let object = secret.title();
     let server = secret.text("server")?.ok_or("data.server is missing; it is the apiserver's address")?;
     let config = match secret.text("config")? {
-        None => Config::default(),
+        None => Login::default(),
         Some(text) => serde_json::from_str(&text).map_err(|error| {
             format!("data.config is not the JSON of Argo CD: line {} column {}", error.line(), error.column())
         })?,
@@ -93,7 +93,7 @@ fn candidate<'s>(secret: &'s Secret, management: &Management) -> Result<Candidat
     })
 }
 
-fn credentials(server: String, config: Config) -> Result<Credentials, String> {
+fn credentials(server: String, config: Login) -> Result<Credentials, String> {
     let is_there = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
     if is_there(&config.aws_auth_config) {
         return Err(

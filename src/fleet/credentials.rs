@@ -59,7 +59,7 @@ impl Credentials {
         let mut set = |key: &str, value: Option<Value>| value.map(|value| cluster.insert(key.to_owned(), value));
         set("server", Some(json!(self.server)));
         set("certificate-authority-data", self.ca_data.as_ref().map(|data| json!(data)));
-        set("insecure-skip-tls-verify", self.insecure.then(|| json!(true)));
+        set("insecure-skip-tls-verify", self.insecure.then_some(Value::Bool(true)));
         set("tls-server-name", self.tls_server_name.as_ref().map(|name| json!(name)));
         set("proxy-url", self.proxy_url.as_ref().map(|url| json!(url)));
         set("extensions", (!self.extensions.is_empty()).then(|| json!(self.extensions)));

@@ -25,8 +25,8 @@ pub fn name_for(text: &str) -> Option<ClusterName> {
         return ClusterName::new(name).ok();
     }
     let hash = Sha256::digest(text);
-    let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    ClusterName::new(format!("{}-{hash}", &name[..LONGEST - 1 - hash.len()])).ok()
+    let hash = hash.first_chunk().map_or(0, |first| u32::from_be_bytes(*first));
+    ClusterName::new(format!("{}-{hash:08x}", &name[..LONGEST - 9])).ok()
 }
 
 #[cfg(test)]

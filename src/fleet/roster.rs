@@ -59,23 +59,22 @@ pub fn merge<'s>(tables: &[ClusterConfig], sources: &BTreeMap<String, impl AsRef
     let mut conflicts = Vec::new();
     for (source, found) in sources {
         for Found { cluster, object } in found.as_ref() {
-            match all.get(&cluster.name) {
-                Some((_, holder)) => conflicts.push(Conflict {
+            if let Some((_, holder)) = all.get(&cluster.name) {
+                conflicts.push(Conflict {
                     cluster: cluster.name.clone(),
                     source: source.clone(),
                     object: object.clone(),
                     holder: holder.clone(),
-                }),
-                None => {
-                    let holder = Holder::Source { name: source.clone(), object: object.clone() };
-                    all.insert(cluster.name.clone(), (cluster.clone(), holder));
-                }
+                });
+            } else {
+                let holder = Holder::Source { name: source.clone(), object: object.clone() };
+                all.insert(cluster.name.clone(), (cluster.clone(), holder));
             }
         }
     }
-    let sourced = all.iter().filter(|(_, (_, holder))| *holder != Holder::Table);
-    let sourced = sourced.map(|(name, (_, holder))| (name.clone(), holder.clone())).collect();
-    Roster { clusters: all.into_values().map(|(cluster, _)| cluster).collect(), sourced, conflicts }
+    let others = all.iter().filter(|(_, (_, holder))| *holder != Holder::Table);
+    let others = others.map(|(name, (_, holder))| (name.clone(), holder.clone())).collect();
+    Roster { clusters: all.into_values().map(|(cluster, _)| cluster).collect(), sourced: others, conflicts }
 }
 
 impl Roster {

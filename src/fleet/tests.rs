@@ -38,7 +38,9 @@ fn management(source: &ClusterSourceConfig) -> &Management {
 
 fn secret(name: &str, labels: Value, data: &[(&str, &str)]) -> Value {
     let data: BTreeMap<_, _> = data.iter().map(|(key, text)| (*key, b64(text))).collect();
-    json!({ "metadata": { "name": name, "namespace": "argocd", "labels": labels }, "data": data })
+    let mut secret = json!({ "metadata": { "name": name, "namespace": "argocd" }, "data": data });
+    secret["metadata"]["labels"] = labels;
+    secret
 }
 
 fn argo(source: &ClusterSourceConfig, secrets: &[Value]) -> Said {
@@ -274,7 +276,9 @@ const PROVIDERS: &str = "type = \"cluster-profiles\"\nin_cluster = true\ntake_pr
 
 fn profile(status: Value) -> Value {
     let labels = json!({ "x-k8s.io/cluster-manager": "m", "env": "dev" });
-    json!({ "metadata": { "name": "blue", "namespace": "fleet", "labels": labels }, "status": status })
+    let mut profile = json!({ "metadata": { "name": "blue", "namespace": "fleet", "labels": labels } });
+    profile["status"] = status;
+    profile
 }
 
 fn profiles(lines: &str, profile: &Value, secrets: &[Value]) -> Said {

@@ -187,7 +187,10 @@ async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
     let report = json(&done);
     let found = source_findings(&report);
     let [eks, twin, folder] = &found[..] else { panic!("{found:#?}") };
-    assert!(twin.contains("cluster_sources.argo: Secret argocd/b: the name spoke is that of Secret argocd/a"), "{twin}");
+    assert!(
+        twin.contains("cluster_sources.argo: Secret argocd/b: the name spoke is that of Secret argocd/a"),
+        "{twin}"
+    );
     assert!(eks.contains("cluster_sources.argo: Secret argocd/c: data.config has awsAuthConfig"), "{eks}");
     assert!(folder.contains("cluster_sources.files: the folder") && folder.contains("nowhere"), "{folder}");
     let argo = &report["clusterSources"][0];

@@ -34,7 +34,7 @@ struct Entry {
     last_error: Option<String>,
     last_read: Option<jiff::Timestamp>,
     /// Ends the watcher.
-    _watching: Option<DropGuard>,
+    watching: Option<DropGuard>,
 }
 
 /// See the module.
@@ -121,7 +121,7 @@ impl Sources {
         entries.retain(|name, _| configs.iter().any(|config| config.name == *name));
         for config in configs {
             let known = entries.get(&config.name);
-            if known.is_some_and(|entry| entry.config == *config && entry._watching.is_some()) {
+            if known.is_some_and(|entry| entry.config == *config && entry.watching.is_some()) {
                 continue;
             }
             let said = known.map(|entry| Arc::clone(&entry.said)).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Sources {
             let stop = self.end.child_token();
             let ear =
                 Ear { running: Arc::downgrade(running), name: config.name.clone(), generation, stop: stop.clone() };
-            (entry.generation, entry._watching) = (generation, Some(stop.drop_guard()));
+            (entry.generation, entry.watching) = (generation, Some(stop.drop_guard()));
             entries.insert(config.name.clone(), entry);
             let (config, place) = (config.clone(), management::Place::of(running));
             match config.kind.clone() {
@@ -185,7 +185,7 @@ impl Sources {
             match (state, &error) {
                 (ClusterSourceState::Current, _) if was_waiting => {}
                 (ClusterSourceState::Current, _) => {
-                    tracing::info!(source = ear.name, "the source of clusters can be looked at again")
+                    tracing::info!(source = ear.name, "the source of clusters can be looked at again");
                 }
                 (ClusterSourceState::Waiting, _) => {}
                 (_, error) => {
@@ -261,7 +261,7 @@ impl Sources {
 impl Entry {
     fn new(config: ClusterSourceConfig, said: Said, state: ClusterSourceState) -> Self {
         let said = Arc::new(said);
-        Self { config, generation: 0, said, state, last_error: None, last_read: None, _watching: None }
+        Self { config, generation: 0, said, state, last_error: None, last_read: None, watching: None }
     }
 }
 
