@@ -228,8 +228,11 @@ impl Running {
         config.clusters.retain(|cluster| !refused.contains(&cluster.name));
         if !plan.is_empty() {
             let Difference { added, changed, removed } = &plan;
-            let (added, changed, removed) = (first(added), first(changed), first(removed));
-            tracing::info!(added, changed, removed, "clusters of sources have changed");
+            for (what, names) in [("come", added), ("changed", changed), ("gone", removed)] {
+                if !names.is_empty() {
+                    tracing::info!(clusters = first(names), "clusters of sources have {what}");
+                }
+            }
         }
         self.sources.in_force(roster);
         current.effective = config;

@@ -33,7 +33,7 @@ struct Entry {
     state: ClusterSourceState,
     last_error: Option<String>,
     last_read: Option<jiff::Timestamp>,
-    /// Ends the watcher.
+    /// Ends the watcher when it goes; `None` before there is one.
     watching: Option<DropGuard>,
 }
 
@@ -124,8 +124,10 @@ impl Sources {
             if known.is_some_and(|entry| entry.config == *config && entry.watching.is_some()) {
                 continue;
             }
-            let said = known.map(|entry| Arc::clone(&entry.said)).unwrap_or_default();
-            let mut entry = Entry::new(config.clone(), Said::clone(&said), ClusterSourceState::Waiting);
+            // What is wrong is told of anew, since the source is looked at anew.
+            let clusters = known.map(|entry| entry.said.clusters.clone()).unwrap_or_default();
+            let said = Said { clusters, ..Said::default() };
+            let mut entry = Entry::new(config.clone(), said, ClusterSourceState::Waiting);
             let generation = {
                 let mut generations = self.generations.lock();
                 *generations += 1;

@@ -59,6 +59,15 @@ async fn of_management(source: &ClusterSourceConfig, management: &Management, re
             return Said::default();
         }
     };
+    match source::server_version(&client).await {
+        Ok(_) => report.reached = true,
+        // It answers: only anonymous or odd roles hide their version.
+        Err(error) if error.class == ErrorClass::Forbidden => report.reached = true,
+        Err(error) => {
+            report.find(Level::Error, error.message, super::cluster::what_to_do(error.class));
+            return Said::default();
+        }
+    }
     let mut all = Vec::new();
     for watching in app::watched(source) {
         let mut asking = Asking { client: &client, watching: &watching, management, report: &mut *report };
@@ -80,7 +89,6 @@ impl Asking<'_> {
     /// The objects; `None`, and a finding, where they cannot be had.
     async fn run(&mut self) -> Option<Vec<Box<[u8]>>> {
         let resource = self.resource().await?;
-        self.report.reached = true;
         let namespaces = match &self.management.namespaces[..] {
             [] => vec![None],
             some => some.iter().map(|namespace| Some(namespace.as_str())).collect(),

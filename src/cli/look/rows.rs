@@ -375,6 +375,26 @@ mod tests {
     }
 
     #[test]
+    fn sources_in_trouble_are_shown_with_what_is_wrong_and_those_that_are_well_are_counted() {
+        let mut status = status();
+        status["clusterSources"] = serde_json::json!([
+            { "name": "argo", "state": "unreachable", "lastError": "no route" },
+            { "name": "edge", "state": "current", "clusters": 3, "invalid": 1, "conflicting": 0,
+              "problems": [{ "object": "file x", "problem": "is no kubeconfig" }] },
+            { "name": "well", "state": "current", "clusters": 3 },
+        ]);
+        status["clusters"][0]["source"] = "edge".into();
+        assert!(summary(&status).contains("sources    3 (2 current, 1 unreachable)"), "{}", summary(&status));
+        let rows = rows(Subject::Status, &status);
+        let named = |name: &str| rows.iter().find(|row| row.name == name).map(|row| row.cells.join("|"));
+        assert_eq!(named("source argo").as_deref(), Some("source|argo|unreachable|no route"));
+        let edge = "source|edge|current, 1 invalid|file x: is no kubeconfig";
+        assert_eq!((named("source edge").as_deref(), named("source well")), (Some(edge), None));
+        let clusters = super::rows(Subject::Clusters, &status);
+        assert_eq!((clusters[0].cells[5].as_str(), clusters[1].cells[5].as_str()), ("edge", "table"));
+    }
+
+    #[test]
     fn tables_have_a_cell_for_each_column_and_colours_only_where_they_are_wanted() {
         let status = status();
         for subject in [Subject::Status, Subject::Clusters, Subject::Resources, Subject::Sinks] {
