@@ -49,9 +49,8 @@ async fn apply(secrets: &Api<Secret>, secret: &Value) {
 }
 
 async fn until(hub: &Hub, what: &str, is: impl AsyncFn() -> bool) {
-    if !comes_true(PATIENCE, async || is().await).await {
-        panic!("never came: {what}\n{}", serde_json::to_string_pretty(&hub.report().await.unwrap()).unwrap());
-    }
+    let came = comes_true(PATIENCE, async || is().await).await;
+    assert!(came, "never came: {what}\n{}", serde_json::to_string_pretty(&hub.report().await.unwrap()).unwrap());
 }
 
 async fn cached(hub: &Hub) -> usize {
