@@ -22,6 +22,7 @@
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
 //! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
+//! - [`fleet`]: which clusters there are: of tables and of sources, and the formats of those.
 //! - [`config`], [`telemetry`], [`api`], [`cli`], [`app`]: what makes a service of it.
 //! - [`sim`]: simulated clusters for the demo, tests and benches.
 //!
@@ -86,6 +87,7 @@ pub mod cli;
 pub mod config;
 pub mod discovery;
 pub mod disk;
+pub mod fleet;
 pub mod informers;
 pub mod journal;
 pub mod query;

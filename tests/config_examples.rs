@@ -80,6 +80,7 @@ fn the_defaults_that_the_reference_shows_are_the_defaults() {
     assert!(uncommented >= 9, "only {uncommented} defaults found in the reference");
     assert_eq!(spelt_out.hub, shown.hub);
     assert_eq!(spelt_out.clusters, shown.clusters);
+    assert_eq!(spelt_out.sources, shown.sources);
     assert_eq!(spelt_out.resources, shown.resources);
     assert_eq!(spelt_out.sinks, shown.sinks);
 }
@@ -90,8 +91,23 @@ fn the_reference_reads_as_its_comments_say() {
     let config = load(folder.path(), &folder.path().join("hub.toml"));
     let names: Vec<_> = config.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
     assert_eq!(names, ["here", "prod-eu", "prod-us"]);
+    let sources: Vec<_> = config.sources.iter().map(|source| (source.name.as_str(), source.kind.as_str())).collect();
+    assert_eq!(sources, [("argocd", "secrets"), ("edge", "folder"), ("inventory", "cluster-profiles")]);
     let resources: Vec<_> = config.resources.iter().map(|resource| resource.resource.to_string()).collect();
     assert_eq!(resources, ["nodes", "deployments.apps", "pods"]);
     let TransportConfig::Webhook(webhook) = &config.sinks[0].transport else { panic!("another type") };
     assert!(webhook.signing_secret.is_some() && webhook.ca_file.is_none());
+}
+
+#[test]
+fn what_the_document_on_clusters_shows_loads() {
+    let (folder, _) = prepared();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clusters.md")).expect("it is there");
+    let blocks: Vec<_> = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 4, "a block for each kind of source");
+    for block in blocks {
+        let file = folder.path().join("block.toml");
+        fs::write(&file, format!("{block}\n[resources.pods]\n")).expect("it can be written");
+        assert_eq!(load(folder.path(), &file).sources.len(), 1, "{block}");
+    }
 }

@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("source", &["types", "reflector"]),
     ("sink", &["types", "disk", "journal"]),
     ("config", &["types"]),
+    ("fleet", &["types", "config"]),
     ("telemetry", &["types"]),
     (
         "actors",
@@ -46,6 +47,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("workqueue", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("budget", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
     ("discovery", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
+    ("fleet", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
     ("disk", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
     ("journal", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),
     ("state", &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"]),

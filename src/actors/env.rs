@@ -64,6 +64,21 @@ impl Env {
         }
     }
 
+    /// The same threads with caches of their own, no limit to memory and nothing on disk: for informers that nobody asks
+    /// questions of, but who started them.
+    pub(super) fn apart(&self) -> Self {
+        let checkpoints = Checkpoints::default();
+        let (io, arbiters, census) = (self.io.clone(), Arc::clone(&self.arbiters), self.census.clone());
+        Self {
+            caches: CacheDirectory::new(io, arbiters, &self.tuning, census, checkpoints.clone()),
+            budget: Budget::new(),
+            checkpoints,
+            synced: Arc::new(Watched::new(())),
+            partial: Arc::default(),
+            ..self.clone()
+        }
+    }
+
     /// The thread for the next actor, or group of actors that talk much to each other: round robin.
     #[must_use]
     pub fn arbiter(&self) -> &ArbiterHandle {

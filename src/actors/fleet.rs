@@ -93,6 +93,12 @@ impl ClusterSeen {
         &self.view.patterns
     }
 
+    /// What went wrong last and has not been mended.
+    #[must_use]
+    pub fn last_error(&self) -> Option<String> {
+        self.view.last_error()
+    }
+
     /// Its informers.
     pub fn informers(&self) -> impl Iterator<Item = InformerSeen<'_>> {
         self.view.informers.iter().map(InformerSeen)

@@ -68,5 +68,5 @@ pub use subscriber::Subscriber;
 pub use subscription::{Subscribe, Subscription, SubscriptionId};
 pub use supervision::Census;
 pub use sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
-pub use system::{HubSystem, SystemError};
+pub use system::{Apart, HubSystem, SystemError};
 pub use watch_errors::WatchErrorHandler;

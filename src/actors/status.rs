@@ -37,6 +37,12 @@ pub struct ClusterStatus {
     pub name: ClusterName,
     /// Its labels.
     pub labels: ClusterLabels,
+    /// The source that brings it; absent where a table, or code, does. A registry does not know: who asks it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What the source found it in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_object: Option<String>,
     /// What it is doing.
     pub state: ClusterState,
     /// What went wrong last and has not been mended.

@@ -143,6 +143,36 @@ impl HubSystem {
     }
 }
 
+/// A registry beside the hub's, on the same threads: what it watches is in caches of its own, which no question, status,
+/// metric or checkpoint of the hub sees. It counts among the hub's actors, and ends by its own `Shutdown` or with them.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    registry: Addr<RegistryActor>,
+    env: Env,
+}
+
+impl Apart {
+    /// Starts one that watches nothing yet.
+    #[must_use]
+    pub fn start(env: &Env) -> Self {
+        let env = env.apart();
+        let registry = RegistryActor::new(env.clone());
+        Self { registry: start_control(env.arbiter(), move |_| registry), env }
+    }
+
+    /// The registry's address.
+    #[must_use]
+    pub fn registry(&self) -> &Addr<RegistryActor> {
+        &self.registry
+    }
+
+    /// What its actors share.
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+}
+
 impl Drop for House {
     /// Ends the threads at once. For an orderly end, send the registry its `Shutdown` before.
     fn drop(&mut self) {

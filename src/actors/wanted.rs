@@ -67,6 +67,16 @@ impl Wanted {
         }
     }
 
+    /// The one resource that it is; `None` of a pattern.
+    #[must_use]
+    pub fn one(&self) -> Option<ResourceRef> {
+        match self {
+            Self::Written(written) => Some(written.clone()),
+            Self::Known(known) => Some(ResourceRef::exact(&known.0.gvr)),
+            Self::Matching(_) => None,
+        }
+    }
+
     /// The resource as a person reads it.
     #[must_use]
     pub fn text(&self) -> String {

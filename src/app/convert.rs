@@ -45,6 +45,10 @@ pub(crate) fn access(cluster: &ClusterConfig) -> Access {
             });
             Access::Server { server: server.clone(), ca_file: ca_file.clone(), token }
         }
+        ClusterAccess::Inline(kubeconfig) => {
+            Access::Inline { text: kubeconfig.expose().clone(), origin: kubeconfig.origin().clone() }
+        }
+        ClusterAccess::Awaited { source } => Access::Awaited { source: source.clone() },
     }
 }
 

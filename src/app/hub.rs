@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::reload::{Reloader, Running};
 use super::report::{HubReport, Reporter};
+use super::sources::ClusterSourceState;
 use super::start::{HubBuilder, StartError};
 use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
@@ -100,7 +101,7 @@ impl Hub {
         Self { system, running: Arc::new(running) }
     }
 
-    pub(super) fn running(&self) -> &Running {
+    pub(super) fn running(&self) -> &Arc<Running> {
         &self.running
     }
 
@@ -133,11 +134,21 @@ impl Hub {
         self.system.env().caches.owner_chain(&object.clone().cast())
     }
 
-    /// Waits until every informer has synced.
+    /// Waits until every source of clusters has said what it brings, or why it cannot, and every informer has synced.
     ///
     /// # Errors
     /// [`NotSynced`] names what had not when the time was up, and why.
     pub async fn wait_for_cache_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
+        let (sources, until) = (&self.running.sources, clock::now() + timeout);
+        let mut heard = sources.watch();
+        while sources.is_waiting() {
+            if !matches!(tokio::time::timeout_at(until, heard.changed()).await, Ok(Ok(()))) {
+                let waiting = sources.status().into_iter().filter(|source| source.state == ClusterSourceState::Waiting);
+                let waiting = waiting.map(|source| format!("cluster_sources.{}: has said nothing yet", source.name));
+                return Err(NotSynced { waited: timeout, waiting: waiting.collect() });
+            }
+        }
+        let timeout = until.saturating_duration_since(clock::now());
         let stopped = |_| NotSynced { waited: timeout, waiting: vec!["the hub is shutting down".to_owned()] };
         self.registry().send(WaitForCacheSync { timeout }).await.unwrap_or_else(|error| Err(stopped(error)))
     }
@@ -153,8 +164,9 @@ impl Hub {
     /// Makes reports, from anywhere, for as long as the hub lives.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        let Running { registry, sinks, status, .. } = &*self.running;
-        Reporter { registry: registry.clone(), sinks: Arc::clone(sinks), configuration: Arc::clone(status) }
+        let Running { registry, sinks, sources, status, .. } = &*self.running;
+        let (sinks, sources, configuration) = (Arc::clone(sinks), Arc::clone(sources), Arc::clone(status));
+        Reporter { registry: registry.clone(), sinks, sources, configuration }
     }
 
     /// Changes the configuration while the hub runs, from anywhere, for as long as it lives.

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::reload::ReloadStatus;
 use super::report::RunningSinks;
+use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
 use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};
 use crate::sink::{AttemptOutcome, SinkHealth};
 use crate::telemetry::metrics::{Id, LabelSet, Snapshot, put_process};
@@ -26,9 +27,16 @@ use informer::InformerSum;
 #[derive(Clone, Default)]
 pub(super) struct Metrics(Arc<Shared>);
 
+/// What a hub shows of itself beside its fleet.
+pub(super) struct Parts {
+    pub(super) sinks: RunningSinks,
+    pub(super) sources: Arc<Sources>,
+    pub(super) configuration: Arc<Mutex<ReloadStatus>>,
+}
+
 #[derive(Default)]
 struct Shared {
-    hub: OnceLock<(FleetView, RunningSinks, Arc<Mutex<ReloadStatus>>)>,
+    hub: OnceLock<(FleetView, Parts)>,
     /// The sinks that were there last: a hub that ends lets go of them before they have drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
     ending: AtomicBool,
@@ -36,9 +44,9 @@ struct Shared {
 
 impl Metrics {
     /// The hub has started.
-    pub(super) fn attach(&self, fleet: FleetView, sinks: RunningSinks, configuration: Arc<Mutex<ReloadStatus>>) {
+    pub(super) fn attach(&self, fleet: FleetView, parts: Parts) {
         // A second one would be another hub's.
-        let _ = self.0.hub.set((fleet, sinks, configuration));
+        let _ = self.0.hub.set((fleet, parts));
     }
 
     /// The hub is about to end.
@@ -54,9 +62,10 @@ impl Metrics {
         out.count(Id::BuildInfo, version, 1);
         put_process(&mut out);
         let mut events = 0;
-        if let Some((fleet, sinks, configuration)) = self.0.hub.get() {
-            out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready());
+        if let Some((fleet, Parts { sinks, sources, configuration })) = self.0.hub.get() {
+            out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready() && !sources.is_waiting());
             let changes = put_clusters(&mut out, fleet);
+            sources.status().iter().for_each(|source| put_source(&mut out, source));
             for (name, health) in self.sinks(sinks) {
                 events += put_sink(&mut out, &name, &health);
             }
@@ -223,6 +232,22 @@ fn put_sink(out: &mut Snapshot, name: &str, health: &SinkHealth) -> u64 {
     status.pending_bytes
 }
 
+fn put_source(out: &mut Snapshot, source: &ClusterSourceStatus) {
+    let labels = out.labels(&[("source", &source.name)]);
+    out.flag(Id::SourceUp, labels, source.state == ClusterSourceState::Current);
+    let found = [
+        ("watched", source.clusters),
+        ("conflicting", source.conflicting),
+        ("invalid", source.invalid),
+        ("over", source.over),
+    ];
+    for (word, count) in found {
+        out.count_word(Id::SourceClusters, labels, word, count as u64);
+    }
+    let last = source.last_read.map_or(0, jiff::Timestamp::as_millisecond);
+    out.put(Id::SourceRead, labels, seconds_of(last));
+}
+
 fn put_memory(out: &mut Snapshot, fleet: &FleetView, changes: u64, events: u64) {
     let none = LabelSet::NONE;
     out.count_word(Id::MemoryByKind, none, "changes", changes);
@@ -285,7 +310,9 @@ mod tests {
             ApiResource { gvr, kind: "Kind".into(), namespaced: true }
         });
         let metrics = Metrics::default();
-        metrics.attach(fleet(clusters, &resources, &["one", "two"]), RunningSinks::default(), Arc::default());
+        let sources = Arc::new(Sources::begin(&[], Vec::new(), &crate::types::Threads::current()).await);
+        let parts = Parts { sinks: RunningSinks::default(), sources, configuration: Arc::default() };
+        metrics.attach(fleet(clusters, &resources, &["one", "two"]), parts);
         let began = clock::now();
         let snapshot = metrics.collect();
         let collected = clock::now().duration_since(began);

@@ -24,6 +24,7 @@ pub use plan::{Changes, Difference};
 use super::convert;
 use super::readers::{Followed, Follower, Reader, stamps};
 use super::report::{RunningSink, RunningSinks};
+use super::sources::Sources;
 use super::start::StartError;
 use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
@@ -85,12 +86,21 @@ pub(super) struct Running {
     pub(super) dial: Option<Dial>,
     pub(super) stall: StallPolicy,
     pub(super) status: Arc<Mutex<ReloadStatus>>,
+    pub(super) sources: Arc<Sources>,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
     /// What was applied last; held while something is.
-    current: tokio::sync::Mutex<Config>,
+    current: tokio::sync::Mutex<Applied>,
     /// What it was at the start: keys that are read then alone.
     at_start: Config,
     closing: AtomicBool,
+}
+
+/// What is in force.
+struct Applied {
+    /// What the configuration says.
+    written: Config,
+    /// With the clusters that sources bring.
+    effective: Config,
 }
 
 impl Reloader {
@@ -145,7 +155,8 @@ impl Running {
         state: Option<OpenState>,
         dial: Option<Dial>,
         stall: StallPolicy,
-        config: Config,
+        (written, effective): (Config, Config),
+        sources: Arc<Sources>,
     ) -> Self {
         let status = ReloadStatus { since: Some(clock::wall()), ..ReloadStatus::default() };
         Self {
@@ -157,8 +168,9 @@ impl Running {
             stall,
             status: Arc::new(Mutex::new(status)),
             connectors: Mutex::default(),
-            current: tokio::sync::Mutex::new(config.clone()),
-            at_start: config,
+            at_start: written.clone(),
+            current: tokio::sync::Mutex::new(Applied { written, effective }),
+            sources,
             closing: AtomicBool::new(false),
         }
     }
@@ -166,20 +178,22 @@ impl Running {
     /// From now on nothing is begun any more.
     pub(super) fn close(&self) {
         self.closing.store(true, SeqCst);
+        self.sources.close();
     }
 
     fn check_open(&self) -> Result<(), ReloadError> {
         if self.closing.load(SeqCst) { Err(ReloadError::Stopped) } else { Ok(()) }
     }
 
-    async fn reload(&self, config: Config) -> Result<Changes, ReloadError> {
+    async fn reload(self: &Arc<Self>, written: Config) -> Result<Changes, ReloadError> {
         let mut current = self.current.lock().await;
         self.check_open()?;
-        let mut plan = Changes::between(&current, &config);
-        plan.needs_restart = Changes::between(&self.at_start, &config).needs_restart;
+        let (config, roster) = self.sources.effective(&written);
+        let mut plan = Changes::between(&current.effective, &config);
+        plan.needs_restart = Changes::between(&self.at_start, &written).needs_restart;
         let (added, changed) = self.readers(&config, &mut plan).await?;
         self.end_sinks(&plan.sinks.removed, &config).await?;
-        self.change_clusters(&current, &config, &plan).await?;
+        self.change_clusters(&current.effective, &config, &plan.clusters).await?;
         self.exchange_resources(&config, &plan).await?;
         if plan.memory_limit {
             self.registry.send(SetMemoryLimit(config.hub.memory_limit)).await?;
@@ -189,13 +203,67 @@ impl Running {
             self.check_open()?;
             reader.start(store, &config.resources, &self.env, &self.registry, &self.sinks).await?;
         }
-        let is_new = |cluster: &&ClusterConfig| plan.clusters.added.iter().any(|added| added == cluster.name.as_str());
-        for cluster in config.clusters.iter().filter(is_new) {
+        for cluster in config.clusters.iter().filter(|cluster| is_new(cluster, &plan.clusters)) {
             self.check_open()?;
             self.add_cluster(cluster).await?;
         }
-        *current = config;
+        self.sources.in_force(roster);
+        self.sources.change(&written.sources, self);
+        (current.written, current.effective) = (written, config);
+        self.remember().await;
         Ok(plan)
+    }
+
+    /// Sources say something else: exactly what that changes of the clusters is applied.
+    pub(super) async fn apply_sources(&self) -> Result<(), ReloadError> {
+        let mut current = self.current.lock().await;
+        self.check_open()?;
+        let (mut config, roster) = self.sources.effective(&current.written);
+        let plan = Changes::between(&current.effective, &config).clusters;
+        self.change_clusters(&current.effective, &config, &plan).await?;
+        let mut refused = Vec::new();
+        for cluster in config.clusters.iter().filter(|cluster| is_new(cluster, &plan)) {
+            self.check_open()?;
+            match self.add_cluster(cluster).await {
+                // A program may have added one of its name. It is tried again when sources say something else.
+                Err(StartError::Cluster(error)) => {
+                    tracing::error!(cluster = %cluster.name, %error, "a cluster of a source cannot be added");
+                    self.connectors.lock().remove(&cluster.name);
+                    refused.push(cluster.name.clone());
+                }
+                done => done?,
+            }
+        }
+        config.clusters.retain(|cluster| !refused.contains(&cluster.name));
+        if !plan.is_empty() {
+            let Difference { added, changed, removed } = &plan;
+            for (what, names) in [("come", added), ("changed", changed), ("gone", removed)] {
+                if !names.is_empty() {
+                    tracing::info!(clusters = first(names), "clusters of sources have {what}");
+                }
+            }
+        }
+        self.sources.in_force(roster);
+        current.effective = config;
+        self.remember().await;
+        Ok(())
+    }
+
+    /// Keeps on disk which clusters sources bring, where there is a state directory and they are others than before.
+    async fn remember(&self) {
+        if let (Some(state), Some(clusters)) = (&self.state, self.sources.to_keep())
+            && state.remember(clusters.clone(), &self.env.io).await
+        {
+            self.sources.note_kept(clusters);
+        }
+    }
+
+    /// From now on sources are watched.
+    pub(super) async fn watch_sources(self: &Arc<Self>) {
+        let current = self.current.lock().await;
+        self.sources.in_force(self.sources.effective(&current.written).1);
+        self.sources.change(&current.written.sources, self);
+        self.remember().await;
     }
 
     /// Builds what sinks are to be, and opens the stores of new ones: the last thing that can go wrong. Sinks whose files
@@ -259,9 +327,9 @@ impl Running {
     }
 
     /// Clusters that are gone end. Those that are others go on under their new labels, and their requests another way.
-    async fn change_clusters(&self, old: &Config, new: &Config, changes: &Changes) -> Result<(), ReloadError> {
+    async fn change_clusters(&self, old: &Config, new: &Config, changes: &Difference) -> Result<(), ReloadError> {
         let find = |all: &Config, name: &str| all.clusters.iter().find(|one| one.name.as_str() == name).cloned();
-        for name in &changes.clusters.changed {
+        for name in &changes.changed {
             let (Some(before), Some(now)) = (find(old, name), find(new, name)) else { continue };
             let is_elsewhere = (&before.access, before.compression) != (&now.access, now.compression);
             if let Some(connector) = self.connectors.lock().get(&now.name).filter(|_| is_elsewhere) {
@@ -272,7 +340,7 @@ impl Running {
                 let _ = self.registry.send(SetClusterLabels { name: now.name, labels: now.labels }).await?;
             }
         }
-        for name in &changes.clusters.removed {
+        for name in &changes.removed {
             let Some(cluster) = find(old, name) else { continue };
             self.connectors.lock().remove(&cluster.name);
             let _ = self.registry.send(RemoveCluster(cluster.name)).await?;
@@ -327,6 +395,18 @@ impl Running {
         self.registry.send(AddCluster { name, labels, connector: Arc::new(connector) }).await??;
         Ok(())
     }
+}
+
+/// Whether a cluster was not there before.
+fn is_new(cluster: &ClusterConfig, changes: &Difference) -> bool {
+    changes.added.iter().any(|added| added == cluster.name.as_str())
+}
+
+/// The first few names of a list, and how many more there are.
+fn first(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
 }
 
 /// The store of a sink that begins while the hub runs; the caches have all that its journal tells of, if there is one.

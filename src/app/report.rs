@@ -7,8 +7,10 @@ use actix::{Addr, MailboxError};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::metrics::Parts;
 use super::readers::{Followed, Follower};
 use super::reload::ReloadStatus;
+use super::sources::{ClusterSourceStatus, Sources};
 use crate::actors::messages::GetStatus;
 use crate::actors::sink::{LetterAnswer, LetterRequest, Sink};
 use crate::actors::{HubStatus, RegistryActor};
@@ -55,6 +57,9 @@ pub struct HubReport {
     /// Clusters and informers.
     #[serde(flatten)]
     pub hub: HubStatus,
+    /// Sources of clusters, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cluster_sources: Vec<ClusterSourceStatus>,
     /// Sinks, by name.
     pub sinks: Vec<SinkReport>,
     /// How the configuration came to be what it is.
@@ -66,6 +71,7 @@ pub struct HubReport {
 pub struct Reporter {
     pub(super) registry: Addr<RegistryActor>,
     pub(super) sinks: RunningSinks,
+    pub(super) sources: Arc<Sources>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
 }
 
@@ -75,14 +81,28 @@ impl Reporter {
     /// # Errors
     /// The hub is shutting down.
     pub async fn report(&self) -> Result<HubReport, MailboxError> {
-        let hub = self.registry.send(GetStatus).await?;
+        let mut hub = self.registry.send(GetStatus).await?;
+        // What a source is about to bring is not ready yet.
+        hub.ready &= !self.sources.is_waiting();
+        for cluster in &mut hub.clusters {
+            if let Some((source, object)) = self.sources.origin(&cluster.name) {
+                (cluster.source, cluster.source_object) = (Some(source), Some(object));
+            }
+        }
+        let cluster_sources = self.sources.status();
         let report = |sink: &RunningSink| SinkReport { name: sink.name().to_owned(), status: sink.health.status() };
         let configuration = self.configuration.lock().clone();
-        Ok(HubReport { hub, sinks: self.sinks.lock().iter().map(report).collect(), configuration })
+        Ok(HubReport { hub, cluster_sources, sinks: self.sinks.lock().iter().map(report).collect(), configuration })
     }
 }
 
 impl Reporter {
+    /// What metrics are read from.
+    pub(super) fn parts(&self) -> Parts {
+        let Self { sinks, sources, configuration, .. } = self.clone();
+        Parts { sinks, sources, configuration }
+    }
+
     /// Asks a sink about its dead letters. `None`: there is no sink of that name, or the hub has ended.
     pub async fn letters(&self, sink: &str, request: LetterRequest) -> Option<Result<LetterAnswer, StoreError>> {
         let sink = self.sinks.lock().iter().find(|running| running.name() == sink)?.sink().clone();

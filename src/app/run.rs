@@ -17,6 +17,7 @@ use super::manager;
 use super::metrics::Metrics;
 use super::report::{HubReport, Reporter};
 use super::service;
+use super::sources::ClusterSourceState;
 use crate::api::{self, AskLetters, AskReload, Guard, Services, Show, Shown};
 use crate::config::Config;
 use crate::telemetry::metrics::{Export, Scraper};
@@ -84,7 +85,7 @@ pub async fn run(
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = Hub::start(config).await.context("the hub does not start")?;
-    attach(&metrics, &hub).await?;
+    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().parts());
     // Nobody has set it before.
     let _ = started.set(hub.reporter());
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
@@ -113,13 +114,6 @@ pub async fn run(
     // Idle keep-alive connections must not hold the process up.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
     Ok(ended(&report, deadline))
-}
-
-async fn attach(metrics: &Metrics, hub: &Hub) -> anyhow::Result<()> {
-    let fleet = hub.fleet().await.context("the hub ended while it started")?;
-    let Reporter { sinks, configuration, .. } = hub.reporter();
-    metrics.attach(fleet, sinks, configuration);
-    Ok(())
 }
 
 /// Ends the hub in order, unless a second signal comes, which is what this fails with.
@@ -226,6 +220,10 @@ fn show(started: &Started) -> Show {
 /// A line for each cluster and informer that an operator would ask about.
 fn waiting(report: &HubReport) -> Vec<String> {
     let mut lines = Vec::new();
+    for source in report.cluster_sources.iter().filter(|source| source.state != ClusterSourceState::Current) {
+        let why = source.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+        lines.push(format!("cluster source {} is {}{why}", source.name, source.state.as_str()));
+    }
     for cluster in &report.hub.clusters {
         if let Some(error) = &cluster.last_error {
             lines.push(format!("{}: {error}", cluster.name));

@@ -13,6 +13,7 @@ use super::hub::Hub;
 use super::readers::Reader;
 use super::reload::Running;
 use super::report::RunningSinks;
+use super::sources::Sources;
 use super::state::{Found, OpenState};
 use crate::actors::messages::{Keep, SetMemoryLimit, Start, Wanted};
 use crate::actors::sink::OpenStore;
@@ -141,11 +142,26 @@ impl HubBuilder {
         let names = config.sinks.iter().map(|sink| &sink.name).chain(durable.iter().map(|one| &one.name));
         let opening = if here { Threads::simulated(Handle::current()) } else { Threads::current() };
         let state = OpenState::of(&config, disk, names.cloned().collect(), &opening).await?;
+        let remembered = match &state {
+            Some(state) => state.remembered(&opening).await,
+            None => Vec::new(),
+        };
+        let sources = Sources::begin(&config.sources, remembered, &opening).await;
+        let written = config;
+        let (config, _) = sources.effective(&written);
         let system = if here { HubSystem::start_here(tuning) } else { HubSystem::start(tuning)? };
         let io = system.env().io.clone();
         let readers = readers(&config, durable, state.as_ref(), &io)?;
         let (env, registry) = (system.env().clone(), system.registry().clone());
-        let running = Running::new(registry, env.clone(), state.clone(), dial, stall, config.clone());
+        let running = Running::new(
+            registry,
+            env.clone(),
+            state.clone(),
+            dial,
+            stall,
+            (written, config.clone()),
+            Arc::new(sources),
+        );
         let hub = Hub::new(system, running);
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         let mut demands: Vec<_> =
@@ -174,6 +190,7 @@ impl HubBuilder {
             hub.running().add_cluster(cluster).await?;
         }
         hub.registry().send(Start).await?;
+        hub.running().watch_sources().await;
         Ok(hub)
     }
 }

@@ -20,6 +20,7 @@ use crate::reflector::Decoder;
 use crate::reflector::decode::Decoded;
 use crate::sink::{Event, EventType, REDACTED};
 use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
+use crate::state::fleet::{self, SourcedCluster};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
 use crate::types::{
@@ -59,6 +60,38 @@ impl OpenState {
     /// Where a reader keeps what it has to keep.
     pub(super) fn reader(&self, name: &str) -> (Arc<dyn Disk>, PathBuf) {
         (Arc::clone(self.0.disk()), self.0.reader_dir(name))
+    }
+
+    /// Which clusters sources had brought when this was last in use. What cannot be read is as good as none.
+    pub(super) async fn remembered(&self, threads: &Threads) -> Vec<SourcedCluster> {
+        let (disk, file) = (Arc::clone(self.0.disk()), self.0.fleet());
+        let path = file.clone();
+        let reading = threads.spawn_blocking(move || fleet::read(&*disk, &file));
+        match reading.await {
+            Ok(Ok(clusters)) => clusters,
+            Ok(Err(error)) => {
+                let file = path.display();
+                tracing::error!(%file, %error, "it is not known which clusters sources had brought: those begin anew");
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Keeps them for the next start; whether that could be done.
+    pub(super) async fn remember(&self, clusters: Vec<SourcedCluster>, threads: &Threads) -> bool {
+        let (disk, file) = (Arc::clone(self.0.disk()), self.0.fleet());
+        let path = file.clone();
+        let writing = threads.spawn_blocking(move || fleet::write(&*disk, &file, clusters));
+        match writing.await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                let file = path.display();
+                tracing::error!(%file, %error, "which clusters sources bring is not on disk: a restart may begin some anew");
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// Reads what is on disk of what the configuration wants.

@@ -5,6 +5,7 @@ use figment::value::Value;
 use super::error::suggestion;
 use super::files::labels;
 use super::rules::{is_loopback, url};
+use super::sources::Known;
 use super::spans::KeyPath;
 use super::table::{Checker, Table, texts};
 use super::{ClusterAccess, ClusterConfig};
@@ -27,7 +28,7 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
 }
 
 /// How to reach a cluster, and what belongs to each way.
-fn access(table: &mut Table<'_>) -> ClusterAccess {
+pub(super) fn access(table: &mut Table<'_>) -> ClusterAccess {
     check_ways(table);
     let kubeconfig = table.file("kubeconfig");
     let context = table.text("context");
@@ -86,8 +87,9 @@ fn check_server(table: &Table<'_>, server: &str, has_token: bool) {
     }
 }
 
-/// Reads `clusters = { label = "value" }` or `clusters = ["name"]`, and checks that it selects a cluster.
-pub(super) fn selector(table: &mut Table<'_>, clusters: &[ClusterConfig]) -> ClusterSelector {
+/// Reads `clusters = { label = "value" }` or `clusters = ["name"]`, and checks that it selects a cluster: where sources may
+/// bring others, nobody can tell yet.
+pub(super) fn selector(table: &mut Table<'_>, known: Known<'_>) -> ClusterSelector {
     let checker = table.checker;
     let path = table.path.key("clusters");
     let selector = match table.take("clusters") {
@@ -100,27 +102,29 @@ pub(super) fn selector(table: &mut Table<'_>, clusters: &[ClusterConfig]) -> Clu
             checker.mistake(&path, "selects by no label; remove the key for all clusters");
             return ClusterSelector::All;
         }
-        Some(value @ Value::Array(..)) => return by_name(checker, &path, &value, clusters),
+        Some(value @ Value::Array(..)) => return by_name(checker, &path, &value, known),
         Some(value @ Value::Dict(..)) => ClusterSelector::Labels(labels(checker, &path, value)),
         Some(_) => {
             checker.mistake(&path, "expected labels such as { tier = \"prod\" } or names such as [\"prod-eu\"]");
             return ClusterSelector::All;
         }
     };
+    let clusters = known.tables;
     let any = clusters.iter().any(|cluster| selector.matches(&cluster.name, &cluster.labels));
-    if !any && !clusters.is_empty() && checker.is_clean(&path) {
+    if !any && !known.is_open && !clusters.is_empty() && checker.is_clean(&path) {
         checker.mistake(&path, format!("matches no cluster; {}", label_hint(&selector, clusters)));
     }
     selector
 }
 
-fn by_name(checker: &Checker<'_>, path: &KeyPath, value: &Value, clusters: &[ClusterConfig]) -> ClusterSelector {
-    let known = || clusters.iter().map(|cluster| cluster.name.as_str());
+fn by_name(checker: &Checker<'_>, path: &KeyPath, value: &Value, known: Known<'_>) -> ClusterSelector {
+    let all = || known.tables.iter().map(|cluster| cluster.name.as_str());
     let mut names = Vec::new();
     for (path, name) in texts(checker, path, value).unwrap_or_default() {
-        match clusters.iter().find(|cluster| cluster.name.as_str() == name) {
-            Some(cluster) => names.push(cluster.name.clone()),
-            None => checker.mistake(&path, format!("there is no cluster {name:?}{}", suggestion(&name, known()))),
+        match ClusterName::new(&name) {
+            Ok(valid) if known.is_open || known.tables.iter().any(|cluster| cluster.name == valid) => names.push(valid),
+            Err(wrong) if known.is_open => checker.mistake(&path, wrong),
+            _ => checker.mistake(&path, format!("there is no cluster {name:?}{}", suggestion(&name, all()))),
         }
     }
     ClusterSelector::Names(names)

@@ -25,6 +25,7 @@ pub(crate) mod schema;
 mod show;
 mod sink_files;
 mod sinks;
+mod sources;
 mod spans;
 mod table;
 mod transports;
@@ -42,8 +43,13 @@ use std::time::Duration;
 pub use self::error::{ConfigErrors, Mistake};
 pub use self::listen::{AuthConfig, ServiceConfig, TlsConfig};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
+pub(crate) use self::rules::{is_loopback, url};
 pub use self::schema::{reference, schema};
 pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
+pub use self::sources::{
+    ClusterSourceConfig, ClusterSourceKind, Contexts, InlineKubeconfig, LabelPattern, Management, NamePattern,
+    ProviderConfig, SecretFormat,
+};
 pub use self::transports::{
     BodyConfig, ClientCertConfig, Compression, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, Preset,
     StdoutConfig, TemplateText, TransportConfig, WebhookConfig,
@@ -60,6 +66,8 @@ pub struct Config {
     pub hub: HubConfig,
     /// `[clusters.<name>]`, by name.
     pub clusters: Vec<ClusterConfig>,
+    /// `[cluster_sources.<name>]`, by name.
+    pub sources: Vec<ClusterSourceConfig>,
     /// `[resources.<name>]`, by name.
     pub resources: Vec<ResourceConfig>,
     /// `[sinks.<name>]`, by name.
@@ -192,6 +200,13 @@ pub enum ClusterAccess {
         ca_file: Option<PathBuf>,
         /// The bearer token; a file is read again when it changes.
         token: Option<Secret>,
+    },
+    /// A kubeconfig that a source of clusters found; no table says this.
+    Inline(InlineKubeconfig),
+    /// A source of clusters named it before the last restart and has yet to say how it is reached; no table says this.
+    Awaited {
+        /// The source.
+        source: String,
     },
 }
 

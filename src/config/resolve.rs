@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::error::{ConfigErrors, Mistake};
 use super::raw::{self, Environment, Raw, Syntax};
+use super::sources::{self, Known};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
 use super::{Config, HubConfig, HumanDuration, Probes, clusters, listen, resources, sinks};
@@ -72,18 +73,25 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let mut root = Table::new(checker, KeyPath::default(), raw.values.clone().into());
     let hub = root.table("hub").map(hub).unwrap_or_default();
     let clusters_table = root.table("clusters");
+    let sources_table = root.table("cluster_sources");
     let resources_table = root.table("resources");
     let sinks_table = root.table("sinks");
     root.finish();
     let misspelt =
         |name: &str| checker.mistakes.borrow().iter().any(|(_, m)| m.problem.contains(&format!("mean {name:?}")));
-    let clusters_missing = clusters_table.as_ref().is_none_or(Table::is_empty) && !misspelt("clusters");
+    let is_open = sources_table.as_ref().is_some_and(|table| !table.is_empty());
+    let clusters_missing = clusters_table.as_ref().is_none_or(Table::is_empty)
+        && !is_open
+        && !misspelt("clusters")
+        && !misspelt("cluster_sources");
     let resources_missing = resources_table.as_ref().is_none_or(Table::is_empty) && !misspelt("resources");
 
     let clusters = clusters_table.map(clusters::clusters).unwrap_or_default();
+    let sources = sources_table.map(sources::sources).unwrap_or_default();
+    let known = Known { tables: &clusters, is_open };
     let names = resources_table.as_ref().map(Table::names).unwrap_or_default();
-    let resources = resources_table.map(|table| resources::resources(table, &clusters)).unwrap_or_default();
-    let sinks = sinks_table.map(|table| sinks::sinks(table, &clusters, &resources, &names)).unwrap_or_default();
+    let resources = resources_table.map(|table| resources::resources(table, known)).unwrap_or_default();
+    let sinks = sinks_table.map(|table| sinks::sinks(table, known, &resources, &names)).unwrap_or_default();
     for (missing, key, problem) in
         [(clusters_missing, "clusters", NO_CLUSTER), (resources_missing, "resources", NO_RESOURCE)]
     {
@@ -92,7 +100,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
             checker.mistake(&path, problem);
         }
     }
-    Config { hub, clusters, resources, sinks }
+    Config { hub, clusters, sources, resources, sinks }
 }
 
 fn hub(mut table: Table<'_>) -> HubConfig {

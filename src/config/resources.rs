@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use super::clusters::{meet, selector};
 use super::rules::{field_selector, in_metadata, is_identity, is_namespace};
+use super::sources::Known;
 use super::spans::KeyPath;
 use super::table::{Checker, Table, text};
 use super::{ClusterConfig, ClusterSelector, Projection, ResourceConfig};
-use crate::types::{Exclusion, FieldPath, Groups, ResourcePattern, ResourceRef, Selected, built_in};
+use crate::types::{ClusterName, Exclusion, FieldPath, Groups, ResourcePattern, ResourceRef, Selected, built_in};
 
 /// client-go's shortest resync, and ours.
 pub(super) const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
@@ -21,20 +22,20 @@ pub(super) const LONGEST_RESYNC: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(super) const LIMIT: RangeInclusive<usize> = 1..=1000;
 
 /// Reads every resource, by name.
-pub(super) fn resources(table: Table<'_>, clusters: &[ClusterConfig]) -> Vec<ResourceConfig> {
+pub(super) fn resources(table: Table<'_>, clusters: Known<'_>) -> Vec<ResourceConfig> {
     let checker = table.checker;
     let mut found: Vec<ResourceConfig> = Vec::new();
     for (name, path, value) in table.entries() {
         let resource = one(name, Table::new(checker, path.clone(), value), clusters);
         if let Some(resource) = resource {
-            check_overlap(checker, &path, &resource, &found, clusters);
+            check_overlap(checker, &path, &resource, &found, clusters.tables);
             found.push(resource);
         }
     }
     found
 }
 
-fn one(name: String, mut table: Table<'_>, clusters: &[ClusterConfig]) -> Option<ResourceConfig> {
+fn one(name: String, mut table: Table<'_>, clusters: Known<'_>) -> Option<ResourceConfig> {
     let resource = selected(&name, &mut table);
     let clusters = selector(&mut table, clusters);
     let namespaces = namespaces(&mut table);
@@ -100,7 +101,7 @@ fn reference(name: &str, table: &mut Table<'_>) -> Option<Selected> {
     name.parse().map_err(wrong).ok()
 }
 
-fn namespaces(table: &mut Table<'_>) -> Vec<String> {
+pub(super) fn namespaces(table: &mut Table<'_>) -> Vec<String> {
     let Some(texts) = table.texts("namespaces") else { return Vec::new() };
     let checker = table.checker;
     let path = table.path.key("namespaces");
@@ -193,12 +194,10 @@ fn check_overlap(
             continue;
         }
         check_indexes(checker, path, resource, other);
-        let same = overlap(resource, other);
-        let differs = resource.projection != other.projection || resource.metadata_only != other.metadata_only;
-        if !same || !differs || !checker.is_clean(path) || !checker.is_clean(&other_path) {
+        if !checker.is_clean(path) || !checker.is_clean(&other_path) {
             continue;
         }
-        if let Some(cluster) = meet(&resource.clusters, &other.clusters, clusters) {
+        if let Some(cluster) = resource.clash(other, clusters) {
             checker.mistake(
                 path,
                 format!(
@@ -262,6 +261,15 @@ impl ResourceConfig {
             projection: Projection::default(),
             indexes: BTreeMap::new(),
         }
+    }
+
+    /// A cluster in which both watch the same objects, and keep other parts of them: the cache has each object once, so
+    /// what is kept then is up to who comes first.
+    #[must_use]
+    pub fn clash(&self, other: &Self, clusters: &[ClusterConfig]) -> Option<ClusterName> {
+        let differs = self.projection != other.projection || self.metadata_only != other.metadata_only;
+        let is_clash = differs && self.is_same_resource(other) && overlap(self, other);
+        is_clash.then(|| meet(&self.clusters, &other.clusters, clusters)).flatten()
     }
 
     /// Whether what it is about may come and go while the cluster is of one release: all but what Kubernetes itself brings.

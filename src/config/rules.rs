@@ -7,7 +7,7 @@ use http::Uri;
 use crate::types::{FieldPath, Segment};
 
 /// Reads an address of `http` or `https`. The problem never quotes it, for it may hold a secret.
-pub(super) fn url(text: &str) -> Result<Uri, String> {
+pub(crate) fn url(text: &str) -> Result<Uri, String> {
     const SHAPE: &str = "write e.g. \"https://example.com/path\"";
     let uri: Uri = text.parse().map_err(|e| format!("not an address ({e}); {SHAPE}"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
@@ -42,7 +42,7 @@ pub(super) fn nats_urls(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Whether an address is on this machine.
-pub(super) fn is_loopback(uri: &Uri) -> bool {
+pub(crate) fn is_loopback(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

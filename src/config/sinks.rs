@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::clusters::{meet, selector};
 use super::error::suggestion;
 use super::rules::{is_identity, is_namespace};
+use super::sources::Known;
 use super::table::Table;
 use super::transports::{transport, unknown, writes_to};
 use super::units::HumanDuration;
@@ -91,7 +92,7 @@ impl FromStr for OnFilterError {
 /// Reads every sink, by name.
 pub(super) fn sinks(
     table: Table<'_>,
-    clusters: &[ClusterConfig],
+    clusters: Known<'_>,
     resources: &[ResourceConfig],
     names: &[String],
 ) -> Vec<SinkConfig> {
@@ -127,7 +128,8 @@ pub(super) fn sinks(
             name,
         };
         table.finish();
-        if !clusters.is_empty() && checker.is_clean(&path) && !reaches(&sink.select, clusters, resources) {
+        let is_known = !clusters.is_open && !clusters.tables.is_empty();
+        if is_known && checker.is_clean(&path) && !reaches(&sink.select, clusters.tables, resources) {
             checker.mistake(&path.key("match"), "matches nothing: none of its resources is watched in its clusters");
         }
         let same_file =
@@ -171,7 +173,7 @@ fn redact(table: &mut Table<'_>) -> Vec<FieldPath> {
     paths
 }
 
-fn select(table: &mut Table<'_>, clusters: &[ClusterConfig], names: &[String]) -> SinkMatch {
+fn select(table: &mut Table<'_>, clusters: Known<'_>, names: &[String]) -> SinkMatch {
     let mut select = SinkMatch::default();
     let Some(mut table) = table.table("match") else { return select };
     let checker = table.checker;

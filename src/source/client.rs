@@ -46,10 +46,22 @@ pub enum Access {
         /// The bearer token.
         token: Option<Token>,
     },
+    /// A kubeconfig in memory, its current context. It is believed in all that it says, commands and files included.
+    Inline {
+        /// The kubeconfig, in YAML or JSON.
+        text: Arc<str>,
+        /// What it was found in, for messages.
+        origin: Arc<str>,
+    },
+    /// Not known yet: who knows will say by [`KubeConnector::change`](super::KubeConnector::change).
+    Awaited {
+        /// Who is waited for.
+        source: String,
+    },
 }
 
 impl fmt::Debug for Access {
-    /// Without the user information that an address may hold.
+    /// Without the user information that an address may hold, and without what a kubeconfig in memory says.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kubeconfig { path, context } => {
@@ -60,6 +72,8 @@ impl fmt::Debug for Access {
                 let host = server.rsplit_once('@').map_or(server.as_str(), |(_, host)| host);
                 f.debug_struct("Server").field("server", &host).field("ca_file", ca_file).field("token", token).finish()
             }
+            Self::Inline { origin, .. } => f.debug_struct("Inline").field("origin", origin).finish_non_exhaustive(),
+            Self::Awaited { source } => f.debug_struct("Awaited").field("source", source).finish(),
         }
     }
 }
@@ -103,6 +117,17 @@ pub enum ClientError {
         /// What there is, in words.
         known: String,
     },
+    /// A kubeconfig in memory is none, or lacks what its context names.
+    #[error("the kubeconfig in {origin} cannot be used: {message}")]
+    Inline {
+        /// What it was found in.
+        origin: String,
+        /// Why, without what stands in it.
+        message: String,
+    },
+    /// Nobody knows yet how the cluster is reached; whoever does will say.
+    #[error("the cluster source {0} has not said yet how the cluster is reached")]
+    Awaited(String),
     /// This does not run in a cluster.
     #[error("no service account of a pod")]
     NotInCluster(#[source] kube::config::InClusterError),
@@ -144,6 +169,8 @@ impl Access {
             Self::Kubeconfig { path, context: None } => format!("the current context of {}", path.display()),
             Self::InCluster => "the cluster that this runs in".to_owned(),
             Self::Server { .. } => format!("{self:?}"),
+            Self::Inline { origin, .. } => origin.to_string(),
+            Self::Awaited { source } => format!("a cluster of {source}"),
         }
     }
 }
@@ -294,6 +321,14 @@ async fn load(access: Access, threads: &Threads) -> Result<(Config, Stamps), Cli
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,
         Access::InCluster => Ok((Config::incluster().map_err(ClientError::NotInCluster)?, Stamps::default())),
         Access::Server { server, ca_file, token } => Ok((from_parts(&server, ca_file, token)?, Stamps::default())),
+        Access::Inline { text, origin } => {
+            let unusable =
+                |error| ClientError::Inline { origin: origin.to_string(), message: kubeconfig_problem(&error) };
+            let kubeconfig = Kubeconfig::from_yaml(&text).map_err(unusable)?;
+            let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+            Ok((config.map_err(unusable)?, Stamps::default()))
+        }
+        Access::Awaited { source } => Err(ClientError::Awaited(source)),
     }
 }
 

@@ -1,6 +1,8 @@
 //! A configured cluster behind the ports that the actors know.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -16,7 +18,12 @@ use crate::reflector::{
     Connection, Connector, Decoder, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError,
     StallPolicy,
 };
-use crate::types::{ApiResource, ResourceRef, Scope, Threads};
+use crate::types::{ApiResource, ResourceRef, Scope, Threads, Watched, clock};
+
+/// How long a way that is not known is waited for at first.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// And then.
+const LONG_WAIT: Duration = Duration::from_secs(600);
 
 /// Reaches a cluster with kube's client.
 ///
@@ -29,6 +36,10 @@ pub struct KubeConnector(Arc<Reach>);
 #[derive(Debug)]
 struct Reach {
     way: Mutex<Way>,
+    /// Counts changes of the way, for who waits to know it at all.
+    changes: Watched<u64>,
+    /// Whether somebody has been told in vain that it is not known.
+    has_waited: AtomicBool,
     stall: StallPolicy,
     dial: Option<Dial>,
     io: Threads,
@@ -54,7 +65,8 @@ impl KubeConnector {
     #[must_use]
     pub fn over(dial: Option<Dial>, access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
         let way = Mutex::new(Way { access, compression });
-        Self(Arc::new(Reach { way, stall, dial, io: io.clone(), live: Mutex::default() }))
+        let (changes, has_waited, io) = (Watched::new(0), AtomicBool::new(false), io.clone());
+        Self(Arc::new(Reach { way, changes, has_waited, stall, dial, io, live: Mutex::default() }))
     }
 
     /// Reaches the cluster in another way from now on: requests to come, while watches that are open go on. Nothing is
@@ -62,6 +74,10 @@ impl KubeConnector {
     pub fn change(&self, access: Access, compression: bool) {
         let way = Way { access, compression };
         self.0.way.lock().clone_from(&way);
+        self.0.changes.modify(|changes| {
+            *changes += 1;
+            true
+        });
         if let Some(live) = self.0.live.lock().upgrade() {
             live.change(way);
         }
@@ -69,8 +85,23 @@ impl KubeConnector {
 }
 
 impl Reach {
+    /// The way, for which it is waited where it is not known yet: the first time for a moment, so that it shows what is
+    /// missing, then for long, so that it is used at once when it comes.
+    async fn known_way(&self) -> Way {
+        let patience = if self.has_waited.swap(true, SeqCst) { LONG_WAIT } else { FIRST_WAIT };
+        let until = clock::now() + patience;
+        let mut changes = self.changes.subscribe();
+        loop {
+            let way = self.way.lock().clone();
+            let is_known = !matches!(way.access, Access::Awaited { .. });
+            if is_known || !matches!(tokio::time::timeout_at(until, changes.changed()).await, Ok(Ok(()))) {
+                return way;
+            }
+        }
+    }
+
     async fn connect(&self) -> Result<Arc<dyn Connection>, SourceError> {
-        let way = self.way.lock().clone();
+        let way = self.known_way().await;
         let failed = |error| SourceError { class: ErrorClass::Transient, message: with_causes(&error) };
         let live = Live::connect(way.clone(), self.dial.clone(), &self.io).await.map_err(failed)?;
         *self.live.lock() = Arc::downgrade(&live);

@@ -81,6 +81,10 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
             let ca = ca_file.as_ref().map(|ca| Credential::certificate_file(CredentialKind::CaCertificate, ca));
             token.into_iter().chain(ca).collect()
         }
+        Access::Inline { text, .. } => {
+            Kubeconfig::from_yaml(text).map(|kubeconfig| of_context(&kubeconfig, None)).unwrap_or_default()
+        }
+        Access::Awaited { .. } => Vec::new(),
     })
 }
 

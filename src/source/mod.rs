@@ -26,7 +26,7 @@ pub use dial::{Dial, Stream};
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
 pub use live::Stamps;
-pub use review::{Estimate, Verdict, estimate, may, server_version, streams};
+pub use review::{Estimate, Verdict, estimate, may, objects, server_version, streams};
 
 #[cfg(test)]
 mod testserver;

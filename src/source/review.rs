@@ -23,6 +23,9 @@ use crate::types::{ApiResource, Scope};
 const DEADLINE: Duration = Duration::from_secs(10);
 /// What is read of an answer that holds no object.
 const MAX_ANSWER: usize = 64 * 1024;
+/// Objects of one page, and what is read of it.
+const PAGE: &str = "200";
+const MAX_PAGE: usize = 64 << 20;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// Which version a cluster is, as its `/version` says: `v1.35.2`.
@@ -195,6 +198,47 @@ pub async fn estimate(
         objects: left.map(|left| left + items.len() as u64),
         sample: items.first().map(|item| item.get().len()),
     })
+}
+
+/// Lists objects of a resource, up to so many, each as JSON.
+///
+/// # Errors
+/// What the hub's own lists would meet.
+pub async fn objects(
+    client: &Client,
+    resource: &ApiResource,
+    scope: &Scope,
+    most: usize,
+) -> Result<Vec<Box<[u8]>>, SourceError> {
+    #[derive(Deserialize)]
+    struct Page {
+        #[serde(default)]
+        metadata: Metadata,
+        items: Option<Vec<Box<RawValue>>>,
+    }
+    #[derive(Default, Deserialize)]
+    struct Metadata {
+        #[serde(default, rename = "continue")]
+        token: Option<String>,
+    }
+    let path = collection(resource, scope);
+    let (mut found, mut token) = (Vec::new(), None::<String>);
+    loop {
+        let mut query = selectors(scope);
+        query.add("limit", PAGE);
+        if let Some(token) = token.as_deref() {
+            query.add("continue", token);
+        }
+        let get = Get { path: path.clone(), query, accept: "application/json", compressed: true };
+        let body = get.fetch(client, MAX_PAGE, DEADLINE).await?;
+        let page: Page = named(&format!("GET {path}"), parsed(&body))?;
+        let items = page.items.unwrap_or_default().into_iter();
+        found.extend(items.map(|item| Box::<str>::from(item).into_boxed_bytes()).take(most - found.len()));
+        token = page.metadata.token.filter(|token| !token.is_empty());
+        if token.is_none() || found.len() >= most {
+            return Ok(found);
+        }
+    }
 }
 
 async fn ask<T: DeserializeOwned>(path: String, query: Query, limit: usize, client: &Client) -> Result<T, SourceError> {

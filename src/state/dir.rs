@@ -12,6 +12,7 @@ const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
 const CACHES: &str = "caches";
 const SINKS: &str = "sinks";
+const FLEET: &str = "fleet.json";
 const JOURNAL: &str = "journal";
 const DEAD: &str = "dead";
 /// What FORMAT says, before the number.
@@ -208,6 +209,12 @@ impl StateDir {
         let group = if group.is_empty() { "core" } else { group };
         let kind = kind.map_or_else(String::new, |kind| format!("+{}", escaped(kind)));
         self.caches().join(escaped(group)).join(escaped(version)).join(escaped(resource) + &kind)
+    }
+
+    /// Where it is kept which clusters sources have brought.
+    #[must_use]
+    pub fn fleet(&self) -> PathBuf {
+        self.root.join(FLEET)
     }
 
     /// Where all readers are.

@@ -1,16 +1,18 @@
 //! The state directory: what the hub keeps over restarts.
 //!
 //! ```text
-//! LOCK      held by the process that uses it, its id in it
-//! FORMAT    "informer-hub state 1"
-//! caches/   what was last known of each resource
-//! sinks/    the journal and the dead letters of each durable reader
+//! LOCK        held by the process that uses it, its id in it
+//! FORMAT      "informer-hub state 1"
+//! caches/     what was last known of each resource
+//! sinks/      the journal and the dead letters of each durable reader
+//! fleet.json  which clusters sources have brought, without how they are reached
 //! ```
 //!
 //! `docs/state.md` has the formats.
 
 pub mod caches;
 mod dir;
+pub mod fleet;
 mod report;
 
 pub use dir::{Access, StateDir, StateError};

@@ -3,8 +3,11 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use informer_hub::sim::ResourceDef;
 use informer_hub::types::Gvr;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::command::{Done, Place, sim};
 
@@ -148,4 +151,60 @@ async fn a_token_that_has_ended_is_an_error_though_the_cluster_is_asked_all_the_
     assert_eq!(report["clusters"][0]["credentials"][0]["kind"], "token-file");
     assert!(!done.out.contains(token), "{}", done.out);
     assert_eq!(report["clusters"][0]["resources"][0]["scopes"][0]["objects"].as_u64(), Some(3));
+}
+
+fn source_findings(report: &Value) -> Vec<String> {
+    let all = report["clusterSources"].as_array().unwrap().iter().flat_map(|it| it["findings"].as_array().unwrap());
+    all.map(|it| format!("{} {}: {}", it["level"], it["about"].as_str().unwrap(), it["problem"].as_str().unwrap()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
+    let (management, spoke) = (sim(0), sim(7));
+    let secrets = Gvr::new("", "v1", "secrets");
+    let secret = |name: &str, server: &str, config: &str| {
+        let data = [("name", name), ("server", server), ("config", config)];
+        let data: serde_json::Map<_, _> =
+            data.into_iter().map(|(key, text)| (key.to_owned(), Value::from(STANDARD.encode(text)))).collect();
+        json!({ "metadata": { "labels": { "argocd.argoproj.io/secret-type": "cluster" } }, "data": data })
+    };
+    management.with_world(|world| {
+        world.register(ResourceDef::new(&secrets, "Secret", true, false));
+        world.create(&secrets, "argocd", "a", secret("spoke", &spoke.url(), "{}")).unwrap();
+        world.create(&secrets, "argocd", "b", secret("spoke", &spoke.url(), "{}")).unwrap();
+        world.create(&secrets, "argocd", "c", secret("eks", "https://x", "{\"awsAuthConfig\":{}}")).unwrap();
+    });
+    let toml = format!(
+        "[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\nserver = \"{}\"\n\
+         [cluster_sources.files]\ntype = \"folder\"\npath = \"nowhere\"\n\
+         [resources.pods]\n[resources.po]\nclusters = [\"later\"]\n",
+        management.url()
+    );
+    let place = Place::with(&toml);
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(done.code, 2, "{done:?}");
+    let report = json(&done);
+    let found = source_findings(&report);
+    let [eks, twin, folder] = &found[..] else { panic!("{found:#?}") };
+    assert!(
+        twin.contains("cluster_sources.argo: Secret argocd/b: the name spoke is that of Secret argocd/a"),
+        "{twin}"
+    );
+    assert!(eks.contains("cluster_sources.argo: Secret argocd/c: data.config has awsAuthConfig"), "{eks}");
+    assert!(folder.contains("cluster_sources.files: the folder") && folder.contains("nowhere"), "{folder}");
+    let argo = &report["clusterSources"][0];
+    assert_eq!((&argo["clusters"], &argo["conflicting"], &argo["invalid"]), (&json!(["spoke"]), &json!(1), &json!(1)));
+    let spoke = &report["clusters"][0];
+    assert_eq!((&spoke["cluster"], &spoke["source"]), (&json!("spoke"), &json!("argo")));
+    assert_eq!(spoke["resources"][0]["scopes"][0]["objects"], 7);
+    let later = findings(&report);
+    assert!(later.iter().any(|it| it.contains("resources.po.clusters: there is no cluster later now")), "{later:?}");
+    let text = place.run(&["check", "-c", "hub.toml"]).await.out;
+    assert!(text.contains("SOURCE") && text.contains("argo"), "{text}");
+    management.forbid(&secrets, true);
+    let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let found = source_findings(&report);
+    assert!(found.iter().any(|it| it.contains("may not list secrets in any namespace")), "{found:?}");
+    assert_eq!(report["clusters"], json!([]));
 }

@@ -82,3 +82,31 @@ async fn a_name_that_nobody_knows_is_asked_for_or_refused() {
     let done = place.run(&["rbac", "-c", "hub.toml", "--role", "Bad_Name"]).await;
     assert!(done.code == 2 && done.err.contains("is no name of Kubernetes"), "{done:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_of_clusters_gets_what_it_looks_at_in_its_management_cluster() {
+    let toml = "[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\nin_cluster = true\n\
+                namespaces = [\"argocd\"]\n[cluster_sources.inventory]\ntype = \"cluster-profiles\"\nin_cluster = true\n\
+                secrets = true\n[cluster_sources.files]\ntype = \"folder\"\npath = \"x\"\n[resources.pods]\n";
+    let place = Place::with(toml);
+    let done = place.run(&["rbac", "-c", "hub.toml", "--source", "argo"]).await;
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(
+        objects(&done.out),
+        ["ServiceAccount informer-hub", "Role argocd", "RoleBinding argocd"],
+        "{}",
+        done.out
+    );
+    assert!(done.out.contains("- secrets\n") && !done.out.contains("- pods\n"), "{}", done.out);
+    let done = place.run(&["rbac", "-c", "hub.toml", "--source", "inventory"]).await;
+    for word in ["clusterprofiles", "multicluster.x-k8s.io", "secrets"] {
+        assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+    }
+    let done = place.run(&["rbac", "-c", "hub.toml", "--dir", "out"]).await;
+    let files = "out/cluster-source-argo.yaml\nout/cluster-source-inventory.yaml\nout/sourced-clusters.yaml\n";
+    assert_eq!((done.code, done.out.as_str()), (0, files), "{done:?}");
+    let sourced = std::fs::read_to_string(place.path().join("out/sourced-clusters.yaml")).unwrap();
+    assert!(sourced.contains("- pods\n"), "{sourced}");
+    let done = place.run(&["rbac", "-c", "hub.toml", "--source", "other"]).await;
+    assert!(done.code == 1 && done.err.contains("no cluster source \"other\"; there is argo"), "{done:?}");
+}

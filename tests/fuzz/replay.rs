@@ -90,6 +90,7 @@ targets! {
     pages_of_a_list_in_pieces_are_what_they_are_as_a_whole: list_pages, 2000;
     a_journal_of_whatever_bytes_takes_records_and_has_them: journal, 1000;
     caches_of_whatever_bytes_are_written_again_and_read: caches, 300;
+    what_sources_find_is_a_cluster_or_a_problem_and_never_a_command: clusters, 1000;
     a_configuration_is_taken_or_its_mistakes_are_named: config, 500;
     a_filter_is_refused_or_soon_over: filter, 150;
     whatever_a_receiver_answers_loses_no_event: webhook, 500;

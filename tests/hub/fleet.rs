@@ -63,6 +63,7 @@ pub(crate) fn config(clusters: &BTreeMap<String, SimCluster>, resources: &[&str]
     Config {
         hub: HubConfig::default(),
         clusters: clusters.iter().map(|(name, cluster)| cluster_config(name, &cluster.url())).collect(),
+        sources: Vec::new(),
         resources: resources.iter().map(|resource| resource_config(resource)).collect(),
         sinks: Vec::new(),
     }

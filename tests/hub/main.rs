@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod basics;
+mod cluster_sources;
 mod comings;
 mod durable;
 mod faults;

@@ -49,6 +49,7 @@ impl Fleet {
         let config = Config {
             hub: HubConfig::default(),
             clusters: clusters.map(|(name, kubeconfig)| cluster(name, kubeconfig)).into(),
+            sources: Vec::new(),
             resources: [pods(), widgets()].iter().map(resource).collect(),
             sinks,
         };

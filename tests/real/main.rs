@@ -6,7 +6,7 @@
 //! - [`bed`]: clusters, the objects in them, random changes, and what is true by a fresh list.
 //! - [`proxy`]: a TCP proxy between a client and an apiserver that misbehaves when told to.
 //! - [`fleet`], [`receiver`]: a hub over such clusters, a subscriber and a webhook's receiver that judge what they are told.
-//! - `hub`: tests of the hub; `comings`: of resources that come, change their version, and go.
+//! - `hub`: tests of the hub; `cluster_sources`: of clusters, `comings`: of resources that come, change and go.
 //! - `oracle`: the hub and client-go through the same faults, and what each told of every object.
 //! - `nats`: a sink and a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
 //! - `promtool`: metrics, alert rules and their tests, before Prometheus' own checker, which
@@ -18,6 +18,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 mod bed;
+mod cluster_sources;
 mod comings;
 mod controllers;
 mod deploy;

@@ -2,13 +2,29 @@
 
 use std::io::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use informer_hub::sim::{ResourceDef, SimCluster};
+use informer_hub::types::Gvr;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::process::{Launch, Process, cluster, sim, until};
 use crate::receiver::read_request;
 
 /// What must not be seen: a piece of each secret.
-const SECRETS: [&str; 7] = ["t0ken-env", "t0ken-file", "t0ken-kube", "us3r1nfo", "s1gning", "hook-p4th", "hook-qu3ry"];
+const SECRETS: [&str; 9] = [
+    "t0ken-env",
+    "t0ken-file",
+    "t0ken-kube",
+    "t0ken-argo",
+    // The same in base64, as a Secret has it.
+    "dDBrZW4tYXJnb",
+    "us3r1nfo",
+    "s1gning",
+    "hook-p4th",
+    "hook-qu3ry",
+];
 
 /// A server that refuses everything with 401 or 500 and repeats what it was sent, as some error pages do.
 async fn parrot() -> (String, tokio::task::JoinHandle<()>) {
@@ -46,7 +62,9 @@ fn launch(rust_log: &str, well: &str, parrot: &str, json: bool) -> Process {
         + &cluster("env", dead)
         + "token = { env = \"TOKEN\" }\n"
         + &cluster("file", &format!("http://{parrot}"))
-        + "token = { file = \"token\" }\n[clusters.kube]\nkubeconfig = \"kube\"\n[resources.pods]\n"
+        + "token = { file = \"token\" }\n[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\n"
+        + &format!("server = \"{well}\"\n")
+        + "[clusters.kube]\nkubeconfig = \"kube\"\n[resources.pods]\n"
         + &format!(
             "[sinks.hook]\ntype = \"webhook\"\ninitial = \"replay\"\nretry = {{ first = \"10ms\", max = \"100ms\" }}\n\
              url = \"http://{parrot}/services/hook-p4th?key=hook-qu3ry\"\nsigning_secret = {{ env = \"KEY\" }}\n\
@@ -58,8 +76,25 @@ fn launch(rust_log: &str, well: &str, parrot: &str, json: bool) -> Process {
     if json { launch.start() } else { launch.start_as_text() }
 }
 
+/// Secrets of Argo CD: of a cluster that is not there, and of none.
+fn give_clusters(sim: &SimCluster) {
+    let secrets = Gvr::new("", "v1", "secrets");
+    let secret = |config: Value| {
+        let text = config.to_string();
+        let data = json!({ "server": STANDARD.encode("http://127.0.0.1:1"), "config": STANDARD.encode(text) });
+        json!({ "metadata": { "labels": { "argocd.argoproj.io/secret-type": "cluster" } }, "data": data })
+    };
+    sim.with_world(|world| {
+        world.register(ResourceDef::new(&secrets, "Secret", true, false));
+        world.create(&secrets, "argocd", "found", secret(json!({ "bearerToken": "t0ken-argo" }))).unwrap();
+        let wrong = json!({ "awsAuthConfig": {}, "bearerToken": "t0ken-argo" });
+        world.create(&secrets, "argocd", "wrong", secret(wrong)).unwrap();
+    });
+}
+
 async fn keeps_secrets(rust_log: &str) {
     let (sim, (parrot, task)) = (sim(1, 20), parrot().await);
+    give_clusters(&sim);
     let mut hub = launch(rust_log, &sim.url(), &parrot, true);
     until("everything fails", async || {
         let status = hub.status().await;
@@ -67,7 +102,8 @@ async fn keeps_secrets(rust_log: &str) {
         let failing = sinks.iter().all(|sink| sink["retries"].as_u64() > Some(1) && sink["lastError"].is_string());
         let clusters = status["clusters"].as_array().unwrap();
         let unwell = clusters.iter().filter(|cluster| cluster["informers"][0]["lastError"].is_string()).count();
-        (failing && unwell == 3).then_some(())
+        let source = &status["clusterSources"][0];
+        (failing && unwell == 4 && source["invalid"] == 1).then_some(())
     })
     .await;
     assert_clean(&hub.get("/v1/status").await.1, "the status");

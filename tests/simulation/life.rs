@@ -86,6 +86,7 @@ fn config(house: &House, clusters: &[String]) -> Config {
     Config {
         hub,
         clusters: clusters.iter().map(cluster).collect(),
+        sources: Vec::new(),
         resources: vec![resource("pods"), resource("widgets.example.com")],
         sinks: Vec::new(),
     }

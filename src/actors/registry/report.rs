@@ -28,7 +28,17 @@ impl Handler<GetStatus> for RegistryActor {
                 let informers: Vec<_> = view.informers.iter().map(|informer| informer.status(&caches)).collect();
                 let last_error = view.last_error();
                 let (discovery, patterns) = (view.discovery.clone(), view.patterns.clone());
-                ClusterStatus { name, labels, state, last_error, informers, discovery, patterns }
+                ClusterStatus {
+                    name,
+                    labels,
+                    source: None,
+                    source_object: None,
+                    state,
+                    last_error,
+                    informers,
+                    discovery,
+                    patterns,
+                }
             };
             HubStatus { ready, memory, state_dir, clusters: views.into_iter().map(cluster).collect() }
         });

@@ -24,6 +24,9 @@ pub struct Difference {
 pub struct Changes {
     /// Clusters.
     pub clusters: Difference,
+    /// Sources of clusters. What they bring is among the clusters, those of new ones once they have said it.
+    #[serde(skip_serializing_if = "Difference::is_empty")]
+    pub cluster_sources: Difference,
     /// Resources.
     pub resources: Difference,
     /// Sinks.
@@ -81,6 +84,12 @@ impl Changes {
         let clusters = Difference::between(&old.clusters, &new.clusters, |one| one.name.as_str(), cluster);
         Self {
             clusters,
+            cluster_sources: Difference::between(
+                &old.sources,
+                &new.sources,
+                |one| &one.name,
+                |one, other| one == other,
+            ),
             resources,
             revised,
             sinks: Difference::between(&old.sinks, &new.sinks, |one| &one.name, |one, other| one == other),

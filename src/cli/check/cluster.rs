@@ -127,7 +127,7 @@ async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, cluste
     }
 }
 
-fn what_to_do(class: ErrorClass) -> &'static str {
+pub(super) fn what_to_do(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::Refused => {
             "nothing listens there: look at the address and its port, and whether the apiserver runs"

@@ -5,8 +5,10 @@
 mod cluster;
 pub(super) mod credentials;
 pub(super) mod report;
+mod source;
 mod text;
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,12 +18,13 @@ use clap::Args as ClapArgs;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use self::report::{ClusterReport, Finding, Level, Report};
+use self::report::{ClusterReport, Finding, Level, Report, SourceReport};
 use super::print::{self, Format, bytes};
 use super::runtime;
 use crate::app;
-use crate::config::{ClusterConfig, Config, HumanDuration};
-use crate::types::clock;
+use crate::config::{ClusterConfig, ClusterSourceConfig, Config, HumanDuration};
+use crate::fleet::{self, Holder, Roster, Said};
+use crate::types::{ClusterName, ClusterSelector, clock};
 
 /// Clusters that are asked at the same time.
 const AT_ONCE: usize = 16;
@@ -76,6 +79,7 @@ impl Args {
             file: self.config.display().to_string(),
             result: Level::Fine,
             mistakes: None,
+            cluster_sources: Vec::new(),
             clusters: Vec::new(),
             findings: Vec::new(),
             objects: 0,
@@ -84,17 +88,104 @@ impl Args {
     }
 
     async fn ask(&self, config: &Config) -> anyhow::Result<Report> {
-        let chosen = super::chosen(&config.clusters, &self.clusters)?;
+        let mut report = self.report();
+        let roster = self.ask_sources(config, &mut report).await;
+        let chosen = super::chosen(&roster.clusters, &self.clusters)?;
         let progress = Progress::new(chosen.len());
         let mut answers = futures::stream::iter(chosen)
             .map(|cluster| async { progress.done(one(cluster, config, self.timeout.0).await) })
             .buffered(AT_ONCE);
-        let mut report = self.report();
-        while let Some(cluster) = answers.next().await {
+        while let Some(mut cluster) = answers.next().await {
+            let name = roster.sourced.iter().find(|(name, _)| name.as_str() == cluster.cluster);
+            cluster.source = name.and_then(|(_, holder)| match holder {
+                Holder::Source { name, .. } => Some(name.clone()),
+                Holder::Table => None,
+            });
             report.clusters.push(cluster);
+        }
+        if !config.sources.is_empty() {
+            selections(config, &roster.clusters, &mut report.findings);
         }
         sum(&mut report, config.hub.memory_limit);
         Ok(report)
+    }
+
+    /// All clusters there are, with what sources bring now.
+    async fn ask_sources(&self, config: &Config, report: &mut Report) -> Roster {
+        let asked = config.sources.iter().map(|source| one_source(source, self.timeout.0));
+        let answers: Vec<_> = futures::stream::iter(asked).buffered(AT_ONCE).collect().await;
+        let mut said = BTreeMap::new();
+        for (source, (found, about)) in config.sources.iter().zip(answers) {
+            said.insert(source.name.clone(), found.clusters);
+            report.cluster_sources.push(about);
+        }
+        let roster = fleet::merge(&config.clusters, &said);
+        for about in &mut report.cluster_sources {
+            let is_its = |holder: &Holder| matches!(holder, Holder::Source { name, .. } if *name == about.source);
+            let its = roster.sourced.iter().filter(|(_, holder)| is_its(holder)).map(|(name, _)| name.to_string());
+            about.clusters = its.collect();
+            let source = about.source.clone();
+            for conflict in roster.conflicts.iter().filter(|conflict| conflict.source == source) {
+                let holder = match &conflict.holder {
+                    Holder::Table => format!("[clusters.{}]", conflict.cluster),
+                    Holder::Source { name, object } => format!("{object} of [cluster_sources.{name}]"),
+                };
+                about.conflicting += 1;
+                let problem = format!("{}: the name {} is that of {holder}", conflict.object, conflict.cluster);
+                let advice = "it is not watched: rename one of them, or give the source another pattern of names";
+                about.find(Level::Warning, problem, advice);
+            }
+        }
+        roster
+    }
+}
+
+/// Looks at one source, and no longer than this.
+async fn one_source(source: &ClusterSourceConfig, timeout: Duration) -> (Said, SourceReport) {
+    let begun = clock::now();
+    let mut report = SourceReport::new(&source.name, source.kind.as_str());
+    let said = tokio::time::timeout(timeout, source::check(source, &mut report)).await.unwrap_or_else(|_| {
+        let problem = format!("not done within {}", HumanDuration(timeout));
+        let advice = "look for a firewall, a VPN or a proxy in between; or give it longer by --timeout";
+        report.find(Level::Error, problem, advice);
+        Said::default()
+    });
+    report.took = clock::now().duration_since(begun);
+    (said, report)
+}
+
+/// What entries select of the clusters that there are now: with sources nobody could tell before.
+fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Finding>) {
+    let resources = config.resources.iter().map(|it| (format!("resources.{}.clusters", it.name), &it.clusters));
+    let sinks = config.sinks.iter().map(|it| (format!("sinks.{}.match.clusters", it.name), &it.select.clusters));
+    for (about, selector) in resources.chain(sinks) {
+        let mut warn = |problem: String| {
+            let advice = "a source may bring one later; if none will, mend the names or labels".to_owned();
+            findings.push(Finding { level: Level::Warning, about: about.clone(), problem, advice });
+        };
+        if let ClusterSelector::Names(names) = selector {
+            let is_there = |name: &&ClusterName| clusters.iter().any(|cluster| cluster.name == **name);
+            for name in names.iter().filter(|name| !is_there(name)) {
+                warn(format!("there is no cluster {name} now"));
+            }
+        } else if !clusters.iter().any(|cluster| selector.matches(&cluster.name, &cluster.labels)) {
+            warn("selects no cluster that there is now".to_owned());
+        }
+    }
+    for (at, one) in config.resources.iter().enumerate() {
+        for other in &config.resources[..at] {
+            let Some(cluster) = one.clash(other, clusters) else { continue };
+            findings.push(Finding {
+                level: Level::Error,
+                about: format!("resources.{}", one.name),
+                problem: format!(
+                    "watches objects that resources.{} watches too, in cluster {cluster}, and keeps other parts of them",
+                    other.name
+                ),
+                advice: "write the same drop, keep and metadata_only in both, or give them other clusters or namespaces"
+                    .to_owned(),
+            });
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Report {
     pub(super) result: Level,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) mistakes: Option<ConfigErrors>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) cluster_sources: Vec<SourceReport>,
     pub(super) clusters: Vec<ClusterReport>,
     /// About the process as a whole.
     pub(super) findings: Vec<Finding>,
@@ -46,11 +48,55 @@ pub(super) struct Report {
     pub(super) memory: u64,
 }
 
+/// What was found of one source of clusters.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SourceReport {
+    pub(super) source: String,
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    /// Whether it could be looked at.
+    pub(super) reached: bool,
+    #[serde(rename = "tookMillis", serialize_with = "millis")]
+    pub(super) took: Duration,
+    /// Clusters that it brings.
+    pub(super) clusters: Vec<String>,
+    /// Clusters whose names others have.
+    pub(super) conflicting: usize,
+    /// Objects of which no cluster can be made.
+    pub(super) invalid: usize,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl SourceReport {
+    pub(super) fn new(source: &str, kind: &'static str) -> Self {
+        Self {
+            source: source.to_owned(),
+            kind,
+            reached: false,
+            took: Duration::ZERO,
+            clusters: Vec::new(),
+            conflicting: 0,
+            invalid: 0,
+            findings: Vec::new(),
+        }
+    }
+
+    /// Notes something about it.
+    pub(super) fn find(&mut self, level: Level, problem: impl Into<String>, advice: impl Into<String>) {
+        let about = format!("cluster_sources.{}", self.source);
+        self.findings.push(Finding { level, about, problem: problem.into(), advice: advice.into() });
+    }
+}
+
 /// What was found of one cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterReport {
     pub(super) cluster: String,
+    /// The source that brings it; unset: a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<String>,
     /// Unset: it was not reached.
     pub(super) version: Option<String>,
     #[serde(rename = "tookMillis", serialize_with = "millis")]
@@ -89,6 +135,7 @@ impl ClusterReport {
     pub(super) fn new(cluster: &str) -> Self {
         Self {
             cluster: cluster.to_owned(),
+            source: None,
             version: None,
             took: Duration::ZERO,
             credentials: Vec::new(),
@@ -107,7 +154,8 @@ impl ClusterReport {
 impl Report {
     /// Everything there is to do, the worst first.
     pub(super) fn all_findings(&self) -> Vec<&Finding> {
-        let mut all: Vec<_> = self.clusters.iter().flat_map(|cluster| &cluster.findings).collect();
+        let mut all: Vec<_> = self.cluster_sources.iter().flat_map(|source| &source.findings).collect();
+        all.extend(self.clusters.iter().flat_map(|cluster| &cluster.findings));
         all.extend(&self.findings);
         all.sort_by_key(|finding| std::cmp::Reverse(finding.level));
         all

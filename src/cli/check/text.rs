@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment};
 
 use super::credentials::what;
-use super::report::{ClusterReport, Level, Report, ScopeReport};
+use super::report::{ClusterReport, Level, Report, ScopeReport, SourceReport};
 use crate::cli::print::{bytes, span, table};
 use crate::source::Credential;
 use crate::types::clock;
@@ -15,7 +15,11 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     if let Some(mistakes) = &report.mistakes {
         return format!("{mistakes}\n");
     }
-    let mut text = format!("{}\n\n{}\n", clusters(&report.clusters), resources(&report.clusters));
+    let mut text = String::new();
+    if !report.cluster_sources.is_empty() {
+        let _ = writeln!(text, "{}\n", sources(&report.cluster_sources));
+    }
+    let _ = writeln!(text, "{}\n\n{}", clusters(&report.clusters), resources(&report.clusters));
     for finding in report.all_findings() {
         let level = coloured(finding.level, colours);
         let _ = write!(text, "\n{level} {}: {}\n         {}\n", finding.about, finding.problem, finding.advice);
@@ -44,6 +48,18 @@ fn sum(report: &Report) -> String {
         plural(usize::try_from(report.objects).unwrap_or(usize::MAX), "object"),
         bytes(report.memory),
     )
+}
+
+fn sources(reports: &[SourceReport]) -> comfy_table::Table {
+    let mut table = table(&["SOURCE", "TYPE", "REACHED", "CLUSTERS", "CONFLICTS", "INVALID", "TOOK"]);
+    for report in reports {
+        let reached = if report.reached { "yes" } else { "no" };
+        let counts = [report.clusters.len(), report.conflicting, report.invalid].map(|count| count.to_string());
+        let [clusters, conflicts, invalid] = &counts;
+        let took = format!("{} ms", report.took.as_millis());
+        table.add_row([report.source.as_str(), report.kind, reached, clusters, conflicts, invalid, &took]);
+    }
+    table
 }
 
 fn clusters(reports: &[ClusterReport]) -> comfy_table::Table {

@@ -26,6 +26,7 @@ pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Resul
     Ok(Config {
         hub: HubConfig::default(),
         clusters: fleet.addresses().map(cluster).collect(),
+        sources: Vec::new(),
         resources: resources.into_iter().collect::<Result<_, _>>()?,
         sinks: vec![sink(url, secret)],
     })

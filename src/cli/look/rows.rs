@@ -47,7 +47,9 @@ pub(super) struct Shape {
 pub(super) fn shape(subject: Subject) -> Shape {
     let (header, numbers): (&[_], &[_]) = match subject {
         Subject::Status => (&["WHAT", "NAME", "STATE", "WHY"], &[]),
-        Subject::Clusters => (&["CLUSTER", "STATE", "WATCHING", "OBJECTS", "MEMORY", "LABELS", "WHY"], &[2, 3, 4]),
+        Subject::Clusters => {
+            (&["CLUSTER", "STATE", "WATCHING", "OBJECTS", "MEMORY", "SOURCE", "LABELS", "WHY"], &[2, 3, 4])
+        }
         Subject::Resources => (
             &[
                 "CLUSTER",
@@ -174,6 +176,31 @@ fn sink_state(sink: &Value) -> &'static str {
     }
 }
 
+/// A source of clusters, where something of it is in trouble.
+fn source(source: &Value) -> Option<Row> {
+    let (name, state) = (text(source, "name"), text(source, "state"));
+    let problems = list(source, "problems").iter().map(|it| format!("{}: {}", text(it, "object"), text(it, "problem")));
+    let conflicts = list(source, "conflicts").iter();
+    let conflicts = conflicts.map(|it| format!("{}: another has the name {}", text(it, "object"), text(it, "cluster")));
+    let numbers = ["invalid", "conflicting", "over"].map(|key| (key, number(source, key)));
+    let counts = numbers.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}"));
+    let counts: Vec<_> = counts.collect();
+    let (how_bad, why) = match state {
+        "current" if counts.is_empty() => return None,
+        "current" => (Concern(4), problems.chain(conflicts).next().unwrap_or_default()),
+        "waiting" => (Concern(5), String::new()),
+        _ => (Concern(1), text(source, "lastError").to_owned()),
+    };
+    let shown = [vec![state.to_owned()], counts].concat().join(", ");
+    Some(Row {
+        name: name.to_owned(),
+        state: with_reason(&shown, &why),
+        cells: vec![name.to_owned(), shown, line(&why)],
+        stated: 1,
+        concern: Some(how_bad),
+    })
+}
+
 fn concern(concern: Concern) -> Option<Concern> {
     (concern < WELL).then_some(concern)
 }
@@ -198,6 +225,7 @@ fn cluster(cluster: &Value) -> Row {
             format!("{watching}/{}", informers.len()),
             grouped(sum("objects")),
             size(sum("bytes")),
+            cluster["source"].as_str().unwrap_or("table").to_owned(),
             labels.join(","),
             line(why),
         ],
@@ -268,7 +296,9 @@ fn troubles(status: &Value) -> Vec<Row> {
     let informers = informers(status).into_iter().filter(|(cluster, _)| !unreached.contains(cluster));
     let informers = informers.map(|(cluster, informer)| ("resource", resource(cluster, informer)));
     let sinks = list(status, "sinks").iter().map(sink).map(|row| ("sink", row));
-    let mut all: Vec<_> = clusters.chain(informers).chain(sinks).filter(|(_, row)| row.concern.is_some()).collect();
+    let sources = list(status, "clusterSources").iter().filter_map(source).map(|row| ("source", row));
+    let mut all: Vec<_> =
+        sources.chain(clusters).chain(informers).chain(sinks).filter(|(_, row)| row.concern.is_some()).collect();
     all.sort_by_key(|(_, row)| row.concern);
     all.into_iter().map(|(what, row)| (what, why(&row), row)).map(|(what, why, row)| told(what, row, why)).collect()
 }
@@ -298,6 +328,11 @@ pub(super) fn summary(status: &Value) -> String {
         format!("objects    {} in {}", grouped(sum("objects")), size(sum("bytes"))),
         format!("sinks      {}{of_sinks}", sinks.len()),
     ];
+    let sources = list(status, "clusterSources");
+    if !sources.is_empty() {
+        let of_sources = tally(sources.iter().map(|source| text(source, "state")).collect());
+        lines.insert(1, format!("sources    {}{of_sources}", sources.len()));
+    }
     if let Some(limit) = status["memory"]["limit"].as_u64() {
         let resident = size(number(&status["memory"], "resident"));
         lines.push(format!("memory     {resident} of {}", size(limit)));
@@ -378,6 +413,26 @@ mod tests {
         assert_eq!(last[1], "a: resources that come and go are noticed within a minute: 403");
         assert_eq!(last[2], "");
         assert!(!super::super::text(Subject::Sinks, &status, false).contains("c.x"));
+    }
+
+    #[test]
+    fn sources_in_trouble_are_shown_with_what_is_wrong_and_those_that_are_well_are_counted() {
+        let mut status = status();
+        status["clusterSources"] = serde_json::json!([
+            { "name": "argo", "state": "unreachable", "lastError": "no route" },
+            { "name": "edge", "state": "current", "clusters": 3, "invalid": 1, "conflicting": 0,
+              "problems": [{ "object": "file x", "problem": "is no kubeconfig" }] },
+            { "name": "well", "state": "current", "clusters": 3 },
+        ]);
+        status["clusters"][0]["source"] = "edge".into();
+        assert!(summary(&status).contains("sources    3 (2 current, 1 unreachable)"), "{}", summary(&status));
+        let rows = rows(Subject::Status, &status);
+        let named = |name: &str| rows.iter().find(|row| row.name == name).map(|row| row.cells.join("|"));
+        assert_eq!(named("source argo").as_deref(), Some("source|argo|unreachable|no route"));
+        let edge = "source|edge|current, 1 invalid|file x: is no kubeconfig";
+        assert_eq!((named("source edge").as_deref(), named("source well")), (Some(edge), None));
+        let clusters = super::rows(Subject::Clusters, &status);
+        assert_eq!((clusters[0].cells[5].as_str(), clusters[1].cells[5].as_str()), ("edge", "table"));
     }
 
     #[test]

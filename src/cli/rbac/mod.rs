@@ -17,7 +17,7 @@ use self::grants::{Grantee, Grants};
 use super::print::{out, yaml};
 use super::{WRONG_INPUT, chosen, runtime};
 use crate::app;
-use crate::config::{ClusterAccess, ClusterConfig, Config, ResourceConfig};
+use crate::config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, ResourceConfig};
 use crate::source;
 use crate::types::{Groups, ResourcePattern, Selected, is_built_in};
 
@@ -43,6 +43,9 @@ pub(super) struct Args {
     /// For this cluster only; may be given several times
     #[arg(long = "cluster", value_name = "NAME")]
     clusters: Vec<String>,
+    /// For the management cluster of this source of clusters only; may be given several times
+    #[arg(long = "source", value_name = "NAME")]
+    sources: Vec<String>,
     /// The service account that the hub will be
     #[arg(long, value_name = "NAME", default_value = "informer-hub", value_parser = name)]
     service_account: String,
@@ -79,11 +82,17 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };
-    let clusters = chosen(&config.clusters, &args.clusters)?;
+    let (clusters, sources) = args.chosen(&config)?;
     let runtime = runtime()?;
     let mut texts = Vec::new();
     for cluster in clusters {
-        texts.push((cluster.name.as_str(), runtime.block_on(args.rights(cluster, &config))?));
+        texts.push((cluster.name.to_string(), runtime.block_on(args.rights(cluster, &config))?));
+    }
+    for source in sources.iter().filter(|source| source.kind.management().is_some()) {
+        texts.push((format!("cluster-source-{}", source.name), args.rights_of_source(source)?));
+    }
+    if !config.sources.is_empty() && args.clusters.is_empty() && args.sources.is_empty() {
+        texts.push(("sourced-clusters".to_owned(), runtime.block_on(args.rights_of_sourced(&config))?));
     }
     runtime.shutdown_background();
     match &args.dir {
@@ -93,7 +102,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(dir: &Path, texts: &[(&str, String)]) -> anyhow::Result<()> {
+fn write(dir: &Path, texts: &[(String, String)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     for (cluster, text) in texts {
         let file = dir.join(format!("{cluster}.yaml"));
@@ -104,6 +113,71 @@ fn write(dir: &Path, texts: &[(&str, String)]) -> anyhow::Result<()> {
 }
 
 impl Args {
+    /// The clusters and sources that are asked for: all of both, or those that are named.
+    fn chosen<'c>(&self, config: &'c Config) -> anyhow::Result<(Vec<&'c ClusterConfig>, Vec<&'c ClusterSourceConfig>)> {
+        let all = &config.sources;
+        if let Some(unknown) = self.sources.iter().find(|name| !all.iter().any(|source| source.name == **name)) {
+            let known: Vec<_> = all.iter().map(|source| source.name.as_str()).collect();
+            bail!("there is no cluster source {unknown:?}; there is {}", known.join(", "));
+        }
+        let is_all = self.clusters.is_empty() && self.sources.is_empty();
+        let clusters =
+            if is_all || !self.clusters.is_empty() { chosen(&config.clusters, &self.clusters)? } else { Vec::new() };
+        Ok((clusters, all.iter().filter(|source| is_all || self.sources.contains(&source.name)).collect()))
+    }
+
+    /// The objects for some rights, under a heading.
+    fn text(&self, heading: &str, notes: &[String], grants: &Grants) -> anyhow::Result<String> {
+        let role = self.role.as_ref().unwrap_or(&self.service_account).clone();
+        let to = Grantee { account: self.service_account.clone(), namespace: self.namespace.clone(), role };
+        let mut text = format!("# {heading}\n");
+        for line in notes {
+            let _ = writeln!(text, "# {line}");
+        }
+        for object in grants.objects(&to) {
+            text.push_str("---\n");
+            text.push_str(&yaml(&object)?);
+        }
+        Ok(text)
+    }
+
+    /// What a source needs in its management cluster.
+    fn rights_of_source(&self, source: &ClusterSourceConfig) -> anyhow::Result<String> {
+        let namespaces = source.kind.management().map(|management| management.namespaces.clone()).unwrap_or_default();
+        let mut grants = Grants::default();
+        for watching in app::watched(source) {
+            let Some(written) = watching.wanted.one() else { continue };
+            let group = written.group.as_ref().map(ToString::to_string).unwrap_or_default();
+            let plural = written.resource.to_string();
+            grants.add(&Named { group, plural, namespaced: true, taken_as_written: false }, &namespaces);
+        }
+        let file = self.config.display();
+        let heading = format!("Cluster source {}: list and watch what {file} has it look at.", source.name);
+        let notes =
+            ["To apply in its management cluster. Rights know no label selectors: where Secrets are looked at, all \
+                      Secrets of these namespaces can be read."
+                .to_owned()];
+        self.text(&heading, &notes, &grants)
+    }
+
+    /// What a cluster that a source brings needs, if every entry selects it.
+    async fn rights_of_sourced(&self, config: &Config) -> anyhow::Result<String> {
+        let mut grants = Grants::default();
+        let mut notes =
+            vec!["To apply in each of them. Entries that do not select a cluster need nothing there.".to_owned()];
+        for resource in &config.resources {
+            match of(resource, None).await {
+                Ok(found) => found.iter().for_each(|found| grants.add(found, &resource.namespaces)),
+                Err(_) => notes.push(format!("Not in it, since its group is not known: {}", resource.resource)),
+            }
+        }
+        if config.resources.iter().any(ResourceConfig::may_come_and_go) {
+            add_signals(&mut grants);
+        }
+        let heading = format!("Clusters that sources bring: list and watch what {} has.", self.config.display());
+        self.text(&heading, &notes, &grants)
+    }
+
     async fn rights(&self, cluster: &ClusterConfig, config: &Config) -> anyhow::Result<String> {
         let client = if self.discover { Some(app::client(cluster, &Handle::current()).await?) } else { None };
         let mut grants = Grants::default();
@@ -123,23 +197,10 @@ impl Args {
             }
         }
         if mine.clone().any(ResourceConfig::may_come_and_go) {
-            for (group, plural) in SIGNALS {
-                let (group, plural) = (group.to_owned(), plural.to_owned());
-                grants.add(&Named { group, plural, namespaced: false, taken_as_written: false }, &[]);
-            }
+            add_signals(&mut grants);
         }
-        let role = self.role.as_ref().unwrap_or(&self.service_account).clone();
-        let to = Grantee { account: self.service_account.clone(), namespace: self.namespace.clone(), role };
-        let mut text =
-            format!("# Cluster {}: list and watch what {} has for it.\n", cluster.name, self.config.display());
-        for line in self.notes(cluster, &taken, &wide) {
-            let _ = writeln!(text, "# {line}");
-        }
-        for object in grants.objects(&to) {
-            text.push_str("---\n");
-            text.push_str(&yaml(&object)?);
-        }
-        Ok(text)
+        let heading = format!("Cluster {}: list and watch what {} has for it.", cluster.name, self.config.display());
+        self.text(&heading, &self.notes(cluster, &taken, &wide), &grants)
     }
 
     fn notes(&self, cluster: &ClusterConfig, taken: &[String], wide: &[String]) -> Vec<String> {
@@ -167,6 +228,13 @@ impl Args {
             ));
         }
         notes
+    }
+}
+
+fn add_signals(grants: &mut Grants) {
+    for (group, plural) in SIGNALS {
+        let (group, plural) = (group.to_owned(), plural.to_owned());
+        grants.add(&Named { group, plural, namespaced: false, taken_as_written: false }, &[]);
     }
 }
 

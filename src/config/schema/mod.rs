@@ -8,6 +8,7 @@ mod examples;
 mod node;
 pub(crate) mod reference;
 mod sinks;
+mod sources;
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -49,18 +50,28 @@ const IDENTITY: [&str; 7] = [
 /// What comes from the environment it does not see: a file that only the environment makes whole does not pass.
 #[must_use]
 pub fn schema() -> Value {
-    let mut clusters = named("Clusters, by the names that you give them.", NAME, &cluster());
+    let clusters = named("Clusters, by the names that you give them.", NAME, &cluster());
     let mut resources = resources();
     let sinks = named("Who is told of changes, by the names that you give them.", NAME, &sinks::sink());
-    for table in [&mut clusters, &mut resources] {
+    let mut sources =
+        named("Where clusters come from that no table names, by names of yours.", NAME, &sources::source());
+    for table in [&mut resources, &mut sources] {
         table["minProperties"] = json!(1);
     }
-    let properties = vec![("hub", hub()), ("clusters", clusters), ("resources", resources), ("sinks", sinks)];
+    let properties = vec![
+        ("hub", hub()),
+        ("clusters", clusters),
+        ("cluster_sources", sources),
+        ("resources", resources),
+        ("sinks", sinks),
+    ];
     let mut schema = table("Which clusters are watched, what of them, and who is told.", properties);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     examples::put_into(&mut schema);
     schema["title"] = json!("Configuration of informer-hub");
-    schema["required"] = json!(["clusters", "resources"]);
+    schema["required"] = json!(["resources"]);
+    let some = json!({ "required": ["clusters"], "properties": { "clusters": { "minProperties": 1 } } });
+    schema["anyOf"] = json!([some, { "required": ["cluster_sources"] }]);
     schema
 }
 
@@ -131,32 +142,42 @@ fn auth() -> Value {
 }
 
 fn cluster() -> Value {
-    let mut cluster = table(
-        "How a cluster is reached: exactly one of kubeconfig, in_cluster, server.",
-        vec![
-            ("kubeconfig", text("A kubeconfig file.")),
-            ("context", text("Unset: the kubeconfig's current context.")),
-            ("in_cluster", truth("The service account of the pod that the hub runs in.")),
-            ("server", pattern("The apiserver's address.", URL)),
-            ("ca_file", text("PEM file with the CA. Unset: the system's.")),
-            ("token", secret("The bearer token.")),
-            ("labels", labels("Yours, to select clusters by.")),
-            ("compression", default(truth("Whether lists are asked for gzipped."), true)),
-        ],
-    );
-    cluster["oneOf"] = json!([
+    let mut properties = access();
+    properties.extend([
+        ("labels", labels("Yours, to select clusters by.")),
+        ("compression", default(truth("Whether lists are asked for gzipped."), true)),
+    ]);
+    let mut cluster = table("How a cluster is reached: exactly one of kubeconfig, in_cluster, server.", properties);
+    ways(&mut cluster);
+    cluster
+}
+
+/// The keys that say how a cluster is reached.
+fn access() -> Vec<(&'static str, Value)> {
+    vec![
+        ("kubeconfig", text("A kubeconfig file.")),
+        ("context", text("Unset: the kubeconfig's current context.")),
+        ("in_cluster", truth("The service account of the pod that the hub runs in.")),
+        ("server", pattern("The apiserver's address.", URL)),
+        ("ca_file", text("PEM file with the CA. Unset: the system's.")),
+        ("token", secret("The bearer token.")),
+    ]
+}
+
+/// Which of these keys go together.
+fn ways(node: &mut Value) {
+    node["oneOf"] = json!([
         { "required": ["kubeconfig"] },
         { "required": ["server"] },
         { "required": ["in_cluster"], "properties": { "in_cluster": { "const": true } } },
     ]);
-    cluster["dependentRequired"] = json!({ "context": ["kubeconfig"], "ca_file": ["server"], "token": ["server"] });
-    cluster["dependentSchemas"] = json!({ "token": { "properties": { "server": { "pattern": URL_FOR_TOKENS } } } });
-    cluster
+    node["dependentRequired"] = json!({ "context": ["kubeconfig"], "ca_file": ["server"], "token": ["server"] });
+    node["dependentSchemas"] = json!({ "token": { "properties": { "server": { "pattern": URL_FOR_TOKENS } } } });
 }
 
 /// `clusters` of resources and sinks.
 fn selector(description: &str) -> Value {
-    let names = json!({ "type": "array", "minItems": 1, "items": { "type": "string", "pattern": "\\S" } });
+    let names = json!({ "type": "array", "minItems": 1, "items": { "type": "string", "pattern": NAME } });
     let labels = json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": "string" } });
     node(description, json!({ "oneOf": [names, labels] }))
 }

@@ -94,6 +94,7 @@ fn known_to_the_schema(pointer: &str) -> BTreeSet<String> {
 #[test]
 fn the_schema_has_the_keys_that_the_reader_knows_and_no_other() {
     const SINK: &str = "/properties/sinks/additionalProperties/oneOf";
+    const SOURCE: &str = "/properties/cluster_sources/additionalProperties/oneOf";
     let same = |text: &str, pointer: &str| {
         let (reader, schema) = (known_to_the_reader(text), known_to_the_schema(pointer));
         let difference: Vec<_> = reader.symmetric_difference(&schema).collect();
@@ -105,6 +106,12 @@ fn the_schema_has_the_keys_that_the_reader_knows_and_no_other() {
     same("[hub.auth]\nHERE\n", "/properties/hub/properties/auth");
     same("[clusters.a]\nserver = \"https://a\"\nHERE\n", "/properties/clusters/additionalProperties");
     same("[resources.pods]\nHERE\n", "/properties/resources/additionalProperties");
+    let sources = ["type = \"folder\"\npath = \"x\"\n", "type = \"secrets\"\n", "type = \"cluster-profiles\"\n"];
+    for (number, lines) in sources.into_iter().enumerate() {
+        same(&format!("[cluster_sources.a]\n{lines}HERE\n"), &format!("{SOURCE}/{number}"));
+    }
+    let provider = "[cluster_sources.a]\ntype = \"cluster-profiles\"\n[cluster_sources.a.providers.b]\nHERE\n";
+    same(provider, &format!("{SOURCE}/2/properties/providers/additionalProperties"));
     for (number, kind) in ["webhook", "nats", "file", "stdout"].into_iter().enumerate() {
         let sink = format!("[sinks.a]\ntype = \"{kind}\"\n");
         same(&format!("{sink}HERE\n"), &format!("{SINK}/{number}"));

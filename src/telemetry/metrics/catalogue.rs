@@ -3,7 +3,7 @@
 //! Names are Prometheus': base units, `_total` on counters. OTLP names follow from them ([`Metric::otlp_name`]).
 //!
 //! # Cardinality
-//! Labels are names from the configuration (cluster, resource, sink, subscription) and words from here (state, reason,
+//! Labels are names from the configuration (cluster, source, resource, sink, subscription) and words from here (state, reason,
 //! outcome, kind): never an object, a namespace, an address or an error. Informers of one resource in one cluster
 //! (several namespaces, several views) are one series, their sum or the worst of them.
 
@@ -125,6 +125,13 @@ catalogue! {
     /// For how long the informer of a cluster that is furthest behind has had no open watch: what is answered for it is as
     /// old as that. 0 while all watches are open.
     ClusterStale: Gauge "informer_hub_cluster_stale_seconds" [cluster];
+    /// Whether it is known what a source of clusters says now: 0 while it cannot be looked at, and keeps what it had.
+    SourceUp: Gauge "informer_hub_cluster_source_up" [source];
+    /// What a source of clusters finds, by what becomes of it: watched, conflicting (somebody else has the name), invalid (no
+    /// cluster can be made of it), over (more than max_clusters).
+    SourceClusters: Gauge "informer_hub_cluster_source_clusters" [source, state];
+    /// When it was last known what a source of clusters says; 0 before that.
+    SourceRead: Gauge "informer_hub_cluster_source_read_timestamp_seconds" [source];
     /// Informers of a cluster by what they are doing.
     Informers: Gauge "informer_hub_informers" [cluster, state];
     /// Lists begun at a cluster, by reason: first, restart (an actor was restarted), expired (the version is too old),
@@ -304,7 +311,8 @@ mod tests {
 
     #[test]
     fn labels_are_of_few_words() {
-        let known = ["cluster", "resource", "sink", "subscription", "state", "reason", "outcome", "kind", "version"];
+        let known =
+            ["cluster", "source", "resource", "sink", "subscription", "state", "reason", "outcome", "kind", "version"];
         for metric in CATALOGUE {
             assert!(metric.labels.len() <= 2, "{}: a product of three", metric.name);
             assert!(metric.labels.iter().all(|label| known.contains(label)), "{}: {:?}", metric.name, metric.labels);

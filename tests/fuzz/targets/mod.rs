@@ -4,6 +4,7 @@
 //! what everybody may use of the hub.
 
 pub(crate) mod caches;
+pub(crate) mod clusters;
 pub(crate) mod config;
 pub(crate) mod filter;
 mod input;

@@ -35,6 +35,7 @@ impl HubUnderTest {
             hub: HubConfig::default(),
             // Added below, with a witness.
             clusters: Vec::new(),
+            sources: Vec::new(),
             resources: Kind::ALL.iter().map(|kind| informer(*kind, namespace)).collect(),
             sinks: Vec::new(),
         };

@@ -1,0 +1,62 @@
+//! Objects of a management cluster, as far as they say something of clusters.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// An object's name, namespace and labels.
+#[derive(Deserialize)]
+pub(super) struct Metadata {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) namespace: String,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, Option<String>>>,
+}
+
+impl Metadata {
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.as_ref()?.get(key)?.as_deref()
+    }
+
+    /// All labels, and whether each is one of the tool itself.
+    pub(super) fn labels(&self, is_own: impl Fn(&str) -> bool) -> Vec<(&str, &str, bool)> {
+        let all = self.labels.iter().flatten();
+        all.map(|(key, value)| (key.as_str(), value.as_deref().unwrap_or_default(), is_own(key))).collect()
+    }
+}
+
+/// A Secret.
+#[derive(Deserialize)]
+pub(super) struct Secret {
+    pub(super) metadata: Metadata,
+    #[serde(default, rename = "type")]
+    pub(super) kind: Option<String>,
+    #[serde(default)]
+    data: Option<BTreeMap<String, Option<String>>>,
+}
+
+impl Secret {
+    /// Its name for messages.
+    pub(super) fn title(&self) -> String {
+        format!("Secret {}/{}", self.metadata.namespace, self.metadata.name)
+    }
+
+    /// The text behind a key.
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, String> {
+        let Some(encoded) = self.data.as_ref().and_then(|data| data.get(key)?.as_deref()) else { return Ok(None) };
+        let bytes = STANDARD.decode(encoded).map_err(|_| format!("data.{key} is not base64"))?;
+        let text = String::from_utf8(bytes).map_err(|_| format!("data.{key} is not text in UTF-8"))?;
+        Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+    }
+}
+
+/// Takes an object's JSON apart. What cannot be read is said without a quotation.
+pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(json)
+        .map_err(|error| format!("is not an object as expected: line {} column {}", error.line(), error.column()))
+}

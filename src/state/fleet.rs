@@ -1,0 +1,79 @@
+//! Which clusters sources have brought, kept over a restart: so that their caches are taken back, and what happened
+//! meanwhile is told, though no source has said anything yet. How a cluster is reached is not kept.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{self, Disk};
+use crate::types::{ClusterLabels, ClusterName};
+
+/// Bytes of the file at most.
+const LARGEST: u64 = 64 << 20;
+
+/// A cluster that a source has brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourcedCluster {
+    /// Its name.
+    pub name: ClusterName,
+    /// Its labels.
+    #[serde(default)]
+    pub labels: ClusterLabels,
+    /// The source.
+    pub source: String,
+    /// What it was found in.
+    pub object: String,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct File {
+    clusters: Vec<SourcedCluster>,
+}
+
+/// Reads them; none where there is no file.
+///
+/// # Errors
+/// When it cannot be read, or is something else.
+pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<SourcedCluster>> {
+    match disk::read_all(disk, path, LARGEST) {
+        Ok(bytes) => {
+            let file: File = serde_json::from_slice(&bytes).map_err(io::Error::from)?;
+            Ok(file.clusters)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes them in place of those before, durably.
+///
+/// # Errors
+/// The disk's; then those before are there, or these.
+pub fn write(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedCluster>) -> io::Result<()> {
+    let bytes = serde_json::to_vec(&File { clusters }).map_err(io::Error::from)?;
+    disk::replace(disk, path, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+
+    #[test]
+    fn what_is_written_is_read_back_and_rubbish_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fleet.json");
+        assert_eq!(read(&RealDisk, &path).unwrap(), Vec::new());
+        let one = SourcedCluster {
+            name: "prod".parse().unwrap(),
+            labels: ClusterLabels::from([("tier".to_owned(), "prod".to_owned())]),
+            source: "argocd".to_owned(),
+            object: "Secret argocd/prod".to_owned(),
+        };
+        write(&RealDisk, &path, vec![one.clone()]).unwrap();
+        assert_eq!(read(&RealDisk, &path).unwrap(), vec![one]);
+        std::fs::write(&path, "{\"clusters\":[{\"name\":\"..\"}]}").unwrap();
+        assert!(read(&RealDisk, &path).is_err());
+    }
+}

@@ -1,0 +1,445 @@
+//! Clusters that sources bring: they appear, change and vanish under a running hub, and what stays is not touched.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use informer_hub::actors::{ClusterState, Subscribe, Subscriber};
+use informer_hub::app::{ClusterSourceState, ClusterSourceStatus, Hub};
+use informer_hub::cache::Query;
+use informer_hub::config::Config;
+use informer_hub::sim::{ResourceDef, SimCluster, SimConfig, World};
+use informer_hub::types::{ClusterSelector, Gvr, Notification, ObjectKey};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+use crate::fleet::{Fleet, cluster_config, pods, quick, resource_config, small};
+use crate::subscriptions::eventually;
+
+const TOKEN: &str = "hunter2";
+
+fn secrets() -> Gvr {
+    Gvr::new("", "v1", "secrets")
+}
+
+fn profiles() -> Gvr {
+    Gvr::new("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles")
+}
+
+/// A cluster that has Secrets and ClusterProfiles, and clusters for them to name.
+struct Bed {
+    management: SimCluster,
+    spokes: BTreeMap<String, SimCluster>,
+    dir: TempDir,
+}
+
+impl Bed {
+    fn new(spokes: &[&str]) -> Self {
+        Self::with(spokes, |i| small(100 + i, 10))
+    }
+
+    fn with(spokes: &[&str], config: impl Fn(u64) -> SimConfig) -> Self {
+        let start = |config| SimCluster::start(config, &Handle::current()).unwrap();
+        let management = start(small(99, 0));
+        management.with_world(|world| {
+            world.register(ResourceDef::new(&secrets(), "Secret", true, false));
+            world.register(ResourceDef::new(&profiles(), "ClusterProfile", true, true));
+        });
+        let spokes = spokes.iter().zip(0..).map(|(name, i)| ((*name).to_owned(), start(config(i)))).collect();
+        Self { management, spokes, dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn url(&self, spoke: &str) -> String {
+        self.spokes[spoke].url()
+    }
+
+    /// What Argo CD would have of a cluster.
+    fn argocd(&self, name: &str, spoke: &str, mut labels: Value, config: &Value) -> Value {
+        labels["argocd.argoproj.io/secret-type"] = json!("cluster");
+        let data = [("name", name.to_owned()), ("server", self.url(spoke)), ("config", config.to_string())];
+        let data: BTreeMap<_, _> = data.into_iter().map(|(key, text)| (key, STANDARD.encode(text))).collect();
+        json!({ "metadata": { "labels": labels }, "data": data })
+    }
+
+    /// Writes a Secret of a cluster whose name is the spoke's.
+    fn put(&self, spoke: &str) {
+        self.put_as(spoke, self.argocd(spoke, spoke, json!({}), &json!({})));
+    }
+
+    fn put_as(&self, secret: &str, body: Value) {
+        let key = ObjectKey::new("argocd", secret);
+        self.management.with_world(|world| {
+            let updated = world.update(&secrets(), &key, |now| {
+                now["data"] = body["data"].clone();
+                now["metadata"]["labels"] = body["metadata"]["labels"].clone();
+            });
+            if updated.is_none() {
+                world.create(&secrets(), "argocd", secret, body).unwrap();
+            }
+        });
+    }
+
+    fn delete(&self, secret: &str) {
+        let key = ObjectKey::new("argocd", secret);
+        self.management.with_world(|world| world.delete(&secrets(), &key)).unwrap();
+    }
+
+    fn config(&self, more: &str) -> Config {
+        let text = format!(
+            "[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\nserver = \"{}\"\n{more}\n[resources.pods]\n",
+            self.management.url()
+        );
+        let mut config = Config::from_toml(&text).unwrap();
+        config.resources = vec![resource_config("pods")];
+        config
+    }
+
+    async fn start(self, config: Config) -> (Fleet, SimCluster, TempDir) {
+        let Self { management, spokes, dir } = self;
+        (Fleet::start_config(spokes, config, quick()).await, management, dir)
+    }
+}
+
+/// Lists in whichever way.
+fn lists(cluster: &SimCluster) -> u64 {
+    let stats = cluster.stats();
+    stats.lists + stats.streaming
+}
+
+async fn names(hub: &Hub) -> Vec<String> {
+    hub.report().await.unwrap().hub.clusters.into_iter().map(|cluster| cluster.name.to_string()).collect()
+}
+
+async fn has(hub: &Hub, wanted: &[&str]) {
+    eventually(&format!("clusters {wanted:?}"), async || names(hub).await == wanted).await;
+}
+
+async fn source(hub: &Hub, name: &str) -> ClusterSourceStatus {
+    let all = hub.report().await.unwrap().cluster_sources;
+    all.into_iter().find(|source| source.name == name).unwrap()
+}
+
+async fn is(hub: &Hub, state: ClusterSourceState) {
+    eventually(state.as_str(), async || source(hub, "argo").await.state == state).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clusters_appear_and_vanish_with_their_secrets_and_those_that_stay_are_not_listed_again() {
+    let bed = Bed::new(&["a", "b", "c"]);
+    bed.put("a");
+    bed.put_as("b", bed.argocd("b", "b", json!({ "env": "dev" }), &json!({})));
+    bed.put_as("broken", bed.argocd("broken", "c", json!({}), &json!({ "execProviderConfig": { "command": TOKEN } })));
+    let (c, broken) = (bed.argocd("c", "c", json!({}), &json!({})), bed.argocd("broken", "c", json!({}), &json!({})));
+    let config = bed.config("labels = { from = \"argo\" }");
+    let (fleet, management, _dir) = bed.start(config).await;
+    fleet.synced().await;
+    assert_eq!(names(&fleet.hub).await, ["a", "b"], "it has waited for what its source says");
+    let report = fleet.hub.report().await.unwrap();
+    let b = &report.hub.clusters[1];
+    assert_eq!((b.labels["env"].as_str(), b.labels["from"].as_str()), ("dev", "argo"));
+    assert_eq!((b.source.as_deref(), b.source_object.as_deref()), (Some("argo"), Some("Secret argocd/b")));
+    let status = source(&fleet.hub, "argo").await;
+    assert_eq!((status.clusters, status.invalid, status.state), (2, 1, ClusterSourceState::Current));
+    assert_eq!(status.problems[0].object, "Secret argocd/broken");
+    let shown = serde_json::to_string(&report).unwrap();
+    assert!(!shown.contains(TOKEN), "{shown}");
+    assert!(!shown.contains("\"resource\":\"secrets"), "its Secrets are nobody's business: {shown}");
+    fleet.converged_on("a").await;
+    let listed = lists(&fleet.clusters["a"]);
+    let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
+    bed.put_as("c", c);
+    has(&fleet.hub, &["a", "b", "c"]).await;
+    fleet.synced().await;
+    fleet.converged().await;
+    bed.delete("b");
+    has(&fleet.hub, &["a", "c"]).await;
+    eventually("its objects are gone", async || fleet.cached("b").await.is_empty()).await;
+    bed.put_as("broken", broken);
+    has(&fleet.hub, &["a", "broken", "c"]).await;
+    assert_eq!(source(&fleet.hub, "argo").await.invalid, 0);
+    assert_eq!(lists(&fleet.clusters["a"]), listed);
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_looked_at_keeps_what_it_had() {
+    let bed = Bed::new(&["a", "b"]);
+    bed.put("a");
+    let b = bed.argocd("b", "b", json!({}), &json!({}));
+    let config = bed.config("");
+    let (fleet, management, _dir) = bed.start(config).await;
+    fleet.synced().await;
+    let listed = lists(&fleet.clusters["a"]);
+    management.stop().await;
+    is(&fleet.hub, ClusterSourceState::Unreachable).await;
+    assert!(source(&fleet.hub, "argo").await.last_error.is_some());
+    fleet.clusters["a"].with_world(World::create_pod).unwrap();
+    fleet.converged_on("a").await;
+    // While it is away one goes and one comes, and then it may not be looked at.
+    let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
+    bed.delete("a");
+    bed.put_as("b", b);
+    bed.management.with_world(World::compact);
+    bed.management.forbid(&secrets(), true);
+    bed.management.restart().await;
+    is(&fleet.hub, ClusterSourceState::Forbidden).await;
+    assert_eq!(names(&fleet.hub).await, ["a"]);
+    assert_eq!(lists(&fleet.clusters["a"]), listed);
+    bed.management.forbid(&secrets(), false);
+    has(&fleet.hub, &["b"]).await;
+    is(&fleet.hub, ClusterSourceState::Current).await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_rotate_under_watches_that_go_on_and_are_used_from_then_on() {
+    let bed = Bed::with(&["a"], |i| SimConfig { token: Some(TOKEN.to_owned()), ..small(110 + i, 10) });
+    let with = |token: &str| bed.argocd("a", "a", json!({}), &json!({ "bearerToken": token }));
+    let (right, wrong) = (with(TOKEN), with("another"));
+    bed.put_as("a", right.clone());
+    let config = bed.config("");
+    let (fleet, management, _dir) = bed.start(config).await;
+    fleet.synced().await;
+    fleet.converged().await;
+    let (listed, watches) = (lists(&fleet.clusters["a"]), fleet.clusters["a"].stats().watches);
+    let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
+    bed.put_as("a", wrong);
+    // The watch that is open knows nothing of it; the next one is refused.
+    fleet.clusters["a"].with_world(World::create_pod).unwrap();
+    fleet.converged().await;
+    assert_eq!((lists(&fleet.clusters["a"]), fleet.clusters["a"].stats().watches), (listed, watches));
+    fleet.clusters["a"].stop().await;
+    fleet.clusters["a"].restart().await;
+    fleet.shows("a", "the wrong token", |informer| informer.state.as_str() == "forbidden").await;
+    bed.put_as("a", right);
+    fleet.clusters["a"].with_world(World::create_pod).unwrap();
+    fleet.converged().await;
+    assert_eq!(lists(&fleet.clusters["a"]), listed, "it has gone on from where it was");
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_has_its_name_and_when_it_goes_the_source_has_it() {
+    let bed = Bed::new(&["a", "b"]);
+    bed.put("a");
+    bed.put_as("twin", bed.argocd("a", "b", json!({}), &json!({})));
+    bed.put("b");
+    let mut config = bed.config("");
+    let without = config.clone();
+    config.clusters = vec![cluster_config("b", &bed.url("b"))];
+    let (fleet, management, _dir) = bed.start(config).await;
+    fleet.synced().await;
+    let status = source(&fleet.hub, "argo").await;
+    assert_eq!((status.clusters, status.conflicting), (1, 2), "{status:?}");
+    let report = fleet.hub.report().await.unwrap();
+    assert_eq!(report.hub.clusters[1].source, None, "the table has it");
+    let listed = lists(&fleet.clusters["a"]);
+    fleet.hub.reloader().reload(without).await.unwrap();
+    eventually("the source has it", async || source(&fleet.hub, "argo").await.clusters == 2).await;
+    let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
+    assert_eq!(lists(&fleet.clusters["a"]), listed);
+    // The winner goes: the other Secret of the name has it, at another address.
+    bed.delete("a");
+    eventually("no conflict", async || source(&fleet.hub, "argo").await.conflicting == 0).await;
+    assert_eq!(names(&fleet.hub).await, ["a", "b"]);
+    let truth = fleet.clusters["b"].truth(&pods().gvr);
+    eventually("the twin's pods", async || fleet.cached("a").await == truth).await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sources_come_change_and_go_with_the_configuration() {
+    let bed = Bed::new(&["a", "b"]);
+    bed.put("a");
+    bed.put("b");
+    let both = bed.config("");
+    let limited = bed.config("max_clusters = 1");
+    let mut none = both.clone();
+    none.sources.clear();
+    none.clusters = vec![cluster_config("other", &bed.url("b"))];
+    let (fleet, _management, _dir) = bed.start(none.clone()).await;
+    fleet.synced().await;
+    let changes = fleet.hub.reloader().reload(both.clone()).await.unwrap();
+    assert_eq!(changes.cluster_sources.added, ["argo"]);
+    has(&fleet.hub, &["a", "b"]).await;
+    fleet.synced().await;
+    let listed = lists(&fleet.clusters["a"]);
+    let changes = fleet.hub.reloader().reload(limited).await.unwrap();
+    assert_eq!(changes.cluster_sources.changed, ["argo"]);
+    has(&fleet.hub, &["a"]).await;
+    assert_eq!(source(&fleet.hub, "argo").await.over, 1);
+    fleet.hub.reloader().reload(both).await.unwrap();
+    has(&fleet.hub, &["a", "b"]).await;
+    assert_eq!(lists(&fleet.clusters["a"]), listed);
+    fleet.hub.reloader().reload(none).await.unwrap();
+    has(&fleet.hub, &["other"]).await;
+    assert!(fleet.hub.report().await.unwrap().cluster_sources.is_empty());
+    fleet.end().await;
+}
+
+fn kubeconfig(dir: &Path, file: &str, server: &str) -> PathBuf {
+    let text = format!(
+        "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n\
+         users: [{{name: u, user: {{token: {TOKEN}}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+         current-context: x\n"
+    );
+    let path = dir.join(file);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_of_kubeconfigs_is_followed_and_rubbish_in_it_harms_nobody() {
+    let bed = Bed::new(&["a", "b"]);
+    let (a, b) = (bed.url("a"), bed.url("b"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = kubeconfig(folder.path(), "a.yaml", &a);
+    let text = format!(
+        "[cluster_sources.files]\ntype = \"folder\"\npath = \"{}\"\n[resources.pods]\n",
+        folder.path().display()
+    );
+    let (fleet, _management, _dir) = bed.start(Config::from_toml(&text).unwrap()).await;
+    assert_eq!(names(&fleet.hub).await, ["a"], "it is there from the start");
+    fleet.synced().await;
+    let listed = lists(&fleet.clusters["a"]);
+    kubeconfig(folder.path(), "b.yaml", &b);
+    std::fs::write(folder.path().join("rubbish.yaml"), "to: [do").unwrap();
+    std::fs::create_dir(folder.path().join("folder.yaml")).unwrap();
+    has(&fleet.hub, &["a", "b"]).await;
+    std::fs::write(&file, "half a kube").unwrap();
+    eventually("the half is seen", async || source(&fleet.hub, "files").await.invalid == 2).await;
+    assert_eq!(names(&fleet.hub).await, ["a", "b"], "it says what it said before");
+    std::fs::remove_file(folder.path().join("b.yaml")).unwrap();
+    has(&fleet.hub, &["a"]).await;
+    assert_eq!(lists(&fleet.clusters["a"]), listed);
+    std::fs::remove_file(&file).unwrap();
+    has(&fleet.hub, &[]).await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn profiles_are_looked_up_and_reached_with_their_secrets() {
+    let bed = Bed::new(&["a"]);
+    let config = json!({
+        "clusters": [{ "name": "c", "cluster": { "server": bed.url("a") } }],
+        "users": [{ "name": "u", "user": { "token": TOKEN } }],
+        "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }], "current-context": "x",
+    });
+    let labels = json!({ "x-k8s.io/cluster-profile": "a", "x-k8s.io/cluster-profile-namespace": "fleet" });
+    let secret = json!({ "metadata": { "labels": labels }, "data": { "Config": STANDARD.encode(config.to_string()) } });
+    let status = json!({ "properties": [{ "name": "region", "value": "eu" }] });
+    bed.management.with_world(|world| {
+        world.create(&profiles(), "fleet", "a", json!({ "status": status })).unwrap();
+        world.create(&secrets(), "hub", "a", secret).unwrap();
+    });
+    let text = format!(
+        "[cluster_sources.argo]\ntype = \"cluster-profiles\"\nserver = \"{}\"\nsecrets = true\ntake_properties = [\"region\"]\n\
+         [resources.pods]\n",
+        bed.management.url()
+    );
+    let (fleet, management, _dir) = bed.start(Config::from_toml(&text).unwrap()).await;
+    fleet.synced().await;
+    fleet.converged().await;
+    assert_eq!(fleet.cluster("a").await.labels["region"], "eu");
+    management.with_world(|world| world.delete(&profiles(), &ObjectKey::new("fleet", "a"))).unwrap();
+    has(&fleet.hub, &[]).await;
+    fleet.end().await;
+}
+
+/// What a durable reader was told: a letter for the kind, `i` and `t` for what is marked, and the key.
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn reader() -> (Log, Subscriber<()>) {
+    let log = Log::default();
+    let told = Arc::clone(&log);
+    let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
+        let line = match notification {
+            Notification::Added { object, initial } => format!("A{} {}", if *initial { "i" } else { "" }, object.key()),
+            Notification::Updated { new, .. } => format!("U {}", new.key()),
+            Notification::Deleted { object, tombstone } => {
+                format!("D{} {}", if *tombstone { "t" } else { "" }, object.key())
+            }
+            Notification::Synced(_) => return,
+        };
+        told.lock().push(line);
+    });
+    (log, subscriber)
+}
+
+async fn subscribe(hub: &Hub) -> Log {
+    let (log, subscriber) = reader();
+    let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("durable").durable();
+    hub.registry().send(subscribe).await.unwrap();
+    log
+}
+
+async fn cached(hub: &Hub) -> usize {
+    hub.cache_of(pods()).send(Query::list()).await.unwrap().unwrap().items.len()
+}
+
+/// The state directory is enough for a cluster's caches and readers until its source has said how it is reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_a_clusters_caches_are_back_before_its_source_and_what_was_missed_is_told_once() {
+    let bed = Bed::with(&["a"], |i| SimConfig { token: Some(TOKEN.to_owned()), ..small(120 + i, 10) });
+    bed.put_as("a", bed.argocd("a", "a", json!({ "env": "dev" }), &json!({ "bearerToken": TOKEN })));
+    let mut config = bed.config("");
+    config.hub.state_dir = Some(bed.dir.path().join("state"));
+    config.hub.checkpoint = std::time::Duration::from_millis(50);
+    let hub = Hub::start_with(config.clone(), quick()).await.unwrap();
+    let log = subscribe(&hub).await;
+    hub.wait_for_cache_sync(crate::fleet::PATIENCE).await.unwrap();
+    eventually("all is told", async || log.lock().len() == 10).await;
+    eventually("all is on disk", async || {
+        let report = hub.report().await.unwrap();
+        report.hub.clusters[0]
+            .informers
+            .iter()
+            .all(|it| it.checkpoint.as_ref().is_some_and(|kept| kept.version.is_some()))
+    })
+    .await;
+    assert_eq!(hub.shutdown(crate::fleet::PATIENCE).await.actors_left, 0);
+    let kept = std::fs::read_to_string(bed.dir.path().join("state/fleet.json")).unwrap();
+    assert!(kept.contains("\"a\"") && !kept.contains(TOKEN) && !kept.contains("http"), "{kept}");
+    let listed = lists(&bed.spokes["a"]);
+    let gone = bed.spokes["a"].truth(&pods().gvr).into_keys().next().unwrap();
+    bed.spokes["a"].with_world(|world| world.delete(&pods().gvr, &gone)).unwrap();
+    bed.management.stop().await;
+    let hub = Hub::start_with(config, quick()).await.unwrap();
+    let log = subscribe(&hub).await;
+    assert_eq!((names(&hub).await, cached(&hub).await), (vec!["a".to_owned()], 10), "they are back");
+    let is_shown = async || {
+        let report = hub.report().await.unwrap();
+        let a = &report.hub.clusters[0];
+        a.state == ClusterState::Unreachable
+            && a.last_error
+                .as_deref()
+                .is_some_and(|error| error.contains("argo has not said yet how the cluster is reached"))
+    };
+    eventually("why it is not reached is shown", is_shown).await;
+    eventually("the source is away", async || source(&hub, "argo").await.state == ClusterSourceState::Unreachable)
+        .await;
+    assert!(log.lock().is_empty(), "nothing has happened yet: {:?}", log.lock());
+    bed.management.restart().await;
+    eventually("what was missed", async || !log.lock().is_empty()).await;
+    let new = bed.spokes["a"].with_world(World::create_pod).unwrap();
+    eventually("it is watched", async || log.lock().len() >= 2).await;
+    let told = log.lock().clone();
+    assert!(
+        told == [format!("D {gone}"), format!("A {new}")] || told == [format!("Dt {gone}"), format!("A {new}")],
+        "{told:?}"
+    );
+    assert_eq!(lists(&bed.spokes["a"]), listed, "the watch has gone on from where it was");
+    hub.shutdown(crate::fleet::PATIENCE).await;
+    // The source says that it is gone: so are its caches.
+    bed.delete("a");
+    let mut config = bed.config("");
+    config.hub.state_dir = Some(bed.dir.path().join("state"));
+    let hub = Hub::start_with(config, quick()).await.unwrap();
+    has(&hub, &[]).await;
+    eventually("its caches are gone", async || cached(&hub).await == 0).await;
+    hub.shutdown(crate::fleet::PATIENCE).await;
+}
