@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber, SurveyState};
 use informer_hub::app::Hub;
-use informer_hub::config::{Config, HubConfig, ResourceConfig};
+use informer_hub::config::{Config, ResourceConfig};
 use informer_hub::types::{ClusterSelector, Dynamic, Notification, Phase, clock};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
@@ -118,10 +118,9 @@ async fn a_custom_resource_comes_moves_goes_and_comes_back_with_another_scope() 
     let client = real.client().await;
     create_namespace(&client, "shop").await;
     let config = Config {
-        hub: HubConfig::default(),
         clusters: vec![cluster("comings", real.kubeconfig())],
         resources: vec![ResourceConfig::new(GEARS, GEARS.parse().unwrap())],
-        sinks: Vec::new(),
+        ..Config::default()
     };
     let hub = Hub::start(config).await.unwrap();
     let told = Told::default();

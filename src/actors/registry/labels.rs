@@ -53,7 +53,9 @@ impl Handler<SetClusterLabels> for RegistryActor {
             let _ = relabelled.await;
         };
         Box::pin(work.into_actor(self).map(move |(), _, _| {
-            gone.iter().for_each(|subscription| subscription.forget_cluster(&name));
+            for subscription in gone {
+                subscription.forget_cluster(&name);
+            }
             Ok(())
         }))
     }

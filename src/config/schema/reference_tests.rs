@@ -29,8 +29,12 @@ const FILES: [&str; 13] = [
 const VARIABLES: [&str; 5] = ["API_TOKEN", "AUDIT_API_KEY", "AUDIT_SECRET", "NATS_PASSWORD", "NATS_TOKEN"];
 
 /// What a key needs beside it, other than what its table needs in any case.
-const BESIDE: [(&str, &str); 10] = [
+const BESIDE: [(&str, &str); 14] = [
     ("clusters.*.context", "kubeconfig = \"~/.kube/config\""),
+    ("cluster_sources.*.context", "kubeconfig = \"~/.kube/config\""),
+    ("cluster_sources.*.secrets", "[cluster_sources.a.providers.b]\ncommand = \"credentials\""),
+    ("resources.*.exclude", "resource = \"*.example.com\""),
+    ("resources.*.limit", "resource = \"*.example.com\""),
     ("hub.tls.cert_file", "key_file = \"hub-key.pem\""),
     ("hub.tls.key_file", "cert_file = \"hub-cert.pem\""),
     ("hub.tls.client_ca_file", "cert_file = \"hub-cert.pem\"\nkey_file = \"hub-key.pem\""),
@@ -54,9 +58,15 @@ pub(crate) fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> Stri
     if value.is_some() && key.path == "sinks.*.rate_limit.burst" {
         lines += "events_per_second = 10\n";
     }
+    let is_provider = parent.ends_with(".providers.*");
+    if value.is_some() && is_provider && name != "command" {
+        lines += "command = \"credentials\"\n";
+    }
+    let of = if is_provider { Some("cluster-profiles") } else { of };
     let top = parent.split('.').next().expect("a path has a beginning");
     let at = |table: &str, always: &str| {
         let header = parent.replacen(".*", &format!(".{}", table.split('.').nth(1).unwrap_or_default()), 1);
+        let header = header.replace(".*", ".b");
         let own = value.is_some() && top == table.split('.').next().unwrap_or_default();
         match own {
             true if header == table => format!("[{table}]\n{always}{lines}\n"),
@@ -70,7 +80,7 @@ pub(crate) fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> Stri
     let named = if key.path == "resources.*.resource" { "resources.apps" } else { "resources.pods" };
     let named_needs = if named == "resources.apps" && value.is_none() { "resource = \"pods\"\n" } else { "" };
     let hub = if key.path == "hub.auth.allow_unauthenticated" { "listen = \"127.0.0.1:0\"\n" } else { "" };
-    let kind = of.unwrap_or("webhook");
+    let kind = of.filter(|_| top == "sinks").unwrap_or("webhook");
     let needs = match (kind, name) {
         ("webhook" | "nats", "url") | ("file", "path") if value.is_some() => "",
         ("webhook", _) => "url = \"https://example.com\"\n",
@@ -78,18 +88,29 @@ pub(crate) fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> Stri
         ("file", _) => "path = \"other.jsonl\"\n",
         _ => "",
     };
-    let known = ["hub", "clusters", "resources", "sinks"].contains(&top);
-    let other = match of.filter(|_| !known && value.is_some()) {
-        Some(kind) => format!("[{}]\ntype = \"{kind}\"\n{lines}\n", parent.replace(".*", ".a")),
-        None if !known && value.is_some() => format!("[{}]\n{lines}\n", parent.replace(".*", ".a")),
-        None => String::new(),
-    };
+    let source =
+        if top == "cluster_sources" { at("cluster_sources.a", &source(of, name, value)) } else { String::new() };
     at("hub", hub)
-        + &other
+        + &source
         + &at("clusters.prod-eu", &format!("{server}{labels}"))
         + "[clusters.prod-us]\nserver = \"https://us\"\n"
         + &at(named, named_needs)
         + &at("sinks.a", &format!("type = \"{kind}\"\n{needs}"))
+}
+
+/// What a source of clusters of this type needs beside a key.
+fn source(of: Option<&str>, name: &str, value: Option<&Value>) -> String {
+    let kind = of.unwrap_or("folder");
+    let is_there = |key: &str| value.is_some() && name == key;
+    let line = |key: &str, value: &str| if is_there(key) { String::new() } else { format!("{key} = {value}\n") };
+    let reaches = ["context", "in_cluster", "kubeconfig", "server"].iter().any(|key| is_there(key));
+    let reach = if reaches { String::new() } else { line("server", "\"https://management\"") };
+    let needs = match kind {
+        "secrets" => line("format", "\"argocd\"") + &reach,
+        "cluster-profiles" => line("secrets", "true") + &reach,
+        _ => line("path", "\"clusters\""),
+    };
+    line("type", &format!("\"{kind}\"")) + &needs
 }
 
 fn read(text: &str) -> Result<Config, ConfigErrors> {
