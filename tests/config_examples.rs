@@ -91,7 +91,7 @@ fn the_reference_reads_as_its_comments_say() {
     let names: Vec<_> = config.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
     assert_eq!(names, ["here", "prod-eu", "prod-us"]);
     let resources: Vec<_> = config.resources.iter().map(|resource| resource.resource.to_string()).collect();
-    assert_eq!(resources, ["nodes", "deployments.apps", "pods"]);
+    assert_eq!(resources, ["nodes", "deployments.apps", "*.example.com", "pods"]);
     let TransportConfig::Webhook(webhook) = &config.sinks[0].transport else { panic!("another type") };
     assert!(webhook.signing_secret.is_some() && webhook.ca_file.is_none());
 }
