@@ -94,7 +94,7 @@ fn the_reference_reads_as_its_comments_say() {
     let sources: Vec<_> = config.sources.iter().map(|source| (source.name.as_str(), source.kind.as_str())).collect();
     assert_eq!(sources, [("argocd", "secrets"), ("edge", "folder"), ("inventory", "cluster-profiles")]);
     let resources: Vec<_> = config.resources.iter().map(|resource| resource.resource.to_string()).collect();
-    assert_eq!(resources, ["nodes", "deployments.apps", "pods"]);
+    assert_eq!(resources, ["nodes", "deployments.apps", "*.example.com", "pods"]);
     let TransportConfig::Webhook(webhook) = &config.sinks[0].transport else { panic!("another type") };
     assert!(webhook.signing_secret.is_some() && webhook.ca_file.is_none());
 }

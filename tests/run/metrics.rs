@@ -52,7 +52,7 @@ async fn a_scrape_shows_the_truth_and_every_metric_that_there_is() {
     let receiver = Receiver::start(Mode::Well);
     let state = tempfile::tempdir().unwrap();
     let hub = format!(
-        "state_dir = {:?}\ncheckpoint = \"100ms\"\nmemory_limit = \"1GiB\"\n",
+        "state_dir = {:?}\ncheckpoint = \"100ms\"\nmemory_limit = \"1GiB\"\n[resources.ours]\nresource = \"*.none.com\"\n",
         state.path().join("s").display().to_string()
     );
     let hub = launch(&hub, &sim.url(), &receiver);
@@ -81,6 +81,8 @@ async fn a_scrape_shows_the_truth_and_every_metric_that_there_is() {
     is(r#"informer_hub_informers{cluster="c0",state="degraded"}"#, 0.0);
     is(r#"informer_hub_lists_total{cluster="c0",reason="first"}"#, 1.0);
     is(r#"informer_hub_lists_total{cluster="c0",reason="expired"}"#, 0.0);
+    is(r#"informer_hub_pattern_watched_resources{cluster="c0",entry="ours"}"#, 0.0);
+    is(r#"informer_hub_pattern_left_out_resources{cluster="c0",entry="ours"}"#, 0.0);
     is(r#"informer_hub_objects{cluster="c0",resource="pods"}"#, truth as f64);
     is(r#"informer_hub_informer_synced{cluster="c0",resource="pods"}"#, 1.0);
     is(r#"informer_hub_sink_dead_lettered_events_total{sink="hook"}"#, 0.0);
