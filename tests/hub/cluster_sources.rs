@@ -350,6 +350,36 @@ async fn profiles_are_looked_up_and_reached_with_their_secrets() {
     fleet.end().await;
 }
 
+/// The command is told which cluster it is for, and what the profile has for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn profiles_are_reached_with_the_command_of_their_provider() {
+    let bed = Bed::with(&["a"], |i| SimConfig { token: Some(TOKEN.to_owned()), ..small(130 + i, 10) });
+    let (told, command) = (bed.dir.path().join("told"), bed.dir.path().join("plugin"));
+    let script = format!(
+        "#!/bin/sh\necho \"$KUBERNETES_EXEC_INFO\" > {}\n\
+         echo '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"'\"$1\"'\"}}}}'\n",
+        told.display()
+    );
+    std::fs::write(&command, script).unwrap();
+    let extension = json!({ "name": "client.authentication.k8s.io/exec", "extension": { "clusterId": "seven" } });
+    let offer = json!({ "name": "local", "cluster": { "server": bed.url("a"), "extensions": [extension] } });
+    bed.management.with_world(|world| {
+        world.create(&profiles(), "fleet", "a", json!({ "status": { "accessProviders": [offer] } })).unwrap();
+    });
+    let text = format!(
+        "[cluster_sources.argo]\ntype = \"cluster-profiles\"\nserver = \"{}\"\n[cluster_sources.argo.providers.local]\n\
+         command = \"sh\"\nargs = [\"{}\", \"{TOKEN}\"]\n[resources.pods]\n",
+        bed.management.url(),
+        command.display()
+    );
+    let (fleet, _management, _dir) = bed.start(Config::from_toml(&text).unwrap()).await;
+    fleet.synced().await;
+    fleet.converged().await;
+    let info: Value = serde_json::from_str(&std::fs::read_to_string(&told).unwrap()).unwrap();
+    assert_eq!(info["spec"]["cluster"]["config"]["clusterId"], "seven", "{info}");
+    fleet.end().await;
+}
+
 /// What a durable reader was told: a letter for the kind, `i` and `t` for what is marked, and the key.
 type Log = Arc<Mutex<Vec<String>>>;
 

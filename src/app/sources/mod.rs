@@ -1,6 +1,6 @@
 //! Sources of clusters, running: who watches them, what each says, and what is shown of them.
 //!
-//! A watcher looks at its source, and hands over all that it says at once ([`Running::hear`]), which is applied as a
+//! A watcher looks at its source, and hands over all that it says at once (`Ear::hear`), which is applied as a
 //! difference of the configuration is: by one place, one at a time. What a source has said stays in force until it says
 //! something else: one that cannot be looked at says nothing, and so lets no cluster go.
 
