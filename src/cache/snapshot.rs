@@ -112,13 +112,11 @@ impl Partition {
         self.plain_bytes
     }
 
-    /// The same, for what its informer has become. Where that is more than other labels of its cluster, no watch can go on
-    /// from it: its objects are to be read anew.
+    /// The same, for what its informer has become. Where that is another resource, its objects are to be read anew.
     fn go_on_as(self, origin: Arc<Origin>) -> Self {
-        if self.origin.resource == origin.resource {
-            return Self { origin, ..self };
-        }
-        Self { converted_from: Some(Arc::clone(&self.origin)), origin, resume: None, ..self }
+        let is_other = (self.origin.resource != origin.resource).then(|| Arc::clone(&self.origin));
+        let resume = self.resume.filter(|_| is_other.is_none());
+        Self { converted_from: is_other.or(self.converted_from), origin, resume, ..self }
     }
 
     /// Puts an object at its key, without its body where none are kept.
