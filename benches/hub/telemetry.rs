@@ -96,7 +96,7 @@ async fn flooded(collector: Option<&str>) -> Run {
     );
     std::fs::File::create(&file).unwrap().write_all(text.as_bytes()).unwrap();
     let mut command = Command::new("taskset");
-    command.args(["-c", CORES[0], PROGRAM, "run", "--log-level", "warn", "-c"]).arg(&file);
+    command.args(["-c", CORES[0], PROGRAM, "run", "-c"]).arg(&file).env("RUST_LOG", "warn");
     if let Some(collector) = collector {
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector).env("OTEL_METRIC_EXPORT_INTERVAL", "1000");
     }

@@ -139,16 +139,17 @@ impl Hub {
     /// # Errors
     /// [`NotSynced`] names what had not when the time was up, and why.
     pub async fn wait_for_cache_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
-        let (sources, until) = (&self.running.sources, clock::now() + timeout);
+        let (sources, began) = (&self.running.sources, clock::now());
+        let left = || timeout.saturating_sub(clock::now().duration_since(began));
         let mut heard = sources.watch();
         while sources.is_waiting() {
-            if !matches!(tokio::time::timeout_at(until, heard.changed()).await, Ok(Ok(()))) {
+            if !matches!(tokio::time::timeout(left(), heard.changed()).await, Ok(Ok(()))) {
                 let waiting = sources.status().into_iter().filter(|source| source.state == ClusterSourceState::Waiting);
                 let waiting = waiting.map(|source| format!("cluster_sources.{}: has said nothing yet", source.name));
                 return Err(NotSynced { waited: timeout, waiting: waiting.collect() });
             }
         }
-        let timeout = until.saturating_duration_since(clock::now());
+        let timeout = left();
         let stopped = |_| NotSynced { waited: timeout, waiting: vec!["the hub is shutting down".to_owned()] };
         self.registry().send(WaitForCacheSync { timeout }).await.unwrap_or_else(|error| Err(stopped(error)))
     }

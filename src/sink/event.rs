@@ -109,6 +109,8 @@ struct Parts {
     sequence: Option<u64>,
     /// Where the digits of the sequence are in `body`; zero where there are none.
     sequence_at: u32,
+    /// Whether `body` says where it is in a trace.
+    is_traced: bool,
     body: Box<str>,
 }
 
@@ -231,6 +233,7 @@ impl Event {
             version: object.map_or_else(|| ResourceVersion::new(""), |object| object.resource_version().clone()),
             sequence: None,
             sequence_at,
+            is_traced: parent.is_some(),
             body: body.into(),
             id: id.into(),
             subject: subject.into(),
@@ -291,12 +294,10 @@ impl Event {
         self.0.sequence
     }
 
-    /// The extension `traceparent`, where the change has a trace. Costs a look at the attributes.
+    /// The extension `traceparent`, where the change has a trace.
     #[must_use]
     pub fn trace_parent(&self) -> Option<TraceParent> {
-        let (attributes, _) = self.0.body.split_once(",\"data\":")?;
-        let (_, value) = attributes.split_once(TRACE_PARENT)?;
-        value.get(..TraceParent::LENGTH)?.parse().ok()
+        if self.0.is_traced { trace_parent_of(&self.0.body) } else { None }
     }
 
     /// Gives it a number, in its JSON too where there is room for one. Copies the event if somebody shares it.
@@ -380,6 +381,13 @@ pub(in crate::sink) fn subject_parts(subject: &str) -> Option<[&str; 5]> {
 }
 
 /// Without the version: an object goes on under the next one.
+/// Where an event's JSON says that it is in a trace: attributes come before the data.
+fn trace_parent_of(body: &str) -> Option<TraceParent> {
+    let (attributes, _) = body.split_once(",\"data\":")?;
+    let (_, value) = attributes.split_once(TRACE_PARENT)?;
+    value.get(..TraceParent::LENGTH)?.parse().ok()
+}
+
 fn lane_hash(cluster: &str, subject: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     cluster.hash(&mut hasher);

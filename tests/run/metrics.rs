@@ -51,9 +51,13 @@ async fn a_scrape_shows_the_truth_and_every_metric_that_there_is() {
     let sim = sim(1, 40);
     let receiver = Receiver::start(Mode::Well);
     let state = tempfile::tempdir().unwrap();
+    let place = |name: &str| state.path().join(name).display().to_string();
+    std::fs::create_dir(place("edge")).unwrap();
     let hub = format!(
-        "state_dir = {:?}\ncheckpoint = \"100ms\"\nmemory_limit = \"1GiB\"\n[resources.ours]\nresource = \"*.none.com\"\n",
-        state.path().join("s").display().to_string()
+        "state_dir = {:?}\ncheckpoint = \"100ms\"\nmemory_limit = \"1GiB\"\n[resources.ours]\nresource = \"*.none.com\"\n\
+         [cluster_sources.edge]\ntype = \"folder\"\npath = {:?}\n",
+        place("s"),
+        place("edge")
     );
     let hub = launch(&hub, &sim.url(), &receiver);
     hub.ready().await;

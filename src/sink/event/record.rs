@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::{Event, EventType, Parts, lane_hash};
+use super::{Event, EventType, Parts, lane_hash, trace_parent_of};
 use crate::types::ResourceVersion;
 
 const FORMAT: u8 = 1;
@@ -66,6 +66,7 @@ impl Event {
             version: ResourceVersion::new(version),
             sequence,
             sequence_at: 0,
+            is_traced: trace_parent_of(body).is_some(),
             body: body.into(),
         })))
     }
