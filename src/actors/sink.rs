@@ -4,7 +4,7 @@
 //! on a thread that may block, hears of their outcome, and keeps the one timer.
 //!
 //! # Back-pressure
-//! The answer to [`TakeIn`] comes when all of them are in the queue, and on disk where the sink has a journal. A
+//! The answer to a message with notifications comes when all of them are in the queue, and on disk where the sink has a journal. A
 //! sender must wait for it before it sends again; what it holds meanwhile, it coalesces. So the sink holds at most one
 //! message per sender beside its queue.
 
