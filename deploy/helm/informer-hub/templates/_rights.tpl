@@ -16,6 +16,11 @@
 {{- end -}}
 {{- if $watched -}}
 {{- $resource := include "informer-hub.resource" (dict "key" $key "entry" $entry "known" $known.resources) | fromYaml -}}
+{{- /* To hear of custom resources that come and go. */ -}}
+{{- if $resource.custom -}}
+{{- $_ := set $everywhere "apiextensions.k8s.io" (append (get $everywhere "apiextensions.k8s.io" | default list) "customresourcedefinitions" | uniq) -}}
+{{- $_ := set $everywhere "apiregistration.k8s.io" (append (get $everywhere "apiregistration.k8s.io" | default list) "apiservices" | uniq) -}}
+{{- end -}}
 {{- $places := list -}}
 {{- if $resource.namespaced }}{{ $places = $entry.namespaces | default list }}{{ end -}}
 {{- if not $places -}}
@@ -81,7 +86,10 @@
 {{- end -}}
 {{- $found := $plural | default $short -}}
 {{- if and (not $found) $hasGroup -}}
-{{- $found = dict "group" $group "plural" $word "namespaced" (not (empty .entry.namespaces)) -}}
+{{- if contains "*" $group -}}
+{{- fail (printf "config.resources.%s: which groups %s means only a cluster can say; give rights by informer-hub rbac --discover and the configuration as a text" .key $written) -}}
+{{- end -}}
+{{- $found = dict "group" $group "plural" $word "namespaced" (not (empty .entry.namespaces)) "custom" true -}}
 {{- end -}}
 {{- if not $found -}}
 {{- fail (printf "config.resources.%s: %s is not one that Kubernetes brings; write it with its group, as plural.group" .key $written) -}}
