@@ -18,7 +18,7 @@ use super::env::Env;
 use super::messages::{Stop, Surveyed};
 use super::status::{SurveyState, SurveyStatus};
 use super::supervision::ExitGuard;
-use crate::discovery::{Answer, Pace, Seen};
+use crate::discovery::{Answer, Pace, Seen, definition_of};
 use crate::reflector::{Connection, Discovered, InformerOptions, Projection, SourceError};
 use crate::types::{ApiResource, ClusterName, Gvr, Scope, chance, clock};
 
@@ -110,7 +110,7 @@ impl DiscoveryActor {
                     act.view.asked = Some(clock::wall());
                     act.show_trouble(None);
                     act.known = found.map(Arc::new).or_else(|| act.known.take());
-                    Answer::Came
+                    if act.serves_what_is_defined() { Answer::Came } else { Answer::Partly }
                 }
                 Err(error) => {
                     act.show_trouble(Some(&error));
@@ -121,6 +121,12 @@ impl DiscoveryActor {
             act.tell(ctx);
             act.schedule(ctx);
         }));
+    }
+
+    fn serves_what_is_defined(&self) -> bool {
+        let (Watched::All(names), Some(known)) = (&self.definitions, &self.known) else { return true };
+        let served: BTreeSet<_> = known.catalogue.resources().iter().map(|(it, _)| definition_of(&it.gvr)).collect();
+        names.iter().all(|name| served.contains(name))
     }
 
     fn is_watched(&self) -> bool {

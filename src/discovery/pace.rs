@@ -39,6 +39,8 @@ impl Default for Rhythm {
 pub enum Answer {
     /// The cluster has answered.
     Came,
+    /// It has, and does not serve all yet that it has definitions of: one that has just been started.
+    Partly,
     /// It has not.
     Failed,
 }
@@ -101,6 +103,10 @@ impl Pace {
                 return;
             }
         }
+        if answer == Answer::Partly {
+            self.due = now + self.backoff.next_delay(now, random);
+            return;
+        }
         let rest = if is_watched { self.rhythm.quiet } else { self.rhythm.poll };
         self.due = now + rest + rest.mul_f64(0.5 * random().clamp(0.0, 1.0));
     }
@@ -110,6 +116,22 @@ impl Pace {
 mod tests {
     use super::*;
     use crate::types::clock;
+
+    #[test]
+    fn what_is_defined_and_not_served_yet_is_looked_for_soon_and_ever_more_rarely() {
+        let start = clock::now();
+        let mut pace = Pace::new(Rhythm::default(), start);
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            let now = pace.due();
+            pace.look(Answer::Partly, true, now, &mut || 0.0);
+            waits.push(pace.due().duration_since(now).as_secs());
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+        let now = pace.due();
+        pace.look(Answer::Came, true, now, &mut || 0.0);
+        assert_eq!(pace.due().duration_since(now), Rhythm::default().quiet);
+    }
 
     /// When looks happen until `end`, in milliseconds, with changes heard at these times; each is answered at once.
     fn looks(heard: &[u64], is_watched: bool, end: u64) -> Vec<u64> {
