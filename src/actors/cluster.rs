@@ -14,8 +14,8 @@ use super::capacity::CONTROL_MAILBOX;
 use super::env::Env;
 use super::informer::{InformerActor, InformerParts};
 use super::messages::{
-    AddListener, Attach, CloseAbandoned, Detach, RemoveListener, Resolved, Rest, StopCluster, StopInformer, Unwant,
-    User, Want, Wanted,
+    AddListener, Attach, CloseAbandoned, Detach, MoveTo, RemoveListener, Resolved, Rest, StopCluster, StopInformer,
+    Unwant, User, Want, Wanted,
 };
 use super::status::SharedView;
 use super::subscription::{Subscription, SubscriptionId};
@@ -75,6 +75,15 @@ struct Informer {
     address: Option<Addr<InformerActor>>,
     parts: InformerParts,
     number: usize,
+}
+
+impl Informer {
+    /// Has it be another with all that it has; one that is dead begins as that. Gives the wait for it.
+    fn go_on_as(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
+        self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
+        (self.parts.source, self.parts.rest) = (Arc::clone(&to.source), to.rest);
+        self.address.as_ref().map(|address| address.send(to))
+    }
 }
 
 /// See the module.

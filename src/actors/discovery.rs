@@ -18,9 +18,9 @@ use super::env::Env;
 use super::messages::{Stop, Surveyed};
 use super::status::{SurveyState, SurveyStatus};
 use super::supervision::ExitGuard;
-use crate::discovery::{Answer, Pace, Seen, definition_of};
+use crate::discovery::{self, Answer, Pace, Seen, definition_of};
 use crate::reflector::{Connection, Discovered, InformerOptions, Projection, SourceError};
-use crate::types::{ApiResource, ClusterName, Gvr, Scope, chance, clock};
+use crate::types::{ApiResource, ClusterName, Scope, chance, clock};
 
 /// What a discovery actor is made of.
 pub(super) struct DiscoveryParts {
@@ -42,12 +42,26 @@ enum Watched {
     Refused(String),
 }
 
+/// What the cluster has answered last.
+struct Known {
+    discovered: Arc<Discovered>,
+    /// As definitions are named.
+    served: BTreeSet<SmolStr>,
+}
+
+impl Known {
+    fn new(discovered: Discovered) -> Self {
+        let served = discovered.catalogue.resources().iter().map(|(it, _)| definition_of(&it.gvr)).collect();
+        Self { discovered: Arc::new(discovered), served }
+    }
+}
+
 /// See the module.
 pub(super) struct DiscoveryActor {
     env: Env,
     parts: DiscoveryParts,
     pace: Pace,
-    known: Option<Arc<Discovered>>,
+    known: Option<Known>,
     definitions: Watched,
     services: Watched,
     view: SurveyStatus,
@@ -102,14 +116,15 @@ impl DiscoveryActor {
 
     fn ask(&mut self, ctx: &mut Context<Self>) {
         self.asking = true;
-        let asking = self.parts.connection.catalogue(self.known.clone()).into_actor(self);
+        let known = self.known.as_ref().map(|known| Arc::clone(&known.discovered));
+        let asking = self.parts.connection.catalogue(known).into_actor(self);
         ctx.spawn(asking.map(|answer, act, ctx| {
             act.asking = false;
             let outcome = match answer {
                 Ok(found) => {
                     act.view.asked = Some(clock::wall());
                     act.show_trouble(None);
-                    act.known = found.map(Arc::new).or_else(|| act.known.take());
+                    act.known = found.map(Known::new).or_else(|| act.known.take());
                     if act.serves_what_is_defined() { Answer::Came } else { Answer::Partly }
                 }
                 Err(error) => {
@@ -125,8 +140,7 @@ impl DiscoveryActor {
 
     fn serves_what_is_defined(&self) -> bool {
         let (Watched::All(names), Some(known)) = (&self.definitions, &self.known) else { return true };
-        let served: BTreeSet<_> = known.catalogue.resources().iter().map(|(it, _)| definition_of(&it.gvr)).collect();
-        names.iter().all(|name| served.contains(name))
+        names.is_subset(&known.served)
     }
 
     fn is_watched(&self) -> bool {
@@ -164,23 +178,19 @@ impl DiscoveryActor {
         });
         let mut view = self.view.clone();
         view.last_error = view.last_error.or(refused);
-        view.resources = self.known.as_ref().map(|known| known.catalogue.resources().len());
+        view.resources = self.known.as_ref().map(|known| known.served.len());
         let seen =
-            |known: &Arc<Discovered>| Seen { catalogue: Arc::clone(&known.catalogue), definitions: self.told.clone() };
+            |known: &Known| Seen { catalogue: Arc::clone(&known.discovered.catalogue), definitions: self.told.clone() };
         let seen = self.known.as_ref().map(seen);
         super::supervision::detach(self.parts.listener.send(Surveyed { number: self.parts.number, seen, view }));
     }
 }
 
-/// Only their names are looked at, so that any version that is served will do.
 fn resource_of(names: Names) -> ApiResource {
-    let (gvr, kind) = match names {
-        Names::Definitions => {
-            (Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions"), "CustomResourceDefinition")
-        }
-        Names::Services => (Gvr::new("apiregistration.k8s.io", "v1", "apiservices"), "APIService"),
-    };
-    ApiResource { gvr, kind: kind.into(), namespaced: false }
+    match names {
+        Names::Definitions => discovery::definitions(),
+        Names::Services => discovery::services(),
+    }
 }
 
 impl Actor for DiscoveryActor {

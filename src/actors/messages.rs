@@ -272,6 +272,8 @@ pub struct MoveTo {
     pub origin: Arc<Origin>,
     /// Where it lists and watches that.
     pub source: Arc<dyn ListerWatcher>,
+    /// Whether it asks for anything there.
+    pub rest: Rest,
     /// Whether the objects that it has are gone.
     pub renewed: bool,
 }

@@ -11,9 +11,11 @@
 
 mod pace;
 mod plan;
+mod signals;
 
 #[cfg(test)]
 mod plan_tests;
 
 pub use pace::{Answer, Pace, Rhythm};
 pub use plan::{Claim, Fate, Seen, Share, definition_of, fate, share};
+pub use signals::{definitions, services};

@@ -87,28 +87,32 @@ impl Pace {
     /// gives numbers in `[0, 1)`.
     pub fn look(&mut self, answer: Answer, is_watched: bool, now: Instant, random: &mut dyn FnMut() -> f64) {
         self.looked = Some(now);
-        if answer == Answer::Failed {
-            self.due = now + self.backoff.next_delay(now, random);
+        if answer != Answer::Failed
+            && let Some(due) = self.next_look(now)
+        {
+            self.due = due;
             return;
         }
-        while let Some((since, next)) = self.heard {
-            let Some(after) = LOOKS.get(next) else {
-                self.heard = None;
-                break;
+        self.due = now
+            + match answer {
+                Answer::Failed | Answer::Partly => self.backoff.next_delay(now, random),
+                Answer::Came => {
+                    let rest = if is_watched { self.rhythm.quiet } else { self.rhythm.poll };
+                    rest + rest.mul_f64(0.5 * random().clamp(0.0, 1.0))
+                }
             };
+    }
+
+    /// When it is looked again because of what was heard last. Looks that were due by now have been the one that ended.
+    fn next_look(&mut self, now: Instant) -> Option<Instant> {
+        while let Some((since, next)) = self.heard.take() {
+            let after = *LOOKS.get(next)?;
             self.heard = Some((since, next + 1));
-            // Those that were due by now have been this one.
-            if since + *after > now {
-                self.due = (since + *after).max(now + GAP);
-                return;
+            if since + after > now {
+                return Some((since + after).max(now + GAP));
             }
         }
-        if answer == Answer::Partly {
-            self.due = now + self.backoff.next_delay(now, random);
-            return;
-        }
-        let rest = if is_watched { self.rhythm.quiet } else { self.rhythm.poll };
-        self.due = now + rest + rest.mul_f64(0.5 * random().clamp(0.0, 1.0));
+        None
     }
 }
 

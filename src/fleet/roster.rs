@@ -23,6 +23,17 @@ pub enum Holder {
     },
 }
 
+impl Holder {
+    /// Where the configuration has it, as people write it.
+    #[must_use]
+    pub fn of(&self, cluster: &ClusterName) -> String {
+        match self {
+            Self::Table => format!("[clusters.{cluster}]"),
+            Self::Source { name, object } => format!("{object} of [cluster_sources.{name}]"),
+        }
+    }
+}
+
 /// A cluster that is not watched as a source has it, since somebody else has its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

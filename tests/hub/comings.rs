@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use informer_hub::actors::messages::SetClusterLabels;
 use informer_hub::actors::{InformerStatus, PatternStatus, Subscribe, Subscriber, SurveyState, Tuning};
 use informer_hub::cache::Query;
 use informer_hub::config::{
@@ -182,6 +183,35 @@ async fn of_a_definition_that_is_deleted_each_object_is_told_and_nothing_is_aske
         fleet.converged().await;
         fleet.end().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_with_other_labels_still_asks_nothing_of_what_is_not_there() {
+    let fleet = Fleet::start(one(sim(48)), &["pods", WIDGETS], Vec::new()).await;
+    let (cluster, told) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
+    watches(&fleet, WIDGETS).await;
+    follows(&fleet, SurveyState::Watching).await;
+    eventually("five widgets", async || told.lock().len() == 5).await;
+    cluster.with_world(|world| world.undefine(&World::widgets()));
+    shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
+    eventually("five ends", async || told.lock().len() == 10).await;
+    let labels = [("tier".to_owned(), "dev".to_owned())].into();
+    fleet.hub.registry().send(SetClusterLabels { name: "a".parse().unwrap(), labels }).await.unwrap().unwrap();
+    // The last look after the change comes after five seconds.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let asked = lists(cluster);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(lists(cluster), asked);
+    shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
+    take(&told);
+    cluster.with_world(|world| {
+        world.register(def("v1", "Widget", true));
+        world.create_widget("again").unwrap();
+    });
+    watches(&fleet, WIDGETS).await;
+    eventually("the new one", async || told.lock().len() == 1).await;
+    assert_eq!(take(&told), marked("+", &["again"]));
+    fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

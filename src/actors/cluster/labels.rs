@@ -16,13 +16,10 @@ impl Handler<SetLabels> for ClusterActor {
         self.parts.labels = labels;
         let mut moving = Vec::new();
         for informer in self.informers.values_mut() {
-            let parts = &mut informer.parts;
-            let before = Arc::clone(&parts.origin);
-            let origin = Arc::new(Origin { cluster_labels: self.parts.labels.clone(), ..Origin::clone(&before) });
-            // One that is dead begins with that.
-            (parts.origin, parts.moved_from) = (Arc::clone(&origin), Some(before));
-            let source = Arc::clone(&parts.source);
-            moving.extend(informer.address.as_ref().map(|it| it.send(MoveTo { origin, source, renewed: false })));
+            let parts = &informer.parts;
+            let origin = Origin { cluster_labels: self.parts.labels.clone(), ..Origin::clone(&parts.origin) };
+            let (source, rest) = (Arc::clone(&parts.source), parts.rest);
+            moving.extend(informer.go_on_as(MoveTo { origin: Arc::new(origin), source, rest, renewed: false }));
         }
         Box::pin(join_all(moving).into_actor(self).map(|_, act, _| act.show()))
     }

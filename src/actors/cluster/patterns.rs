@@ -69,6 +69,9 @@ impl ClusterActor {
 
     /// Deals out what the cluster offers, and has wanted what that comes to.
     pub(super) fn deal_out(&mut self, ctx: &mut Context<Self>) {
+        if self.survey.patterns.is_empty() {
+            return self.survey.shares.clear();
+        }
         let Some(seen) = self.survey.seen().cloned() else { return };
         let taken = self.named_ones();
         let claims = self.survey.patterns.iter().map(|(user, known)| Claim { user, pattern: &known.pattern });

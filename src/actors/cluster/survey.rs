@@ -240,11 +240,8 @@ impl ClusterActor {
             cluster = %self.parts.name, from = from.0.long(), to = to.0.long(), kind = %found.kind,
             "the resource is another now, its informer goes on as that"
         );
-        informer.parts.moved_from = Some(std::mem::replace(&mut informer.parts.origin, Arc::clone(&origin)));
-        informer.parts.source = Arc::clone(&source);
-        informer.parts.rest = Rest::No;
         informer.parts.health.set_error(None);
-        let moving = informer.address.as_ref().map(|address| address.send(MoveTo { origin, source, renewed }));
+        let moving = informer.go_on_as(MoveTo { origin, source, rest: Rest::No, renewed });
         self.informers.insert(Arc::new(to), informer);
         for key in of_it {
             if let Some(want) = self.wants.get_mut(&key) {

@@ -100,7 +100,7 @@ impl InformerActor {
         if self.stopping {
             return Box::pin(actix::fut::ready(()));
         }
-        let MoveTo { origin, source, renewed } = to;
+        let MoveTo { origin, source, rest, renewed } = to;
         let clearing = self.stop_intake(true).then(move |(), act, _| {
             let clearing = renewed.then(|| act.clear());
             async move {
@@ -113,7 +113,7 @@ impl InformerActor {
         let stopping = clearing.then(|(), act, _| act.stop_all());
         let moving = stopping.then(move |(), act, _| {
             act.parts.moved_from = Some(std::mem::replace(&mut act.parts.origin, origin));
-            (act.parts.source, act.parts.rest) = (source, Rest::No);
+            (act.parts.source, act.parts.rest) = (source, rest);
             act.take_over()
         });
         Box::pin(moving.map(|(), act, ctx| {

@@ -65,6 +65,22 @@ pub(crate) struct Watching {
     keep: &'static [&'static str],
 }
 
+impl Watching {
+    /// Where it is watched.
+    pub(crate) fn scopes(&self, management: &Management) -> Vec<Scope> {
+        let scope = |namespace: Option<&String>| Scope {
+            namespace: namespace.map(Into::into),
+            label_selector: self.selector.as_deref().map(Into::into),
+            field_selector: None,
+            view: View::Shared,
+        };
+        match &management.namespaces[..] {
+            [] => vec![scope(None)],
+            namespaces => namespaces.iter().map(|namespace| scope(Some(namespace))).collect(),
+        }
+    }
+}
+
 /// What a source watches in its management cluster; nothing of a folder.
 pub(crate) fn watched(source: &ClusterSourceConfig) -> Vec<Watching> {
     let also = |own: Option<&str>, given: Option<&LabelSelector>| {
@@ -208,17 +224,8 @@ impl Session {
         let add = AddCluster { name: cluster.name, labels: cluster.labels, connector: Arc::new(connector) };
         // An error would be a second cluster, and there is one.
         let _ = registry.send(add).await?;
-        for Watching { what, wanted, selector, keep } in &self.watched {
-            let scope = |namespace: Option<&String>| Scope {
-                namespace: namespace.map(Into::into),
-                label_selector: selector.as_deref().map(Into::into),
-                field_selector: None,
-                view: View::Shared,
-            };
-            let scopes = match &management.namespaces[..] {
-                [] => vec![scope(None)],
-                namespaces => namespaces.iter().map(|namespace| scope(Some(namespace))).collect(),
-            };
+        for watching in &self.watched {
+            let (Watching { what, wanted, keep, .. }, scopes) = (watching, watching.scopes(management));
             let keep: Vec<FieldPath> = keep.iter().filter_map(|path| path.parse().ok()).collect();
             let options = InformerOptions { projection: Projection::Keep(keep), ..InformerOptions::default() };
             let user = User::Caller((*what).to_owned());

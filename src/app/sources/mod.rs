@@ -105,10 +105,7 @@ impl Sources {
         for Conflict { cluster, source, object, holder } in
             now.conflicts.iter().filter(|it| !before.conflicts.contains(it))
         {
-            let holder = match holder {
-                Holder::Table => format!("[clusters.{cluster}]"),
-                Holder::Source { name, object } => format!("{object} of [cluster_sources.{name}]"),
-            };
+            let holder = holder.of(cluster);
             tracing::warn!(source, object, %cluster, holder, "a cluster of a source is not watched: another one has its name");
         }
         self.heard.set(());

@@ -13,7 +13,7 @@ use crate::config::{ClusterConfig, ResourceConfig};
 use crate::discovery::{self, Claim};
 use crate::reflector::{ErrorClass, SourceError};
 use crate::source::{self, DiscoveryError};
-use crate::types::{ApiResource, ClusterName, Found, Gvr, ResourceRef, Scope, View, clock};
+use crate::types::{ApiResource, ClusterName, Found, ResourceRef, Scope, View, clock};
 
 /// Resources of a cluster that are asked about at the same time.
 const AT_ONCE: usize = 4;
@@ -111,12 +111,7 @@ async fn expand(
 
 /// Whether it is heard at once of resources that come and go.
 async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, cluster: &ClusterName) {
-    let signals = [
-        ("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"),
-        ("apiregistration.k8s.io", "apiservices", "APIService"),
-    ];
-    for (group, plural, kind) in signals {
-        let resource = ApiResource { gvr: Gvr::new(group, "v1", plural), kind: kind.into(), namespaced: false };
+    for resource in [discovery::definitions(), discovery::services()] {
         if let Ok(verdict) = source::may(client, "watch", &resource, None).await
             && !verdict.allowed
         {

@@ -126,10 +126,7 @@ impl Args {
             about.clusters = its.collect();
             let source = about.source.clone();
             for conflict in roster.conflicts.iter().filter(|conflict| conflict.source == source) {
-                let holder = match &conflict.holder {
-                    Holder::Table => format!("[clusters.{}]", conflict.cluster),
-                    Holder::Source { name, object } => format!("{object} of [cluster_sources.{name}]"),
-                };
+                let holder = conflict.holder.of(&conflict.cluster);
                 about.conflicting += 1;
                 let problem = format!("{}: the name {} is that of {holder}", conflict.object, conflict.cluster);
                 let advice = "it is not watched: rename one of them, or give the source another pattern of names";

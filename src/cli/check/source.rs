@@ -10,7 +10,7 @@ use crate::config::{ClusterSourceConfig, ClusterSourceKind, Management};
 use crate::fleet::{Problem, Said};
 use crate::reflector::ErrorClass;
 use crate::source;
-use crate::types::{ApiResource, Scope, Threads, View};
+use crate::types::{ApiResource, Threads};
 
 /// Objects that are read of a source.
 const MOST: usize = 20_000;
@@ -89,21 +89,11 @@ impl Asking<'_> {
     /// The objects; `None`, and a finding, where they cannot be had.
     async fn run(&mut self) -> Option<Vec<Box<[u8]>>> {
         let resource = self.resource().await?;
-        let namespaces = match &self.management.namespaces[..] {
-            [] => vec![None],
-            some => some.iter().map(|namespace| Some(namespace.as_str())).collect(),
-        };
         let mut found = Vec::new();
-        for namespace in namespaces {
+        for scope in self.watching.scopes(self.management) {
             for verb in ["list", "watch"] {
-                self.may(verb, &resource, namespace).await;
+                self.may(verb, &resource, scope.namespace.as_deref()).await;
             }
-            let scope = Scope {
-                namespace: namespace.map(Into::into),
-                label_selector: self.watching.selector.as_deref().map(Into::into),
-                field_selector: None,
-                view: View::Shared,
-            };
             match source::objects(self.client, &resource, &scope, MOST).await {
                 Ok(objects) => found.extend(objects),
                 Err(error) => {

@@ -18,15 +18,11 @@ use super::print::{out, yaml};
 use super::{WRONG_INPUT, chosen, runtime};
 use crate::app;
 use crate::config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, ResourceConfig};
-use crate::source;
 use crate::types::{Groups, ResourcePattern, Selected, is_built_in};
+use crate::{discovery, source};
 
 /// Every resource of a group, in a rule.
 const ALL: &str = "*";
-
-/// What is watched to learn of resources that come and go.
-const SIGNALS: [(&str, &str); 2] =
-    [("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")];
 
 /// Arguments of `rbac`.
 #[derive(Debug, ClapArgs)]
@@ -231,9 +227,10 @@ impl Args {
     }
 }
 
+/// What is watched to learn of resources that come and go.
 fn add_signals(grants: &mut Grants) {
-    for (group, plural) in SIGNALS {
-        let (group, plural) = (group.to_owned(), plural.to_owned());
+    for signal in [discovery::definitions(), discovery::services()] {
+        let (group, plural) = (signal.gvr.group.to_string(), signal.gvr.resource.to_string());
         grants.add(&Named { group, plural, namespaced: false, taken_as_written: false }, &[]);
     }
 }
