@@ -21,6 +21,10 @@ pub const ENQUEUE_BATCH: usize = 512;
 /// Keys that a fifo hands over in one message, at most. client-go's `InOrderInformersBatchProcess` uses 1,000.
 pub const PROCESS_BATCH: usize = 512;
 
+/// Bytes of their deltas, over by one key at most: an eighth of what a cache has young, so that a cluster which floods
+/// waits for compression before it has used up the room in which others need not wait.
+pub const PROCESS_BYTES: usize = 512 * 1024;
+
 /// Changes that a processor writes to the store itself, at most, rather than by a message to the cache: some 100 µs.
 pub const DIRECT_BATCH: usize = 16;
 

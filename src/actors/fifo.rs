@@ -1,7 +1,8 @@
 //! The fifo: what waits between a reflector and its processor.
 //!
 //! Back-pressure: `Enqueue` is answered when there is room again, and a reflector has one `Enqueue` in flight. The
-//! processor gets one batch at a time, so that a backlog travels in hundreds and a lone change at once.
+//! processor gets one batch at a time, so that a backlog travels in hundreds and a lone change at once; in bytes a batch is
+//! small beside what a cache takes before it has others wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use actix::prelude::*;
 use tracing::Span;
 
-use super::capacity::{MAILBOX, PROCESS_BATCH};
+use super::capacity::{MAILBOX, PROCESS_BATCH, PROCESS_BYTES};
 use super::messages::{Enqueue, Process, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
@@ -56,7 +57,7 @@ impl FifoActor {
             return;
         }
         let before = self.fifo.len();
-        let batch = self.fifo.pop(PROCESS_BATCH);
+        let batch = self.fifo.pop_within(PROCESS_BATCH, PROCESS_BYTES);
         let followed = self.passed(before - self.fifo.len());
         let version = self.fifo.watermark().cloned();
         if batch.is_empty() && (version.is_none() || version == self.told) {

@@ -231,15 +231,23 @@ impl DeltaFifo {
 
     /// Takes up to `max` entries out, oldest key first. A list's end closes a batch.
     pub fn pop(&mut self, max: usize) -> Vec<Popped> {
+        self.pop_within(max, usize::MAX)
+    }
+
+    /// The same, and no further one once they have so many bytes of bodies.
+    pub fn pop_within(&mut self, max: usize, bytes: usize) -> Vec<Popped> {
         self.settled = self.watermark().cloned();
         let mut batch = Vec::with_capacity(max.min(self.queue.len()));
+        let mut room = bytes;
         while batch.len() < max
+            && room > 0
             && let Some(entry) = self.queue.pop_front()
         {
             match entry.what {
                 What::Key(key) => {
                     let Some(pending) = self.items.remove(&key) else { continue };
                     self.bytes -= pending.bytes;
+                    room = room.saturating_sub(pending.bytes);
                     batch.push(Popped::Deltas(key, pending.deltas));
                 }
                 What::ReplaceEnd => {

@@ -153,6 +153,24 @@ fn a_batch_is_no_larger_than_asked_for() {
 }
 
 #[test]
+fn a_batch_ends_with_the_key_that_passes_its_bytes() {
+    let mut fifo = roomy();
+    push_all(&mut fifo, "+a@1 +b@2 +c@3 +d@4 -d@5");
+    let all = fifo.bytes();
+    let one = {
+        let mut fifo = roomy();
+        push_all(&mut fifo, "+a@1");
+        fifo.bytes()
+    };
+    assert!(fifo.pop_within(9, 0).is_empty());
+    assert_eq!(popped_lines(&fifo.pop_within(9, 1)), ["+a@1"], "however large it is");
+    assert_eq!(popped_lines(&fifo.pop_within(9, one + 1)), ["+b@2", "+c@3"]);
+    assert_eq!(fifo.bytes(), all - 3 * one);
+    assert_eq!(popped_lines(&fifo.pop_within(9, one)), ["+d@4 -d@5"]);
+    assert_eq!((fifo.bytes(), fifo.len()), (0, 0));
+}
+
+#[test]
 fn states_merge_only_while_the_queue_is_crowded() {
     assert_eq!(through(crowded(), "+a@1 ~a@2 ~a@3"), ["~a@3"]);
     let mut fifo = DeltaFifo::new(1000);
