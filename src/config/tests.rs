@@ -219,7 +219,8 @@ limit = 0
 #[test]
 fn a_text_that_is_not_toml_has_one_mistake_with_its_place() {
     only("[hub]\nlisten = \n", 2, "not TOML at column 10: ");
-    only("[hub]\n[hub]\n", 2, "duplicate key");
+    only("[hub]\n[hub]\n", 2, "not TOML at column 2: hub is there twice; keep one of them");
+    only("[resources.pods]\n[resources.pods]\n", 2, "pods is there twice");
 }
 
 #[test]

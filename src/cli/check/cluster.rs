@@ -251,6 +251,9 @@ impl Asking<'_> {
                 Some(meant) => {
                     format!("write {meant:?} if that is meant; or install it: the hub picks it up when it comes")
                 }
+                None if self.resource.resource.one().is_some_and(|written| written.group.is_some()) => {
+                    "install it: the hub picks it up when it comes; or leave it out, if it never does".to_owned()
+                }
                 None => "write it in full (plural.group), or install it: the hub picks it up when it comes".to_owned(),
             },
             DiscoveryError::Unavailable(error) => what_to_do(error.class).to_owned(),

@@ -102,7 +102,8 @@ pub(super) fn notes(status: &Value) -> Vec<String> {
     for cluster in list(status, "clusters") {
         let name = text(cluster, "name");
         let discovery = &cluster["discovery"];
-        if text(discovery, "state") == "polling" {
+        // Of a cluster that does not answer nothing is noticed, and its row says so.
+        if text(discovery, "state") == "polling" && text(cluster, "state") != "unreachable" {
             let why = text(discovery, "lastError");
             notes.push(format!("{name}: resources that come and go are noticed within a minute: {why}"));
         }
@@ -412,6 +413,8 @@ mod tests {
         assert_eq!(last[0], "b: ours watches 2 resources, its limit; not c.x");
         assert_eq!(last[1], "a: resources that come and go are noticed within a minute: 403");
         assert_eq!(last[2], "");
+        status["clusters"][0]["state"] = "unreachable".into();
+        assert!(!super::super::text(Subject::Resources, &status, false).contains("noticed within"), "its row says it");
         assert!(!super::super::text(Subject::Sinks, &status, false).contains("c.x"));
     }
 
