@@ -47,8 +47,8 @@ test-real: ## The suite against real kube-apiservers on loopback, and receivers 
 	tests/testbed/build.sh
 	$(CARGO) test --features real-tests --test real --test receivers
 
-check-monitoring: ## Metrics, alert rules and their tests before promtool; needs Go, minutes the first time
-	$(CARGO) test --features real-tests --test real promtool
+check-monitoring: ## Metrics, alert rules, dashboard and their tests before Prometheus' own tools; needs Go, minutes the first time
+	$(CARGO) test --features real-tests --test real -- promtool newcomer::queries
 
 check-deploy: ## Chart, overlays, image and unit before helm, kustomize, BuildKit's rules, systemd and an apiserver; needs Go
 	$(CARGO) test --test deploy

@@ -24,7 +24,7 @@ use super::supervision::{
 };
 use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
-use crate::reflector::{Connection, Connector, InformerOptions};
+use crate::reflector::{Connection, Connector, ErrorClass, InformerOptions};
 use crate::types::clock::{self, Instant};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope};
 
@@ -65,6 +65,8 @@ struct WantState {
     restored: Option<ApiResource>,
     resolved: Option<ApiResource>,
     attempts: u32,
+    /// Whether it was said that the cluster does not have it.
+    missed: bool,
     /// The look-up under way or to come; answers and timers of others are old news.
     lookup: u64,
     /// Whether a definition of it was seen.
@@ -93,6 +95,8 @@ pub(super) struct ClusterActor {
     connection: Option<Arc<dyn Connection>>,
     connect_attempts: u32,
     error: Option<String>,
+    /// How the cluster has failed to answer since it did, as far as that was said.
+    told: Vec<ErrorClass>,
     // Behind pointers, since a map makes room for eleven where mostly there are few.
     wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
     informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
@@ -117,6 +121,7 @@ impl ClusterActor {
             connection: None,
             connect_attempts: 0,
             error: None,
+            told: Vec::new(),
             wants: BTreeMap::new(),
             informers: BTreeMap::new(),
             ending: BTreeSet::new(),
@@ -269,6 +274,7 @@ impl ClusterActor {
             restored,
             resolved: None,
             attempts: 0,
+            missed: false,
             lookup: 0,
             was_defined: false,
         };

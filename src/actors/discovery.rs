@@ -19,7 +19,7 @@ use super::messages::{Stop, Surveyed};
 use super::status::{SurveyState, SurveyStatus};
 use super::supervision::ExitGuard;
 use crate::discovery::{self, Answer, Pace, Seen, definition_of};
-use crate::reflector::{Connection, Discovered, InformerOptions, Projection, SourceError};
+use crate::reflector::{Connection, Discovered, ErrorClass, InformerOptions, Projection, SourceError};
 use crate::types::{ApiResource, ClusterName, Scope, chance, clock};
 
 /// What a discovery actor is made of.
@@ -38,8 +38,8 @@ enum Watched {
     Starting,
     /// All of them.
     All(BTreeSet<SmolStr>),
-    /// They cannot be watched, and why.
-    Refused(String),
+    /// They cannot be watched, and why; whether that was said.
+    Refused(SourceError, bool),
 }
 
 /// What the cluster has answered last.
@@ -65,6 +65,8 @@ pub(super) struct DiscoveryActor {
     definitions: Watched,
     services: Watched,
     view: SurveyStatus,
+    /// Why the last look was in vain.
+    failed: Option<SourceError>,
     /// What was told last of definitions.
     told: Option<Arc<BTreeSet<SmolStr>>>,
     asking: bool,
@@ -83,6 +85,7 @@ impl DiscoveryActor {
             definitions: Watched::default(),
             services: Watched::default(),
             view: SurveyStatus::default(),
+            failed: None,
             told: None,
             asking: false,
             timer: None,
@@ -95,6 +98,7 @@ impl DiscoveryActor {
         let options = InformerOptions {
             projection: Projection::Keep(Vec::new()),
             metadata_only: true,
+            untraced: true,
             ..InformerOptions::default()
         };
         let source = self.parts.connection.lister_watcher(&resource, &Scope::all(), &options);
@@ -123,17 +127,17 @@ impl DiscoveryActor {
             let outcome = match answer {
                 Ok(found) => {
                     act.view.asked = Some(clock::wall());
-                    act.show_trouble(None);
+                    act.failed = None;
                     act.known = found.map(Known::new).or_else(|| act.known.take());
                     if act.serves_what_is_defined() { Answer::Came } else { Answer::Partly }
                 }
                 Err(error) => {
-                    act.show_trouble(Some(&error));
+                    act.failed = Some(error);
                     Answer::Failed
                 }
             };
             act.pace.look(outcome, act.is_watched(), clock::now(), &mut chance::unit);
-            act.tell(ctx);
+            act.tell(Some(act.failed.clone().map_or(Ok(()), Err)));
             act.schedule(ctx);
         }));
     }
@@ -147,19 +151,13 @@ impl DiscoveryActor {
         matches!((&self.definitions, &self.services), (Watched::All(_), Watched::All(_)))
     }
 
-    /// Once for each cause, not for each attempt.
-    fn show_trouble(&mut self, error: Option<&SourceError>) {
-        let text = error.map(ToString::to_string);
-        if self.view.last_error != text
-            && let Some(error) = error
-        {
-            tracing::warn!(cluster = %self.parts.cluster, %error, "the cluster cannot be asked what it offers; it is tried again");
-        }
-        self.view.last_error = text;
+    /// Whether the cluster has said what it offers, when it was asked last.
+    fn answers(&self) -> bool {
+        self.view.asked.is_some() && self.failed.is_none()
     }
 
     /// Tells the cluster's actor what is known, where that is something new.
-    fn tell(&mut self, _ctx: &mut Context<Self>) {
+    fn tell(&mut self, looked: Option<Result<(), SourceError>>) {
         if let Watched::All(names) = &self.definitions {
             if self.told.as_deref() != Some(names) {
                 self.told = Some(Arc::new(names.clone()));
@@ -169,20 +167,21 @@ impl DiscoveryActor {
         }
         self.view.state = match (&self.definitions, &self.services) {
             (Watched::All(_), Watched::All(_)) => SurveyState::Watching,
-            (Watched::Refused(_), _) | (_, Watched::Refused(_)) => SurveyState::Polling,
+            (Watched::Refused(..), _) | (_, Watched::Refused(..)) => SurveyState::Polling,
             _ => SurveyState::Starting,
         };
         let refused = [&self.definitions, &self.services].into_iter().find_map(|watched| match watched {
-            Watched::Refused(why) => Some(why.clone()),
+            Watched::Refused(error, _) => Some(error.to_string()),
             Watched::Starting | Watched::All(_) => None,
         });
         let mut view = self.view.clone();
-        view.last_error = view.last_error.or(refused);
+        view.last_error = self.failed.as_ref().map(ToString::to_string).or(refused);
         view.resources = self.known.as_ref().map(|known| known.served.len());
         let seen =
             |known: &Known| Seen { catalogue: Arc::clone(&known.discovered.catalogue), definitions: self.told.clone() };
         let seen = self.known.as_ref().map(seen);
-        super::supervision::detach(self.parts.listener.send(Surveyed { number: self.parts.number, seen, view }));
+        let surveyed = Surveyed { number: self.parts.number, seen, view, looked };
+        super::supervision::detach(self.parts.listener.send(surveyed));
     }
 }
 
@@ -208,7 +207,7 @@ impl Handler<Heard> for DiscoveryActor {
     type Result = ();
 
     fn handle(&mut self, Heard { of, news }: Heard, ctx: &mut Self::Context) {
-        let cluster = &self.parts.cluster;
+        let (cluster, answers) = (&self.parts.cluster, self.answers());
         let watched = match of {
             Names::Definitions => &mut self.definitions,
             Names::Services => &mut self.services,
@@ -217,13 +216,18 @@ impl Handler<Heard> for DiscoveryActor {
         let is_news = match (news, &mut *watched) {
             // What is known stays so while a watch that was open is opened again.
             (News::Failed(error), Watched::All(_)) if !error.class.is_refusal() => false,
-            (News::Failed(error), _) => {
-                let (why, gvr) = (error.to_string(), resource_of(of).gvr);
-                let is_new = !matches!(watched, Watched::Refused(_));
-                if is_new {
-                    tracing::warn!(%cluster, resource = %gvr, %error, "changes of what the cluster offers cannot be heard of; it is asked every half minute");
+            (News::Failed(error), was) => {
+                let (is_new, mut is_told) = match was {
+                    Watched::Refused(_, is_told) => (false, *is_told),
+                    Watched::Starting | Watched::All(_) => (true, false),
+                };
+                // That a cluster does not answer at all is told once, and not by each who asks.
+                if !is_told && (answers || matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound)) {
+                    is_told = true;
+                    let resource = resource_of(of).gvr;
+                    tracing::warn!(%cluster, %resource, %error, "changes of what the cluster offers cannot be heard of; it is asked every half minute");
                 }
-                *watched = Watched::Refused(why);
+                *watched = Watched::Refused(error, is_told);
                 is_new
             }
             (News::All(names), Watched::All(known)) if *known == names => false,
@@ -245,7 +249,7 @@ impl Handler<Heard> for DiscoveryActor {
                 self.pace.check(clock::now());
             }
             self.schedule(ctx);
-            self.tell(ctx);
+            self.tell(None);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::cache::{
     Snapshot,
 };
 use crate::discovery::Seen;
-use crate::reflector::{Connector, InformerOptions, ListerWatcher};
+use crate::reflector::{Connector, InformerOptions, ListerWatcher, SourceError};
 use crate::types::clock::Instant;
 use crate::types::{
     ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, Followed, InformerHealth, MemoryStep, Origin,
@@ -290,6 +290,8 @@ pub struct Surveyed {
     pub seen: Option<Seen>,
     /// How it hears of changes.
     pub view: SurveyStatus,
+    /// What came of asking the cluster, where it was asked just now.
+    pub looked: Option<Result<(), SourceError>>,
 }
 
 // === governor → informer ===

@@ -85,7 +85,12 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
         wanted,
         clusters: resource.clusters.clone(),
         scopes,
-        options: InformerOptions { projection, indexes, metadata_only: resource.metadata_only, transform: None },
+        options: InformerOptions {
+            projection,
+            indexes,
+            metadata_only: resource.metadata_only,
+            ..InformerOptions::default()
+        },
         watch_errors: None,
     }
 }

@@ -1,7 +1,5 @@
 //! What commands write: text for people, JSON and YAML for programs; to a standard output that may be closed early.
 
-use std::io::IsTerminal;
-
 use anyhow::Context;
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
@@ -36,13 +34,16 @@ pub(super) fn yaml(document: &impl Serialize) -> anyhow::Result<String> {
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
-/// A table without lines, which fits itself to a terminal and to nothing else.
+/// A table without lines. What a terminal has no room for goes on in its next line, so that no name is cut in two.
 pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    let fit = std::io::stdout().is_terminal();
-    table.load_preset(presets::NOTHING).set_header(header);
-    table.set_content_arrangement(if fit { ContentArrangement::Dynamic } else { ContentArrangement::Disabled });
+    table.load_preset(presets::NOTHING).set_header(header).set_content_arrangement(ContentArrangement::Disabled);
     table
+}
+
+/// A table's lines, without blanks at their ends.
+pub(super) fn lines(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 /// Bytes in a unit that leaves few digits: `1.1 GiB`.

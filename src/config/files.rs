@@ -58,7 +58,7 @@ impl Table<'_> {
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if file.is_dir() {
             self.mistake(key, format!("{} is a directory; write the name of a file in it", file.display()));
-        } else if !parent.is_dir() {
+        } else if self.checker.whole && !parent.is_dir() {
             self.mistake(key, format!("there is no directory {}; make it first", parent.display()));
         }
         Some(file)
@@ -108,7 +108,7 @@ pub(super) fn labels(checker: &Checker<'_>, path: &KeyPath, value: Value) -> sup
 }
 
 fn check_variable(checker: &Checker<'_>, path: &KeyPath, name: &str) {
-    let Some(environment) = checker.environment else { return };
+    let Some(environment) = checker.environment.filter(|_| checker.whole) else { return };
     match environment.get(name).map(String::as_str) {
         None => checker.mistake(path, format!("environment variable {name:?} is not set")),
         Some("") => checker.mistake(path, format!("environment variable {name:?} is empty")),
@@ -119,7 +119,9 @@ fn check_variable(checker: &Checker<'_>, path: &KeyPath, name: &str) {
 /// Where a file is, noting a mistake when it cannot be read.
 fn readable(checker: &Checker<'_>, path: &KeyPath, text: &str) -> PathBuf {
     let file = place(checker, text);
-    if let Err(problem) = can_read(&file) {
+    if checker.whole
+        && let Err(problem) = can_read(&file)
+    {
         checker.mistake(path, format!("cannot read {}: {problem}", file.display()));
     }
     file

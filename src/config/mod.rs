@@ -84,7 +84,16 @@ impl Config {
     /// # Errors
     /// All mistakes at once.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
-        Self::read(path.as_ref(), &process_environment(), None)
+        Self::read(path.as_ref(), &process_environment(), None, true)
+    }
+
+    /// As [`Self::from_file`], for who reads what is written and uses nothing of it: files, directories and variables that it
+    /// names need not be there.
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn from_file_alone(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
+        Self::read(path.as_ref(), &process_environment(), None, false)
     }
 
     /// As [`Self::from_file`], and tries values with `probes`: what they find is reported with the other mistakes.
@@ -94,7 +103,7 @@ impl Config {
     /// # Errors
     /// All mistakes at once.
     pub fn from_file_with_probes(path: impl AsRef<Path>, probes: Probes) -> Result<Self, ConfigErrors> {
-        Self::read(path.as_ref(), &process_environment(), Some(probes))
+        Self::read(path.as_ref(), &process_environment(), Some(probes), true)
     }
 
     /// As [`Self::from_file`], with another environment, in which also `HOME` and secrets are looked up.
@@ -105,12 +114,18 @@ impl Config {
         path: impl AsRef<Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigErrors> {
-        Self::read(path.as_ref(), &environment.into_iter().collect(), None)
+        Self::read(path.as_ref(), &environment.into_iter().collect(), None, true)
     }
 
-    fn read(path: &Path, environment: &raw::Environment, probes: Option<Probes>) -> Result<Self, ConfigErrors> {
+    fn read(
+        path: &Path,
+        environment: &raw::Environment,
+        probes: Option<Probes>,
+        whole: bool,
+    ) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path).map_err(|e| resolve::unreadable(path, &e))?;
-        resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment: Some(environment), probes })
+        let environment = Some(environment);
+        resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment, probes, whole })
     }
 
     /// Reads a text without any environment, for tests and embedding.
@@ -121,7 +136,7 @@ impl Config {
     /// # Errors
     /// All mistakes at once.
     pub fn from_toml(text: &str) -> Result<Self, ConfigErrors> {
-        resolve::resolve(&resolve::Source { file: None, text, environment: None, probes: None })
+        resolve::resolve(&resolve::Source { file: None, text, environment: None, probes: None, whole: true })
     }
 }
 

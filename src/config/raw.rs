@@ -53,7 +53,10 @@ pub(super) fn merge(text: &str, environment: &Environment) -> Result<Raw, Syntax
     let document = Document::parse(text).map_err(|e| Syntax {
         position: e.span().map(|span| Lines::of(text).position(span.start)),
         // Not the error's display: it quotes the line, which may hold a secret.
-        message: e.message().replace('\n', ", "),
+        message: match (e.message(), e.span().and_then(|span| text.get(span))) {
+            ("duplicate key", Some(key)) => format!("{key} is there twice; keep one of them"),
+            (message, _) => message.replace('\n', ", "),
+        },
     })?;
     let spans = Spans::of(&document);
     let file = dict(document.iter());

@@ -39,6 +39,8 @@ pub(super) struct Source<'s> {
     pub(super) environment: Option<&'s Environment>,
     /// What values are tried with; `None`: they are not.
     pub(super) probes: Option<Probes>,
+    /// Whether what it names in files, directories and variables has to be there.
+    pub(super) whole: bool,
 }
 
 /// Checks everything.
@@ -55,6 +57,7 @@ pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
         home: home(source.environment),
         environment: source.environment,
         probes: source.probes,
+        whole: source.whole,
         raw: &raw,
         mistakes: RefCell::default(),
     };

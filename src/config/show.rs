@@ -60,7 +60,7 @@ pub fn settings(file: &Path) -> Result<Vec<Setting>, ConfigErrors> {
 }
 
 fn of(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Vec<Setting>, ConfigErrors> {
-    let config = resolve::resolve(&Source { file, text, environment: Some(environment), probes: None })?;
+    let config = resolve::resolve(&Source { file, text, environment: Some(environment), probes: None, whole: true })?;
     // What was resolved has been merged.
     let raw = raw::merge(text, environment).unwrap_or_default();
     let values = Raw::from(raw.values.clone());

@@ -84,7 +84,7 @@ fn what_is_shown_says_the_same_when_it_is_read() {
     for text in [sample.as_str(), CONFIG.replace("/hooks/hunter2", "").replace("KEY", "AUDIT_SECRET").as_str()] {
         let settings = of(text, Some(&file), &environment).unwrap_or_else(|errors| panic!("{errors}"));
         let load = |text: &str| {
-            let source = Source { file: Some(&file), text, environment: Some(&environment), probes: None };
+            let source = Source { file: Some(&file), text, environment: Some(&environment), probes: None, whole: true };
             resolve::resolve(&source).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
         };
         let (first, again) = (load(text), load(&settings_as_toml(&settings)));

@@ -30,6 +30,8 @@ pub(super) struct Checker<'c> {
     pub(super) environment: Option<&'c Environment>,
     /// What values are tried with; `None`: they are not.
     pub(super) probes: Option<Probes>,
+    /// Whether what the configuration names in files, directories and variables has to be there.
+    pub(super) whole: bool,
     /// The values.
     pub(super) raw: &'c Raw,
     /// The mistakes so far, with the path of each.

@@ -127,7 +127,7 @@ fn a_memory_limit_is_a_size_and_may_come_from_the_environment() {
     let limit = |text: &str, variables: &[(&str, &str)]| {
         let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let (file, environment) = (format!("[hub]\n{text}\n{BASE}"), Some(&environment));
-        let source = super::resolve::Source { file: None, text: &file, environment, probes: None };
+        let source = super::resolve::Source { file: None, text: &file, environment, probes: None, whole: true };
         super::resolve::resolve(&source).unwrap().hub.memory_limit
     };
     assert_eq!(limit("", &[]), None);
@@ -219,7 +219,8 @@ limit = 0
 #[test]
 fn a_text_that_is_not_toml_has_one_mistake_with_its_place() {
     only("[hub]\nlisten = \n", 2, "not TOML at column 10: ");
-    only("[hub]\n[hub]\n", 2, "duplicate key");
+    only("[hub]\n[hub]\n", 2, "not TOML at column 2: hub is there twice; keep one of them");
+    only("[resources.pods]\n[resources.pods]\n", 2, "pods is there twice");
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub struct InformerOptions {
     pub metadata_only: bool,
     /// What is made of each object before anybody sees it.
     pub transform: Option<Transform>,
+    /// Whether no change begins a trace: where nobody hands changes on, it would have no parts.
+    pub untraced: bool,
 }
 
 impl InformerOptions {

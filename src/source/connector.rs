@@ -159,6 +159,7 @@ impl Connection for KubeConnection {
             Decoder::new(resource.clone(), &options.projection, indexes).with_transform(options.transform.clone());
         let settings = KubeSourceOptions {
             metadata_only: options.metadata_only,
+            traces: !options.untraced,
             stall: self.stall,
             ..KubeSourceOptions::default()
         };

@@ -28,6 +28,8 @@ pub struct KubeSourceOptions {
     /// Whether lists may come gzipped. Watches never do: an apiserver may compress each event by itself, which
     /// decoders take for the end of the body. Default true.
     pub compression: bool,
+    /// Whether some of the changes that a watch brings begin traces. Default true.
+    pub traces: bool,
     /// Largest object that is taken in. Default [`MAX_OBJECT_BYTES`].
     pub max_object_bytes: usize,
     /// How long silence is borne.
@@ -37,7 +39,7 @@ pub struct KubeSourceOptions {
 impl Default for KubeSourceOptions {
     fn default() -> Self {
         let stall = StallPolicy::default();
-        Self { metadata_only: false, compression: true, max_object_bytes: MAX_OBJECT_BYTES, stall }
+        Self { metadata_only: false, compression: true, traces: true, max_object_bytes: MAX_OBJECT_BYTES, stall }
     }
 }
 
@@ -231,8 +233,9 @@ impl ListerWatcher for KubeSource {
     }
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
-        let stall = self.options.stall;
-        let intake = WatchIntake::new(Arc::clone(&self.decoder), self.options.max_object_bytes, request.initial_events);
+        let KubeSourceOptions { stall, traces, max_object_bytes, .. } = self.options;
+        let decoder = Arc::clone(&self.decoder);
+        let intake = WatchIntake::new(decoder, max_object_bytes, request.initial_events, traces);
         let silence = request.timeout + stall.watch_slack;
         let made = match self.made(matches!(request.version, VersionMatch::NotOlderThan(_))) {
             Ok(made) => made,

@@ -124,14 +124,15 @@ pub(super) struct WatchIntake {
     followed: Option<Followed>,
     /// Whether what comes is what the server has already.
     is_listing: bool,
+    traces: bool,
     bytes: usize,
 }
 
 impl WatchIntake {
-    /// `is_listing`: whether objects come first that the server has already.
-    pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize, is_listing: bool) -> Self {
+    /// `is_listing`: whether objects come first that the server has already; `traces`: whether changes may begin traces.
+    pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize, is_listing: bool, traces: bool) -> Self {
         let splitter = LineSplitter::new(limit);
-        Self { decoder, splitter, limit, items: Vec::new(), followed: None, is_listing, bytes: 0 }
+        Self { decoder, splitter, limit, items: Vec::new(), followed: None, is_listing, traces, bytes: 0 }
     }
 
     /// Notes when the first of what gathers came, and begins a trace of one change.
@@ -142,7 +143,8 @@ impl WatchIntake {
         }
         if self.followed.is_none() && !self.items.is_empty() {
             // Of those that came with the end of a list the last is not of the list.
-            let changed = self.items.last().and_then(WatchItem::object).filter(|_| !self.is_listing);
+            let may_trace = self.traces && !self.is_listing;
+            let changed = self.items.last().and_then(WatchItem::object).filter(|_| may_trace);
             let traced = changed.and_then(|object| Traced::begin(object));
             self.followed = Some(Followed { read: clock::now(), traced });
         }

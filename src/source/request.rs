@@ -221,16 +221,16 @@ fn describe_auth(error: &AuthError) -> String {
     }
 }
 
-/// An error and its causes, each said once.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
+/// An error and its causes, each said once. Of what says only that there is a cause, the cause alone.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    for error in std::iter::successors(Some(error), |&error| error.source()) {
+        let is_wrapper = matches!(error.downcast_ref(), Some(kube::Error::Service(_)))
+            || error.is::<hyper_util::client::legacy::Error>();
+        let more = if is_wrapper && error.source().is_some() { String::new() } else { error.to_string() };
         if !text.contains(&more) {
-            let _ = write!(text, ": {more}");
+            let _ = write!(text, "{}{more}", if text.is_empty() { "" } else { ": " });
         }
-        cause = error.source();
     }
     text
 }

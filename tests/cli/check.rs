@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use informer_hub::sim::ResourceDef;
+use informer_hub::sim::{ResourceDef, World};
 use informer_hub::types::Gvr;
 use serde_json::{Value, json};
 
@@ -161,7 +161,7 @@ fn source_findings(report: &Value) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
-    let (management, spoke) = (sim(0), sim(7));
+    let (management, brought) = (sim(0), sim(7));
     let secrets = Gvr::new("", "v1", "secrets");
     let secret = |name: &str, server: &str, config: &str| {
         let data = [("name", name), ("server", server), ("config", config)];
@@ -171,8 +171,8 @@ async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
     };
     management.with_world(|world| {
         world.register(ResourceDef::new(&secrets, "Secret", true, false));
-        world.create(&secrets, "argocd", "a", secret("spoke", &spoke.url(), "{}")).unwrap();
-        world.create(&secrets, "argocd", "b", secret("spoke", &spoke.url(), "{}")).unwrap();
+        world.create(&secrets, "argocd", "a", secret("spoke", &brought.url(), "{}")).unwrap();
+        world.create(&secrets, "argocd", "b", secret("spoke", &brought.url(), "{}")).unwrap();
         world.create(&secrets, "argocd", "c", secret("eks", "https://x", "{\"awsAuthConfig\":{}}")).unwrap();
     });
     let toml = format!(
@@ -202,6 +202,10 @@ async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
     assert!(later.iter().any(|it| it.contains("resources.po.clusters: there is no cluster later now")), "{later:?}");
     let text = place.run(&["check", "-c", "hub.toml"]).await.out;
     assert!(text.contains("SOURCE") && text.contains("argo"), "{text}");
+    brought.forbid(&World::pods(), true);
+    let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap();
+    assert!(advice.contains("prints for clusters that sources bring") && !advice.contains("--cluster"), "{advice}");
     management.forbid(&secrets, true);
     let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
     let found = source_findings(&report);

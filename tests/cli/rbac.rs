@@ -8,6 +8,26 @@ const CONFIG: &str = "[clusters.a]\nserver = \"http://127.0.0.1:1\"\nlabels = { 
                       in_cluster = true\n[resources.po]\nnamespaces = [\"shop\"]\n[resources.deploy]\n\
                       [resources.all-nodes]\nresource = \"nodes\"\nclusters = { tier = \"prod\" }\n";
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_of_the_account_that_is_printed_need_not_be_there_yet() {
+    let toml = "[clusters.a]\nserver = \"https://127.0.0.1:1\"\nca_file = \"a.crt\"\ntoken = { file = \"a.token\" }\n\
+                [resources.pods]\n[sinks.audit]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:1\"\n\
+                signing_secret = { env = \"NOT_SET_YET\" }\n";
+    let place = Place::with(toml);
+    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    assert!(done.out.contains("create token informer-hub") && done.out.contains("- pods\n"), "{}", done.out);
+    // Who asks the clusters needs it, and what is wrong in the file itself is wrong.
+    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert!(done.code == 2 && done.err.contains("cannot read") && done.err.contains("a.token"), "{done:?}");
+    let place = place.file("hub.toml", &toml.replace("[resources.pods]", "[resources.pods]\nnamespace = [\"a\"]"));
+    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
+    assert!(
+        done.code == 2 && done.err.contains("did you mean \"namespaces\"") && !done.err.contains("a.token"),
+        "{done:?}"
+    );
+}
+
 /// Kind and namespace of each object.
 fn objects(yaml: &str) -> Vec<String> {
     let object = |text: &str| {
@@ -79,6 +99,10 @@ async fn a_name_that_nobody_knows_is_asked_for_or_refused() {
     let place = place.file("hub.toml", &widgets.replace("nothings", "\"widgets.example.com\""));
     let done = place.run(&["rbac", "-c", "hub.toml"]).await;
     assert!(done.out.contains("Taken as written") && done.out.contains("- example.com\n"), "{done:?}");
+    let place = place.file("hub.toml", &widgets.replace("nothings", "\"gears.example.org\""));
+    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert!(done.out.contains("does not have them yet: gears.example.org"), "{done:?}");
+    assert!(done.code == 0 && done.out.contains("- gears\n"), "{done:?}");
     let done = place.run(&["rbac", "-c", "hub.toml", "--role", "Bad_Name"]).await;
     assert!(done.code == 2 && done.err.contains("is no name of Kubernetes"), "{done:?}");
 }

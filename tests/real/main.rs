@@ -8,6 +8,7 @@
 //! - [`fleet`], [`receiver`]: a hub over such clusters, a subscriber and a webhook's receiver that judge what they are told.
 //! - `hub`: tests of the hub; `cluster_sources`: of clusters, `comings`: of resources that come, change and go.
 //! - `oracle`: the hub and client-go through the same faults, and what each told of every object.
+//! - `newcomer`: the way of a new user, command by command, with what it costs the apiservers.
 //! - `nats`: a sink and a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
 //! - `promtool`: metrics, alert rules and their tests, before Prometheus' own checker, which
 //!   `tests/testbed/promtool/build.sh` builds.
@@ -33,6 +34,7 @@ mod fleet;
 mod hub;
 mod kill;
 mod nats;
+mod newcomer;
 mod oracle;
 mod promtool;
 mod proxy;

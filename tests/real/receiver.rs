@@ -35,7 +35,7 @@ impl Receiver {
 
     /// A sink that sends everything here, also what was there before.
     pub(crate) fn sink(&self, name: &str) -> SinkConfig {
-        let webhook = WebhookConfig { url: format!("http://{}/events", self.address), ..WebhookConfig::default() };
+        let webhook = WebhookConfig { url: self.url(), ..WebhookConfig::default() };
         SinkConfig {
             initial: Initial::Replay,
             batch: BatchConfig { max_events: 100, max_bytes: 1024 * 1024, max_wait: Duration::from_millis(50) },
@@ -46,6 +46,11 @@ impl Receiver {
             },
             ..SinkConfig::new(name, TransportConfig::Webhook(webhook))
         }
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/events", self.address)
     }
 
     /// What was built from what came.

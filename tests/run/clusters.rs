@@ -108,3 +108,36 @@ async fn an_outage_is_logged_once_with_cluster_resource_and_cause_and_so_is_its_
         hub.lines().into_iter().filter(|line| message_of(line).contains("failed with error")).collect();
     assert!(others.is_empty(), "a dependency's own lines: {others:#?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_cannot_be_reached_is_told_of_once_whatever_is_watched_of_it() {
+    let down = sim(5, 20);
+    down.stop().await;
+    // The last one may come and go, so that the cluster's offers are followed.
+    let resources = "[resources.pods]\n[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
+    let launch = Launch::new(&(cluster("down", &down.url()) + resources));
+    let hub = launch.env("RUST_LOG", "informer_hub=debug").start();
+    until("every resource and the offers asked for, again and again", async || {
+        let status = hub.status().await;
+        let down = named(&status, "down");
+        let informers = down["informers"].as_array().unwrap();
+        let failed = informers.len() == 3 && informers.iter().all(|informer| informer["lastError"].is_string());
+        let asked = down["discovery"]["lastError"].is_string() && hub.count("the cluster still cannot be asked") > 5;
+        (failed && asked).then_some(())
+    })
+    .await;
+    let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
+    let told = warned();
+    assert!(matches!(&told[..], [line] if message_of(line).contains("cannot be reached")), "{told:#?}");
+    assert!(told[0]["cluster"] == "down" && told[0]["error"].to_string().contains("refused"), "{told:#?}");
+    assert!(!told[0].to_string().contains("client error"), "what only says that there is a cause: {told:#?}");
+    down.restart().await;
+    hub.ready().await;
+    until("all is synced", async || {
+        let status = hub.status().await;
+        let informers = named(&status, "down")["informers"].as_array().unwrap().clone();
+        informers.iter().all(|informer| informer["synced"] == true).then_some(())
+    })
+    .await;
+    assert_eq!((hub.count("the cluster answers"), warned().len()), (1, 1), "{:#?}", warned());
+}

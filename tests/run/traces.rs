@@ -104,6 +104,43 @@ async fn a_change_is_traced_from_the_watch_through_each_actor_to_its_receiver() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_watched_for_the_sake_of_a_clusters_offers_begins_no_traces() {
+    let (sim, (url, collected)) = (sim(9, 5), collector().await);
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
+    let toml = cluster("c0", &sim.url()) + "[resources.pods]\n[resources.\"widgets.example.com\"]\n";
+    let launch = variables.iter().fold(Launch::new(&toml), |launch, (name, value)| launch.env(name, value));
+    let mut hub = launch.start();
+    let asked = async || {
+        let discovery = hub.status().await["clusters"][0]["discovery"].clone();
+        (discovery["state"] == "watching").then(|| discovery["asked"].as_str().unwrap_or_default().to_owned())
+    };
+    let before = until("definitions are watched", &asked).await;
+    let definitions = World::definitions();
+    until("a changed definition has the cluster asked", async || {
+        sim.with_world(|world| {
+            let key = world.objects(&definitions).next().map(|object| object.key().clone()).unwrap();
+            world.patch(&definitions, &key, &serde_json::json!({ "metadata": { "labels": { "touched": "yes" } } }));
+        });
+        asked().await.filter(|at| *at != before)
+    })
+    .await;
+    let pods = World::pods();
+    until("a change that is handed on is traced", async || {
+        sim.with_world(|world| world.create_pod());
+        let status = hub.status().await;
+        let informers = status["clusters"][0]["informers"].as_array().unwrap().clone();
+        let cached = informers.iter().find(|informer| informer["resource"] == "pods")?["objects"].as_u64()?;
+        (cached > 5 && cached == sim.truth(&pods).len() as u64).then_some(())
+    })
+    .await;
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 0);
+    let collected = collected.lock();
+    let of: Vec<_> = collected.spans.iter().filter(|(name, ..)| name == "change").map(|(_, of, _)| of).collect();
+    assert!(!of.is_empty() && of.iter().all(|of| of.contains_key("cluster")), "a trace without parts: {of:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_service_is_named_as_the_environment_says_and_batches_go_out_while_it_runs() {
     let (sim, (url, collected)) = (sim(2, 10), collector().await);
     let receiver = Receiver::start(Mode::Well);

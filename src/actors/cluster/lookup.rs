@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
-use super::{ClusterActor, WantKey, informer_key_of};
+use super::{ClusterActor, WantKey, WantState, informer_key_of};
 use crate::actors::messages::{Resolved, Wanted};
 use crate::actors::supervision::detach;
 use crate::reflector::{ResolveError, SourceError};
@@ -52,6 +52,31 @@ impl ClusterActor {
         self.error = text;
     }
 
+    /// Says that the cluster does not answer: once for each kind of failure, whatever it was asked.
+    pub(super) fn tell_out_of_reach(&mut self, error: &SourceError) {
+        let cluster = &self.parts.name;
+        if self.told.contains(&error.class) {
+            tracing::debug!(%cluster, %error, "the cluster still cannot be asked");
+            return;
+        }
+        self.told.push(error.class);
+        if error.class.is_refusal() {
+            tracing::warn!(%cluster, %error, "the cluster refuses to say what it has, it is tried again");
+        } else {
+            tracing::warn!(%cluster, %error, "the cluster cannot be reached, it is tried again");
+        }
+    }
+
+    /// Says that it does again, to whatever it is asked.
+    pub(super) fn tell_in_reach(&mut self) {
+        let fails = |want: &WantState| want.resolved.is_none() && want.health.answers() == Some(false);
+        if self.told.is_empty() || self.survey.failing || self.wants.values().any(|want| fails(want)) {
+            return;
+        }
+        self.told.clear();
+        tracing::info!(cluster = %self.parts.name, "the cluster answers");
+    }
+
     /// Finds out what a wanted resource is, then starts its informer.
     pub(super) fn resolve(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
         let Some(connection) = self.connection.clone() else { return };
@@ -81,6 +106,7 @@ impl ClusterActor {
             }
             // It may be of those that come and go.
             act.reconcile(ctx);
+            act.tell_in_reach();
             act.show();
         }));
     }
@@ -92,25 +118,28 @@ impl ClusterActor {
     fn on_unresolved(&mut self, key: WantKey, error: &ResolveError, ctx: &mut Context<Self>) {
         let Some(want) = self.wants.get_mut(&key) else { return };
         want.attempts += 1;
-        let before = want.health.error();
+        let lookup = want.lookup;
         let rest = match error {
             ResolveError::NotFound { .. } => {
+                let why = error.to_string();
+                // Once for each cause, not for each attempt.
+                if want.health.error().is_none_or(|known| *known != why) {
+                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), %error, "the resource cannot be watched yet");
+                }
+                want.missed = true;
                 want.health.set_answers(true);
                 want.health.set_phase(Phase::Absent);
-                want.health.set_error(Some(error.to_string()));
+                want.health.set_error(Some(why));
                 jittered(ABSENT_REST)
             }
             ResolveError::Unavailable(source) => {
                 want.health.set_answers(false);
                 want.health.set_error(Some(format!("{error}: {source}")));
-                retry_after(want.attempts)
+                let rest = retry_after(want.attempts);
+                self.tell_out_of_reach(source);
+                rest
             }
         };
-        // Once for each cause, not for each attempt.
-        if want.health.error() != before {
-            tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = %chain(error), "the resource cannot be watched yet");
-        }
-        let lookup = want.lookup;
         if matches!(error, ResolveError::NotFound { .. }) && self.survey.knows() {
             return;
         }
@@ -127,7 +156,8 @@ impl ClusterActor {
             return;
         }
         want.health.set_error(None);
-        if std::mem::take(&mut want.attempts) > 0 {
+        want.attempts = 0;
+        if std::mem::take(&mut want.missed) {
             tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
         }
         let informer_key = informer_key_of(key, &resource);
@@ -171,10 +201,4 @@ pub(super) fn jittered(rest: Duration) -> Duration {
 fn retry_after(attempts: u32) -> Duration {
     let cap = FIRST_RETRY.saturating_mul(1 << attempts.min(6)).min(LAST_RETRY);
     FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(chance::unit())
-}
-
-/// An error with its causes, for a log line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

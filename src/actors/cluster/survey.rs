@@ -26,6 +26,8 @@ pub(super) struct Survey {
     actor: Option<(usize, Option<Addr<DiscoveryActor>>)>,
     seen: Option<Seen>,
     view: SurveyStatus,
+    /// Whether the cluster could not be asked when it was asked last.
+    pub(super) failing: bool,
     pub(super) patterns: BTreeMap<User, Asked>,
     pub(super) shares: BTreeMap<User, Share>,
 }
@@ -107,7 +109,7 @@ impl ClusterActor {
         if let Some((_, Some(address))) = self.survey.actor.take() {
             detach(address.send(Stop { drain: false }));
         }
-        (self.survey.seen, self.survey.view) = (None, SurveyStatus::default());
+        (self.survey.seen, self.survey.view, self.survey.failing) = (None, SurveyStatus::default(), false);
     }
 
     pub(super) fn on_survey_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
@@ -180,8 +182,9 @@ impl ClusterActor {
                 if is_new {
                     tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), why, "the resource cannot be watched yet");
                 }
+                want.missed = true;
                 // Of what it was looked up as, no answer counts any more.
-                (want.attempts, want.lookup) = (want.attempts.max(1), 0);
+                want.lookup = 0;
                 want.health.set_error(Some(why));
             }
             return;
@@ -293,12 +296,17 @@ impl Handler<Surveyed> for ClusterActor {
         if self.stopping || !self.survey.is_of(surveyed.number) {
             return;
         }
+        if let Some(looked) = &surveyed.looked {
+            self.survey.failing = looked.is_err();
+            looked.as_ref().err().inspect(|error| self.tell_out_of_reach(error));
+        }
         self.survey.view = surveyed.view;
         if let Some(seen) = surveyed.seen {
             self.survey.seen = Some(seen);
             self.reconcile(ctx);
             self.attach_all();
         }
+        self.tell_in_reach();
         self.show();
     }
 }

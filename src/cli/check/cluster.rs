@@ -48,9 +48,10 @@ pub(super) async fn check(cluster: &ClusterConfig, resources: &[&ResourceConfig]
         }
     }
     let resources = expand(&client, resources, report, &cluster.name).await;
+    let sourced = report.source.is_some();
     let asked = resources.iter().map(|resource| {
         let (client, name) = (client.clone(), cluster.name.clone());
-        async move { Asking { client: &client, cluster: &name, resource, findings: Vec::new() }.run().await }
+        async move { Asking { client: &client, cluster: &name, sourced, resource, findings: Vec::new() }.run().await }
     });
     let mut answers = std::pin::pin!(futures::stream::iter(asked).buffered(AT_ONCE));
     while let Some((resource, findings)) = answers.next().await {
@@ -117,7 +118,8 @@ async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, cluste
         {
             let problem =
                 format!("may not watch {}: resources that come and go are noticed after 30 to 45 s", resource.gvr);
-            report.find(Level::Warning, problem, rights(cluster));
+            let advice = rights(cluster, report.source.is_some());
+            report.find(Level::Warning, problem, advice);
         }
     }
 }
@@ -139,6 +141,8 @@ pub(super) fn what_to_do(class: ErrorClass) -> &'static str {
 struct Asking<'a> {
     client: &'a Client,
     cluster: &'a ClusterName,
+    /// Whether a source brings it.
+    sourced: bool,
     resource: &'a ResourceConfig,
     findings: Vec<Finding>,
 }
@@ -202,7 +206,7 @@ impl Asking<'_> {
             }
             Err(error) => {
                 let advice = match error.class {
-                    ErrorClass::Forbidden => rights(self.cluster),
+                    ErrorClass::Forbidden => rights(self.cluster, self.sourced),
                     _ if self.resource.field_selector.is_some() => {
                         "see that the resource has the fields of field_selector: most have metadata.name and \
                          metadata.namespace only"
@@ -227,7 +231,7 @@ impl Asking<'_> {
                     let reason =
                         if verdict.reason.is_empty() { String::new() } else { format!(" ({})", verdict.reason) };
                     let problem = format!("may not {verb} {} {place}{reason}", found.gvr);
-                    self.find(Level::Error, problem, rights(self.cluster));
+                    self.find(Level::Error, problem, rights(self.cluster, self.sourced));
                 }
                 Some(verdict.allowed)
             }
@@ -246,6 +250,9 @@ impl Asking<'_> {
                 Some(meant) => {
                     format!("write {meant:?} if that is meant; or install it: the hub picks it up when it comes")
                 }
+                None if self.resource.resource.one().is_some_and(|written| written.group.is_some()) => {
+                    "install it: the hub picks it up when it comes; or leave it out, if it never does".to_owned()
+                }
                 None => "write it in full (plural.group), or install it: the hub picks it up when it comes".to_owned(),
             },
             DiscoveryError::Unavailable(error) => what_to_do(error.class).to_owned(),
@@ -259,6 +266,10 @@ impl Asking<'_> {
     }
 }
 
-fn rights(cluster: &ClusterName) -> String {
+/// Those of a cluster that a source brings are printed for all such clusters at once.
+fn rights(cluster: &ClusterName, sourced: bool) -> String {
+    if sourced {
+        return "give it the rights that `informer-hub rbac -c FILE` prints for clusters that sources bring".to_owned();
+    }
     format!("give it the rights that `informer-hub rbac -c FILE --cluster {cluster}` prints")
 }

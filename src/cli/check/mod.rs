@@ -92,15 +92,14 @@ impl Args {
         let roster = self.ask_sources(config, &mut report).await;
         let chosen = super::chosen(&roster.clusters, &self.clusters)?;
         let progress = Progress::new(chosen.len());
+        let source_of = |cluster: &ClusterConfig| match roster.sourced.get(&cluster.name)? {
+            Holder::Source { name, .. } => Some(name.clone()),
+            Holder::Table => None,
+        };
         let mut answers = futures::stream::iter(chosen)
-            .map(|cluster| async { progress.done(one(cluster, config, self.timeout.0).await) })
+            .map(async |cluster| progress.done(one(cluster, source_of(cluster), config, self.timeout.0).await))
             .buffered(AT_ONCE);
-        while let Some(mut cluster) = answers.next().await {
-            let name = roster.sourced.iter().find(|(name, _)| name.as_str() == cluster.cluster);
-            cluster.source = name.and_then(|(_, holder)| match holder {
-                Holder::Source { name, .. } => Some(name.clone()),
-                Holder::Table => None,
-            });
+        while let Some(cluster) = answers.next().await {
             report.clusters.push(cluster);
         }
         if !config.sources.is_empty() {
@@ -186,12 +185,12 @@ fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Fi
     }
 }
 
-/// Asks one cluster, and no longer than this.
-async fn one(cluster: &ClusterConfig, config: &Config, timeout: Duration) -> ClusterReport {
+/// Asks one cluster, which a source may bring, and no longer than this.
+async fn one(cluster: &ClusterConfig, source: Option<String>, config: &Config, timeout: Duration) -> ClusterReport {
     let begun = clock::now();
     let wanted: Vec<_> =
         config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)).collect();
-    let mut report = ClusterReport::new(cluster.name.as_str());
+    let mut report = ClusterReport { source, ..ClusterReport::new(cluster.name.as_str()) };
     if tokio::time::timeout(timeout, cluster::check(cluster, &wanted, &mut report)).await.is_err() {
         let problem = format!("not done within {}", HumanDuration(timeout));
         let advice = "look for a firewall, a VPN or a proxy in between, or for a credential command that waits for \

@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment};
 
 use super::credentials::what;
 use super::report::{ClusterReport, Level, Report, ScopeReport, SourceReport};
-use crate::cli::print::{bytes, span, table};
+use crate::cli::print::{bytes, lines, span, table};
 use crate::source::Credential;
 use crate::types::clock;
 
@@ -17,9 +17,10 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     }
     let mut text = String::new();
     if !report.cluster_sources.is_empty() {
-        let _ = writeln!(text, "{}\n", sources(&report.cluster_sources));
+        let _ = writeln!(text, "{}\n", lines(&sources(&report.cluster_sources)));
     }
-    let _ = writeln!(text, "{}\n\n{}", clusters(&report.clusters), resources(&report.clusters));
+    let tables = [clusters(&report.clusters), resources(&report.clusters)].map(|table| lines(&table));
+    let _ = writeln!(text, "{}", tables.join("\n\n"));
     for finding in report.all_findings() {
         let level = coloured(finding.level, colours);
         let _ = write!(text, "\n{level} {}: {}\n         {}\n", finding.about, finding.problem, finding.advice);

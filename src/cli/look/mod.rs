@@ -175,7 +175,7 @@ fn yaml(subject: Subject, status: &Value) -> anyhow::Result<String> {
 async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<()> {
     use std::io::IsTerminal;
     let mut place = std::io::stdout().is_terminal().then(InPlace::default);
-    let mut told: Vec<Row> = Vec::new();
+    let mut told: Option<Vec<Row>> = None;
     let mut last: Option<String> = None;
     let mut tick = tokio::time::interval(view.interval.0);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -199,8 +199,8 @@ async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &
             (Form::Table, Some(place)) => place.draw(&shown)?,
             (Form::Table, None) => {
                 let rows = rows::rows(subject, &status);
-                changes(&told, &rows).into_iter().try_for_each(say)?;
-                told = rows;
+                changes(subject, told.as_deref(), &rows).into_iter().try_for_each(say)?;
+                told = Some(rows);
             }
             (Form::Json, _) => say(select::document(subject, &status))?,
             (_, _) => say(format!("---\n{}", yaml(subject, &status)?))?,
@@ -209,14 +209,23 @@ async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &
     }
 }
 
-/// A line for each row whose state is another than before.
-fn changes(before: &[Row], now: &[Row]) -> Vec<String> {
+/// A line for each row whose state is another than before; at first one in any case, so that silence is no riddle.
+fn changes(subject: Subject, before: Option<&[Row]>, now: &[Row]) -> Vec<String> {
     let time = crate::types::clock::wall().strftime("%H:%M:%SZ").to_string();
+    let Some(before) = before.or((!now.is_empty()).then_some(&[])) else {
+        let nothing = match subject {
+            Subject::Status => "nothing is in trouble".to_owned(),
+            _ => format!("there are no {}", rows::plural(subject)),
+        };
+        return vec![format!("{time} {nothing}")];
+    };
+    // Of a status the rows are what is in trouble.
+    let gone = if subject == Subject::Status { "no longer in trouble" } else { "gone" };
     let known = |rows: &[Row], name: &str| rows.iter().find(|row| row.name == name).map(|row| row.state.clone());
     let changed = now.iter().filter(|row| known(before, &row.name).as_ref() != Some(&row.state));
-    let gone = before.iter().filter(|row| known(now, &row.name).is_none());
+    let over = before.iter().filter(|row| known(now, &row.name).is_none());
     let told = changed.map(|row| format!("{time} {}: {}", row.name, row.state));
-    told.chain(gone.map(|row| format!("{time} {}: gone", row.name))).collect()
+    told.chain(over.map(|row| format!("{time} {}: {gone}", row.name))).collect()
 }
 
 /// What people are shown.
@@ -265,10 +274,22 @@ mod tests {
     fn without_a_terminal_each_change_of_a_state_is_told_once() {
         let row = |name: &str, state: &str| Row { name: name.into(), state: state.into(), ..Row::default() };
         let first = vec![row("c0", "connected"), row("c1", "connecting")];
-        assert_eq!(changes(&[], &first).len(), 2);
+        let changes = |before: &[Row], now: &[Row]| super::changes(Subject::Clusters, Some(before), now);
+        assert_eq!(super::changes(Subject::Clusters, None, &first).len(), 2);
         let second = vec![row("c0", "connected"), row("c2", "connecting")];
         let told = changes(&first, &second);
         assert!(matches!(&told[..], [new, gone] if new.ends_with(" c2: connecting") && gone.ends_with(" c1: gone")));
         assert!(changes(&second, &second).is_empty());
+    }
+
+    #[test]
+    fn a_status_without_a_terminal_says_that_all_is_well_and_when_it_is_again() {
+        let trouble = vec![Row { name: "cluster c0".into(), state: "unreachable".into(), ..Row::default() }];
+        let told = |before: Option<&[Row]>, now: &[Row]| changes(Subject::Status, before, now).join("\n");
+        assert!(told(None, &[]).ends_with("Z nothing is in trouble"));
+        assert!(told(Some(&[]), &trouble).ends_with(" cluster c0: unreachable"));
+        assert!(told(Some(&trouble), &[]).ends_with(" cluster c0: no longer in trouble"));
+        assert_eq!(told(Some(&[]), &[]), "");
+        assert!(changes(Subject::Sinks, None, &[])[0].ends_with("there are no sinks"));
     }
 }

@@ -102,7 +102,8 @@ pub(super) fn notes(status: &Value) -> Vec<String> {
     for cluster in list(status, "clusters") {
         let name = text(cluster, "name");
         let discovery = &cluster["discovery"];
-        if text(discovery, "state") == "polling" {
+        // Of a cluster that does not answer nothing is noticed, and its row says so.
+        if text(discovery, "state") == "polling" && text(cluster, "state") != "unreachable" {
             let why = text(discovery, "lastError");
             notes.push(format!("{name}: resources that come and go are noticed within a minute: {why}"));
         }
@@ -201,6 +202,30 @@ fn source(source: &Value) -> Option<Row> {
     })
 }
 
+/// What of the hub itself is in trouble.
+fn own(status: &Value) -> Vec<Row> {
+    let (configuration, state_dir) = (&status["configuration"], &status["stateDir"]);
+    let waiting: Vec<_> = list(configuration, "needsRestart").iter().filter_map(Value::as_str).collect();
+    let waiting = (!waiting.is_empty()).then(|| waiting.join(", "));
+    let why = |of: &Value| of["lastError"].as_str().map(str::to_owned);
+    let troubles = [
+        ("state directory", "failing", why(state_dir), Concern(2)),
+        ("configuration", "refused", why(configuration), Concern(3)),
+        ("configuration", "needs a restart", waiting, Concern(7)),
+    ];
+    let row = |(name, shown, why, how_bad): (&str, &str, Option<String>, Concern)| {
+        let why = why?;
+        Some(Row {
+            name: name.to_owned(),
+            state: with_reason(shown, &why),
+            cells: vec![name.to_owned(), shown.to_owned(), line(&why)],
+            stated: 1,
+            concern: Some(how_bad),
+        })
+    };
+    troubles.into_iter().filter_map(row).collect()
+}
+
 fn concern(concern: Concern) -> Option<Concern> {
     (concern < WELL).then_some(concern)
 }
@@ -297,8 +322,9 @@ fn troubles(status: &Value) -> Vec<Row> {
     let informers = informers.map(|(cluster, informer)| ("resource", resource(cluster, informer)));
     let sinks = list(status, "sinks").iter().map(sink).map(|row| ("sink", row));
     let sources = list(status, "clusterSources").iter().filter_map(source).map(|row| ("source", row));
-    let mut all: Vec<_> =
-        sources.chain(clusters).chain(informers).chain(sinks).filter(|(_, row)| row.concern.is_some()).collect();
+    let own = own(status).into_iter().map(|row| ("hub", row));
+    let all = own.chain(sources).chain(clusters).chain(informers).chain(sinks);
+    let mut all: Vec<_> = all.filter(|(_, row)| row.concern.is_some()).collect();
     all.sort_by_key(|(_, row)| row.concern);
     all.into_iter().map(|(what, row)| (what, why(&row), row)).map(|(what, why, row)| told(what, row, why)).collect()
 }
@@ -412,7 +438,25 @@ mod tests {
         assert_eq!(last[0], "b: ours watches 2 resources, its limit; not c.x");
         assert_eq!(last[1], "a: resources that come and go are noticed within a minute: 403");
         assert_eq!(last[2], "");
+        status["clusters"][0]["state"] = "unreachable".into();
+        assert!(!super::super::text(Subject::Resources, &status, false).contains("noticed within"), "its row says it");
         assert!(!super::super::text(Subject::Sinks, &status, false).contains("c.x"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_hub_itself_is_shown_too() {
+        let mut status = status();
+        status["configuration"] =
+            serde_json::json!({ "lastError": "hub.toml:3: no\nmore", "needsRestart": ["hub.tls"] });
+        status["stateDir"] = serde_json::json!({ "lastError": "disk full" });
+        let rows: Vec<_> = rows(Subject::Status, &status).iter().map(|row| row.cells.join("|")).collect();
+        for row in [
+            "hub|state directory|failing|disk full",
+            "hub|configuration|refused|hub.toml:3: no",
+            "hub|configuration|needs a restart|hub.tls",
+        ] {
+            assert!(rows.iter().any(|it| it == row), "{row} is missing in {rows:#?}");
+        }
     }
 
     #[test]

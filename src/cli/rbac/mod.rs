@@ -18,8 +18,9 @@ use super::print::{out, yaml};
 use super::{WRONG_INPUT, chosen, runtime};
 use crate::app;
 use crate::config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, ResourceConfig};
+use crate::discovery;
+use crate::source::{self, DiscoveryError};
 use crate::types::{Groups, ResourcePattern, Selected, is_built_in};
-use crate::{discovery, source};
 
 /// Every resource of a group, in a rule.
 const ALL: &str = "*";
@@ -70,8 +71,10 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    // Filters and kubeconfigs are not looked into: no rights depend on them.
-    let config = match Config::from_file(&args.config) {
+    // Filters and kubeconfigs are not looked into: no rights depend on them. The token of the account that is printed cannot
+    // be there before it.
+    let read = if args.discover { Config::from_file } else { Config::from_file_alone };
+    let config = match read(&args.config) {
         Ok(config) => config,
         Err(mistakes) => {
             eprintln!("{mistakes}");
@@ -213,9 +216,11 @@ impl Args {
         }
         if !taken.is_empty() {
             let names = taken.join(", ");
-            notes.push(format!(
-                "Taken as written, with nobody asked whether these are plurals: {names} (--discover asks)"
-            ));
+            notes.push(if self.discover {
+                format!("Taken as written, since the cluster does not have them yet: {names}")
+            } else {
+                format!("Taken as written, with nobody asked whether these are plurals: {names} (--discover asks)")
+            });
         }
         if !wide.is_empty() {
             notes.push(format!(
@@ -252,7 +257,13 @@ async fn of(resource: &ResourceConfig, client: Option<&Client>) -> anyhow::Resul
         };
         return Ok(vec![found]);
     };
-    let found = source::resolve(client, written).await?;
+    let found = match source::resolve(client, written).await {
+        // It may come, and the rights for it are known.
+        Err(missing @ DiscoveryError::NotFound { .. }) if written.group.is_some() => {
+            return Ok(vec![named(written, !resource.namespaces.is_empty()).ok_or(missing)?]);
+        }
+        found => found?,
+    };
     let (group, plural) = (found.gvr.group.to_string(), found.gvr.resource.to_string());
     Ok(vec![Named { group, plural, namespaced: found.namespaced, taken_as_written: false }])
 }

@@ -43,26 +43,30 @@ impl RealCluster {
     /// Starts one cluster with flags for its kube-apiserver.
     pub(crate) async fn start_with(name: &str, flags: &[&str]) -> Self {
         let slot = slots(1).await;
-        Self::start_in(name, flags, slot).await
+        Self::start_in(name, flags.iter().map(|&flag| flag.to_owned()).collect(), slot).await
     }
 
     /// Starts several clusters at once. A test that needs several takes them here, and all of them:
     /// two tests that each held one and waited for another would wait for ever.
     pub(crate) async fn start_all<const N: usize>(names: [&str; N]) -> [Self; N] {
+        Self::start_all_with(names.map(|name| (name, Vec::new()))).await
+    }
+
+    /// The same, each with flags for its kube-apiserver.
+    pub(crate) async fn start_all_with<const N: usize>(clusters: [(&str, Vec<String>); N]) -> [Self; N] {
         const { assert!(N <= AT_ONCE, "more clusters than may run at once") };
         let mut slots = slots(N).await;
-        let started = names.map(|name| {
+        let started = clusters.map(|(name, flags)| {
             let slot = slots.split(1).expect("as many slots as names");
-            Self::start_in(name, &[], slot)
+            Self::start_in(name, flags, slot)
         });
         let started = futures::future::join_all(started).await;
         started.try_into().expect("as many clusters as names")
     }
 
-    async fn start_in(name: &str, flags: &[&str], slot: SemaphorePermit<'static>) -> Self {
+    async fn start_in(name: &str, flags: Vec<String>, slot: SemaphorePermit<'static>) -> Self {
         let dir = TempDir::with_prefix_in("testbed-", env!("CARGO_TARGET_TMPDIR"))
             .expect("cargo's directory for tests is writable");
-        let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let (process, ready) = Process::start(name, dir.path(), &flags).await;
         Self { name: name.to_owned(), flags, ready, process: Some(process), dir, _slot: slot }
     }

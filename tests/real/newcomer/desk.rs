@@ -1,0 +1,177 @@
+//! A user's folder, the program's commands run in it, and the hub.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::bed::{comes_true, signal};
+use crate::fleet::PATIENCE;
+
+/// The folder. It is the user's home too.
+pub(super) struct Desk {
+    folder: TempDir,
+    url: String,
+}
+
+impl Desk {
+    /// An empty one, and a port for the hub, as good as free.
+    pub(super) fn new() -> Self {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), url: format!("http://{port}") }
+    }
+
+    /// Where the hub is to listen.
+    pub(super) fn listen(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Puts a file in the place of what was there, whole, as `mv` does.
+    pub(super) fn write(&self, name: &str, text: &str) {
+        let file = self.path(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let new = file.with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, file).unwrap();
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
+        for (name, _) in std::env::vars_os() {
+            let own = ["OTEL_", "INFORMER_HUB_", "KUBECONFIG", "RUST_LOG"];
+            if name.to_str().is_some_and(|name| own.iter().any(|own| name.starts_with(own))) {
+                command.env_remove(name);
+            }
+        }
+        command.args(arguments).current_dir(self.folder.path()).env("HOME", self.folder.path());
+        command.env("INFORMER_HUB_URL", &self.url).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command of the program to its end.
+    pub(super) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs one that is to go well, and gives what it prints.
+    pub(super) fn printed(&self, arguments: &[&str]) -> String {
+        let done = self.run(arguments);
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// The same, as JSON.
+    pub(super) fn json(&self, arguments: &[&str]) -> Value {
+        let printed = self.printed(&[arguments, &["-o", "json"]].concat());
+        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed}"))
+    }
+
+    /// Waits until what a command prints is as wanted.
+    pub(super) async fn shows(&self, arguments: &[&str], is: impl Fn(&str) -> bool) {
+        let shown = || String::from_utf8_lossy(&self.run(arguments).stdout).into_owned();
+        assert!(comes_true(PATIENCE, async || is(&shown())).await, "{arguments:?} shows:\n{}", shown());
+    }
+
+    /// Starts the hub with `hub.toml`, its log in JSON.
+    pub(super) fn hub(&self) -> Running {
+        let mut command = self.command(&["run", "-c", "hub.toml", "--log-format", "json"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = child.stderr.take().unwrap();
+        Running::new(child, stderr)
+    }
+
+    /// Starts a command that goes on printing, into a pipe.
+    pub(super) fn watching(&self, arguments: &[&str]) -> Running {
+        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        Running::new(child, stdout)
+    }
+
+    /// What the hub answers, with its code.
+    pub(super) async fn get(&self, path: &str) -> (u16, String) {
+        let client = reqwest::Client::builder().tls_certs_only([]).timeout(PATIENCE).build().unwrap();
+        let Ok(answer) = client.get(format!("{}{path}", self.url)).send().await else { return (0, String::new()) };
+        (answer.status().as_u16(), answer.text().await.unwrap_or_default())
+    }
+
+    /// Waits until the hub is ready.
+    pub(super) async fn ready(&self, hub: &Running) {
+        let ready = comes_true(PATIENCE, async || self.get("/readyz").await.0 == 200).await;
+        assert!(ready, "not ready: {}\n{}", self.get("/readyz").await.1, hub.lines().join("\n"));
+    }
+
+    /// A value of the hub's metrics.
+    pub(super) async fn metric(&self, series: &str) -> Option<f64> {
+        let (_, text) = self.get("/metrics").await;
+        text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+    }
+}
+
+/// A process that goes on, and the lines that it has written. Dropping it kills it.
+pub(super) struct Running {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- its lines ---\n{}", self.lines().join("\n"));
+        }
+    }
+}
+
+impl Running {
+    fn new(child: Child, output: impl Read + Send + 'static) -> Self {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&lines);
+        let reader = std::thread::spawn(move || {
+            BufReader::new(output).lines().map_while(Result::ok).for_each(|line| log.lock().push(line));
+        });
+        Self { child, lines, reader: Some(reader) }
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.lines.lock().clone()
+    }
+
+    /// Lines with this in them.
+    pub(super) fn with(&self, text: &str) -> Vec<String> {
+        self.lines().into_iter().filter(|line| line.contains(text)).collect()
+    }
+
+    /// Waits for a line with all of these in it.
+    pub(super) async fn says(&self, texts: &[&str]) {
+        let said = || self.lines().iter().any(|line| texts.iter().all(|text| line.contains(text)));
+        assert!(comes_true(PATIENCE, async || said()).await, "never said {texts:?}");
+    }
+
+    /// Ends it in good order; gives its exit code.
+    pub(super) async fn ended(&mut self) -> i32 {
+        signal(&self.child, "TERM");
+        let ended = comes_true(PATIENCE, || std::future::ready(matches!(self.child.try_wait(), Ok(Some(_))))).await;
+        assert!(ended, "it does not end");
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
