@@ -16,7 +16,7 @@ use super::SharedKeeping;
 use crate::actors::subscription::{Subscription, SubscriptionId};
 use crate::cache::{Partition, PartitionId};
 use crate::disk::Disk;
-use crate::state::caches::CacheFiles;
+use crate::state::caches::{CacheFiles, Moves};
 use crate::types::clock::{self, Instant};
 use crate::types::{Gvr, ResourceVersion, View};
 
@@ -44,6 +44,8 @@ pub struct Keeping {
     pub(super) grace: Duration,
     pub(super) since: Instant,
     pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
+    /// Partitions that are other versions' now.
+    pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
     /// Of the partitions that came from disk.
     told: ToldVersions,
@@ -98,7 +100,8 @@ impl Keeping {
         let files = Mutex::new(files.into_iter().map(key).collect());
         let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
         let told = BTreeMap::new();
-        Self { disk, root, every, grace, since: clock::now(), files, status, told, heard }
+        let moves = Mutex::default();
+        Self { disk, root, every, grace, since: clock::now(), files, moves, status, told, heard }
     }
 
     /// With what readers have been told of partitions that come from disk; `None` of those where the disk has all of it.

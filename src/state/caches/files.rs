@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::codec::{self, PartitionHeader, PartitionKey};
 use super::load::{self, FilesRead};
+use super::moves::Moves;
 use super::names::{FileName, directory, salt};
 use super::objects::Dictionaries;
 use super::steps::{Plan, Step, header_of, is_alike, key_of, make, write_objects, write_plan};
@@ -76,6 +77,8 @@ pub struct CacheFiles {
     kept: BTreeMap<PartitionKey, Kept>,
     /// Partitions that are on disk, and that nobody wants now.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
+    /// Partitions that have gone on elsewhere and are not on disk there.
+    moved: BTreeSet<PartitionKey>,
     next_number: u64,
 }
 
@@ -108,6 +111,7 @@ impl CacheFiles {
             dictionaries: Dictionaries::default(),
             kept: BTreeMap::new(),
             unwanted: BTreeMap::new(),
+            moved: BTreeSet::new(),
             next_number: 0,
         }))
     }
@@ -133,6 +137,11 @@ impl CacheFiles {
         self.snapshot = None;
     }
 
+    /// Has what has moved away stay on disk as long as `moves` says so, though it is closed here.
+    pub fn keep_moved(&mut self, moves: &Moves) {
+        self.moved = moves.of(&self.resource.gvr, &self.view);
+    }
+
     /// The resource and view.
     #[must_use]
     pub fn of(&self) -> (&ApiResource, &View) {
@@ -148,14 +157,20 @@ impl CacheFiles {
         })
     }
 
+    /// When a partition was written last, in milliseconds.
+    pub(super) fn written(&self, partition: &Partition) -> i64 {
+        self.kept.get(&key_of(partition)).map_or(0, |kept| kept.header.written)
+    }
+
     /// Bytes of the files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sizes.snapshot_bytes + self.sizes.deltas_bytes
     }
 
-    /// Writes what has changed of these partitions; what has been closed is dropped. When this returns, it is durable;
-    /// after an error, what was there before is. `exactly` also writes moments that have hardly moved on.
+    /// Writes what has changed of these partitions; what has been closed is dropped, unless it has moved and is not on disk
+    /// in its new place. When this returns, it is durable; after an error, what was there before is. `exactly` also writes
+    /// moments that have hardly moved on.
     ///
     /// Costs in proportion to what has changed, except where that has outgrown the rest and all is written anew.
     ///
@@ -208,7 +223,7 @@ impl CacheFiles {
             plan.steps.push(Step { key, number, header, partition: partition.clone(), put, gone });
         }
         let open: BTreeSet<_> = snapshot.partitions().map(|(_, partition)| key_of(partition)).collect();
-        let closed = self.kept.iter().filter(|(key, _)| !open.contains(key));
+        let closed = self.kept.iter().filter(|(key, _)| !open.contains(key) && !self.moved.contains(key));
         plan.dropped.extend(closed.map(|(key, kept)| (key.clone(), kept.number)));
         // What comes anew takes the place of what nobody wanted.
         let again = plan.steps.iter().filter_map(|step| Some((step.key.clone(), self.unwanted.get(&step.key)?.0)));

@@ -58,7 +58,7 @@ fn dictionaries() -> Vec<Arc<Dictionary>> {
 }
 
 fn claim() -> Claim {
-    Claim { labels: ClusterLabels::new(), indexes: vec!["by-node".into()], settings: 1 }
+    Claim { labels: ClusterLabels::new(), indexes: vec!["by-node".into()], settings: 1, any_version: false }
 }
 
 fn begin(disk: &SimDisk) -> CacheFiles {
