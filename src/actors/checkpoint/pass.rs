@@ -100,6 +100,7 @@ fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
         Ok(one) => {
             wrote.bytes += one.bytes;
             wrote.objects += one.objects;
+            wrote.replaced |= one.replaced;
             true
         }
         Err(problem) => {
@@ -138,7 +139,7 @@ fn write_one(keeping: &Keeping, part: &Part, commits: &[Commit], is_last: bool) 
         }
     };
     files.keep_moved(&keeping.moves.lock());
-    let done = files.checkpoint(&part.snapshot, commits, clock::wall_millis(), is_last);
+    let done = files.checkpoint(&part.snapshot, commits, keeping.now(), is_last);
     keeping.files.lock().insert(part.key.clone(), files);
     done
 }
@@ -173,6 +174,7 @@ fn show(keeping: &Keeping, wrote: Wrote, held: u64, error: Option<&str>) {
         }
         status.last_error = error.map(ToOwned::to_owned);
         status.held = held;
+        status.replaced += u64::from(wrote.replaced);
         if error.is_none() {
             status.last_checkpoint = Some(clock::wall());
             if wrote.bytes > 0 {
