@@ -94,8 +94,12 @@ fn main() {
     assert!(anew);
     println!("snapshot of {objects} pods: {took:?}, {bytes} bytes, {:.0} an object", bytes as f64 / objects as f64);
 
-    let claim =
-        || Claim { labels: ClusterLabels::new(), indexes: declared(), settings: options().fingerprint().unwrap() };
+    let claim = || Claim {
+        labels: ClusterLabels::new(),
+        indexes: declared(),
+        settings: options().fingerprint().unwrap(),
+        any_version: false,
+    };
     for _ in 0..5 {
         let began = Instant::now();
         let loaded = load(&disk, &root, &|_, _| Some(claim())).unwrap();

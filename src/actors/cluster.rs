@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
+use futures::FutureExt;
 use futures::future::join_all;
 
 use super::capacity::CONTROL_MAILBOX;
@@ -205,18 +206,18 @@ impl ClusterActor {
         informer.address = Some(start_control(self.env.arbiter(), actor));
     }
 
-    /// Adds a subscription to the informers that it is about and that run already. Adding one twice changes nothing.
-    fn attach(&self, subscription: &Arc<Subscription>) {
-        for key in self.informers_of(subscription) {
-            if let Some(address) = self.informers.get(&key).and_then(|informer| informer.address.as_ref()) {
-                detach(address.send(AddListener(Arc::clone(subscription))));
-            }
-        }
+    /// Adds a subscription to the informers that it is about and that run already. Adding one twice changes nothing. Ends
+    /// when they have taken it in.
+    fn attach(&self, subscription: &Arc<Subscription>) -> impl Future<Output = ()> + Send + use<> {
+        let informers = self.informers_of(subscription);
+        let running = informers.iter().filter_map(|key| self.informers.get(key)?.address.as_ref());
+        let adding: Vec<_> = running.map(|address| address.send(AddListener(Arc::clone(subscription)))).collect();
+        join_all(adding).map(drop)
     }
 
     /// The same of all, for when what one is about may have grown.
     fn attach_all(&self) {
-        self.attached.values().for_each(|subscription| self.attach(subscription));
+        self.attached.values().for_each(|subscription| detach(self.attach(subscription)));
     }
 
     /// The wants that a subscription is about: its own, once it has one; else those configured or asked for by code.
@@ -446,17 +447,18 @@ impl Handler<Unwant> for ClusterActor {
 }
 
 impl Handler<Attach> for ClusterActor {
-    type Result = ();
+    type Result = MessageResult<Attach>;
 
-    fn handle(&mut self, Attach(subscription): Attach, ctx: &mut Self::Context) {
+    fn handle(&mut self, Attach(subscription): Attach, ctx: &mut Self::Context) -> Self::Result {
         let own = subscription.own_want();
         self.attached.insert(subscription.id, Arc::clone(&subscription));
         if let Some(own) = own.filter(|_| self.wants_of(&subscription).is_empty()) {
             self.want(own, ctx);
         }
         self.reconcile(ctx);
-        self.attach(&subscription);
+        let attaching = self.attach(&subscription);
         self.show();
+        MessageResult(attaching.boxed())
     }
 }
 
@@ -491,6 +493,7 @@ impl Handler<super::tests::Crash> for ClusterActor {
 
     fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
         crash.strike(super::tests::Victim::Cluster);
+        self.survey.address().into_iter().for_each(|it| detach(it.send(crash)));
         self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| detach(it.send(crash)));
     }
 }

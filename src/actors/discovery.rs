@@ -261,3 +261,12 @@ impl Handler<Stop> for DiscoveryActor {
         ctx.stop();
     }
 }
+
+#[cfg(test)]
+impl Handler<super::tests::Crash> for DiscoveryActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: super::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(super::tests::Victim::Discovery);
+    }
+}

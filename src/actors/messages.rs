@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix::Message;
 use actix::Recipient;
+use futures::future::BoxFuture;
 
 use super::checkpoint::Keeping;
 use super::inbox::Inbox;
@@ -335,9 +336,9 @@ pub struct Want {
 #[rtype(result = "()")]
 pub struct Unwant(pub User);
 
-/// Attaches a subscription to the informers that it is about.
+/// Attaches a subscription to the informers that it is about. The answer ends when all that run have taken it in.
 #[derive(Clone, Debug, Message)]
-#[rtype(result = "()")]
+#[rtype(result = "BoxFuture<'static, ()>")]
 pub struct Attach(pub Arc<Subscription>);
 
 /// Detaches it everywhere; answered when nothing of it is in flight any more.
@@ -403,7 +404,8 @@ pub struct SetClusterLabels {
 #[rtype(result = "()")]
 pub struct SetLabels(pub ClusterLabels);
 
-/// Asks for an informer in each selected cluster, now and later. Shared: users are counted.
+/// Asks for an informer in each selected cluster, now and later. Shared: users are counted. Answered when the clusters have
+/// heard of it, at the latest after [`STOP_GRACE`](super::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct InformerFor {

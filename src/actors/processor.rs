@@ -232,38 +232,28 @@ impl Handler<Process> for ProcessorActor {
 }
 
 impl Handler<Join> for ProcessorActor {
-    type Result = AtomicResponse<Self, ()>;
+    type Result = ();
 
-    /// No batch is under way here, so the snapshot is exactly what later offers go on from: no gap, no double.
-    fn handle(&mut self, join: Join, _ctx: &mut Self::Context) -> Self::Result {
+    /// No batch is under way here, so what is published is exactly what later offers go on from: no gap, no double. Nor is
+    /// anybody waited for, so that listeners that come and go hold up the batches in line behind them as little as can be.
+    fn handle(&mut self, join: Join, ctx: &mut Self::Context) {
         let id = self.cache.partition;
-        let snapshot = self.cache.snapshot.send(TakeSnapshot);
-        let merge_above = self.env.tuning.merge_above;
-        let untold = self.untold.clone();
         let Join { subscription, listener, inbox, options, reader, resync } = join;
-        let asked = clock::now();
-        let joined = Joined { inbox: Arc::clone(&inbox), listener };
-        let work = async move {
-            if !inbox.has_joined(id) {
-                let Ok(snapshot) = snapshot.await else { return false };
-                let Some(partition) = snapshot.partition(id) else { return false };
-                inbox.join(id, ListenerQueue::of_reader(reader.as_deref(), options, partition, merge_above));
-            }
-            // A batch that a dead processor may not have told of.
-            if let Some(untold) = untold {
-                inbox.offer(untold.number, &untold.applied, false);
-            }
-            true
-        };
-        AtomicResponse::new(Box::pin(work.into_actor(self).map(move |found, act: &mut Self, ctx| {
-            if !found {
-                return act.orphaned(ctx);
-            }
-            joined.wake();
-            act.listeners.insert(subscription, joined);
-            act.resyncs.join(subscription, resync, asked);
-            act.rearm_resync(ctx);
-        })))
+        if !inbox.has_joined(id) {
+            let snapshot = self.cache.write_half.published().load_full();
+            let Some(partition) = snapshot.partition(id) else { return self.orphaned(ctx) };
+            let merge_above = self.env.tuning.merge_above;
+            inbox.join(id, ListenerQueue::of_reader(reader.as_deref(), options, partition, merge_above));
+        }
+        // A batch that a dead processor may not have told of.
+        if let Some(untold) = &self.untold {
+            inbox.offer(untold.number, &untold.applied, false);
+        }
+        let joined = Joined { inbox, listener };
+        joined.wake();
+        self.listeners.insert(subscription, joined);
+        self.resyncs.join(subscription, resync, clock::now());
+        self.rearm_resync(ctx);
     }
 }
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use futures::FutureExt;
-use futures::future::join_all;
+use futures::future::{LocalBoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
-use super::capacity::CONTROL_MAILBOX;
+use super::capacity::{CONTROL_MAILBOX, STOP_GRACE};
 use super::checkpoint::CheckpointActor;
 use super::cluster::{ClusterActor, ClusterParts};
 use super::env::Env;
@@ -29,7 +29,7 @@ use super::supervision::{
 };
 use super::sync::{Awaited, NotSynced, SyncView, Views};
 use crate::reflector::Connector;
-use crate::types::{ClusterLabels, ClusterName, View, clock};
+use crate::types::{ClusterLabels, ClusterName, Scope, View, clock};
 
 mod checkpoint;
 mod expecting;
@@ -162,47 +162,73 @@ impl RegistryActor {
     fn equip(&self, name: &ClusterName) {
         let Some(cluster) = self.clusters.get(name) else { return };
         for demand in &self.demands {
-            self.demand_of(name, cluster, demand);
+            detach(self.demand_of(name, cluster, demand));
         }
         for subscription in self.subscriptions.values() {
-            self.attach_to(name, cluster, subscription);
+            detach(self.attach_to(name, cluster, subscription));
         }
     }
 
-    fn demand_of(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) {
+    /// Ends when the cluster has heard of it.
+    fn demand_of(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) -> Telling {
         if !demand.clusters.matches(name, &cluster.labels) {
-            return;
+            return Box::pin(std::future::ready(()));
         }
-        for scope in &demand.scopes {
-            let want = Want {
-                user: demand.user.clone(),
-                wanted: demand.wanted.clone(),
-                scope: scope.clone(),
-                options: demand.options.clone(),
-                watch_errors: demand.watch_errors.clone(),
-            };
-            self.tell(cluster.address.send(want));
-        }
+        let want = |scope: &Scope| Want {
+            user: demand.user.clone(),
+            wanted: demand.wanted.clone(),
+            scope: scope.clone(),
+            options: demand.options.clone(),
+            watch_errors: demand.watch_errors.clone(),
+        };
+        let wants: Vec<_> = demand.scopes.iter().map(|scope| self.tell(cluster.address.send(want(scope)))).collect();
         for view in demand.views() {
             self.expect(name, cluster, &demand.wanted, view);
         }
+        Box::pin(join_all(wants).map(drop))
     }
 
-    fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) {
-        if subscription.clusters.matches(name, &cluster.labels) {
-            self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
-            if let Target::Resource(wanted, scope) = &subscription.target {
-                self.expect(name, cluster, wanted, &scope.view);
-            }
+    /// Ends when the cluster's informers have taken it in.
+    fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) -> Telling {
+        if !subscription.clusters.matches(name, &cluster.labels) {
+            return Box::pin(std::future::ready(()));
         }
+        let attaching = self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
+        if let Target::Resource(wanted, scope) = &subscription.target {
+            self.expect(name, cluster, wanted, &scope.view);
+        }
+        Box::pin(attaching.then(async |attaching| {
+            if let Some(attaching) = attaching {
+                attaching.await;
+            }
+        }))
     }
 
-    /// Sends what a cluster shows once it has answered: until then nobody may take it for synced.
-    fn tell<T: 'static>(&self, request: impl Future<Output = T> + 'static) {
+    /// Sends what a cluster shows once it has answered: until then nobody may take it for synced. Whether or not anybody
+    /// waits for the answer.
+    fn tell<T: 'static>(
+        &self,
+        request: impl Future<Output = Result<T, MailboxError>> + 'static,
+    ) -> LocalBoxFuture<'static, Option<T>> {
         let telling = Arc::clone(&self.telling);
         telling.fetch_add(1, SeqCst);
-        detach(request.map(move |_| telling.fetch_sub(1, SeqCst)));
+        let (done, answered) = tokio::sync::oneshot::channel();
+        detach(request.map(move |answer| {
+            telling.fetch_sub(1, SeqCst);
+            // Nobody may wait for it.
+            let _ = done.send(answer.ok());
+        }));
+        Box::pin(answered.map(|answer| answer.ok().flatten()))
     }
+}
+
+/// Ends when clusters have taken in what they were told, or cannot any more.
+type Telling = LocalBoxFuture<'static, ()>;
+
+/// Waits for clusters, which wait for nobody outside; so that what they are asked for does not pile up before them.
+async fn taken_in(telling: Vec<Telling>) {
+    // What is held up is taken in later.
+    let _ = tokio::time::timeout(STOP_GRACE, join_all(telling)).await;
 }
 
 impl fmt::Debug for RegistryActor {
@@ -292,14 +318,11 @@ impl Handler<RemoveCluster> for RegistryActor {
 }
 
 impl Handler<InformerFor> for RegistryActor {
-    type Result = ();
+    type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, demand: InformerFor, _ctx: &mut Self::Context) {
-        if self.started {
-            for (name, cluster) in &self.clusters {
-                self.demand_of(name, cluster, &demand);
-            }
-        }
+    fn handle(&mut self, demand: InformerFor, _ctx: &mut Self::Context) -> Self::Result {
+        let clusters = self.clusters.iter().filter(|_| self.started);
+        let telling = clusters.map(|(name, cluster)| self.demand_of(name, cluster, &demand)).collect();
         if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
             self.env.note_partial(demand.wanted.clone());
         }
@@ -313,6 +336,7 @@ impl Handler<InformerFor> for RegistryActor {
         if !self.demands.iter().any(same) {
             self.demands.push(demand);
         }
+        Box::pin(taken_in(telling))
     }
 }
 
@@ -370,20 +394,17 @@ impl Handler<Resolved> for RegistryActor {
 }
 
 impl Handler<Subscribe> for RegistryActor {
-    type Result = MessageResult<Subscribe>;
+    type Result = ResponseFuture<SubscriptionId>;
 
     fn handle(&mut self, subscribe: Subscribe, ctx: &mut Self::Context) -> Self::Result {
         self.next_subscription += 1;
         let id = SubscriptionId(self.next_subscription);
         let subscription = Arc::new(Subscription::new(id, subscribe, ctx.address().recipient()));
-        if self.started {
-            for (name, cluster) in &self.clusters {
-                self.attach_to(name, cluster, &subscription);
-            }
-        }
+        let clusters = self.clusters.iter().filter(|_| self.started);
+        let telling = clusters.map(|(name, cluster)| self.attach_to(name, cluster, &subscription)).collect();
         self.env.checkpoints.add_reader(&subscription);
         self.subscriptions.insert(id, subscription);
-        MessageResult(id)
+        Box::pin(taken_in(telling).map(move |()| id))
     }
 }
 
@@ -438,7 +459,7 @@ impl Handler<Shutdown> for RegistryActor {
         let stops: Vec<_> =
             std::mem::take(&mut self.clusters).into_values().map(|cluster| cluster.address.send(stop)).collect();
         let work = async move {
-            let _ = tokio::time::timeout_at(deadline + super::capacity::STOP_GRACE, join_all(stops)).await;
+            let _ = tokio::time::timeout_at(deadline + STOP_GRACE, join_all(stops)).await;
             checkpoint::last(last, deadline).await;
         };
         Box::pin(work.into_actor(self).map(|(), act, ctx| {

@@ -35,7 +35,10 @@ pub(super) enum Target {
     Of(User),
 }
 
-/// Asks to be told of the objects of a resource in some clusters. Answered with the subscription's number.
+/// Asks to be told of the objects of a resource in some clusters. Answered with the subscription's number, when every
+/// informer that runs has taken it in; where one is held up for longer than
+/// [`STOP_GRACE`](super::capacity::STOP_GRACE), that one does so later. So whoever subscribes without end does not get
+/// ahead of the informers, which have changes to see to as well.
 ///
 /// Where the configuration (or an `InformerFor`) watches the resource in a cluster, the subscription shares those
 /// informers and sees what they see; where nothing does, an informer is started for it and stopped with it.

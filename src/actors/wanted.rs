@@ -67,6 +67,16 @@ impl Wanted {
         }
     }
 
+    /// Whether it names no version.
+    #[must_use]
+    pub fn is_of_any_version(&self) -> bool {
+        match self {
+            Self::Written(written) => written.version.is_none(),
+            Self::Known(_) => false,
+            Self::Matching(_) => true,
+        }
+    }
+
     /// The one resource that it is; `None` of a pattern.
     #[must_use]
     pub fn one(&self) -> Option<ResourceRef> {

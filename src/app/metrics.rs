@@ -228,6 +228,8 @@ fn put_sink(out: &mut Snapshot, name: &str, health: &SinkHealth) -> u64 {
         out.count(Id::JournalBytes, labels, journal.bytes);
         out.count(Id::JournalLimit, labels, journal.limit);
         out.flag(Id::JournalTrouble, labels, journal.trouble.is_some());
+        out.count(Id::JournalReplaced, labels, journal.replaced);
+        out.count(Id::JournalLost, labels, journal.lost);
     }
     status.pending_bytes
 }
@@ -269,6 +271,7 @@ fn put_state(out: &mut Snapshot, state: &StateStatus) {
     out.count(Id::StateRestored, none, state.restored);
     out.put(Id::StateRestore, none, Duration::from_millis(state.restored_in_millis).as_secs_f64());
     out.count(Id::StateDamage, none, state.damage.len() as u64);
+    out.count(Id::StateReplaced, none, state.replaced);
 }
 
 fn put_configuration(out: &mut Snapshot, status: &ReloadStatus) {

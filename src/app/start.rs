@@ -275,6 +275,10 @@ impl CheckpointListener for Releasing {
         let sinks = self.sinks.lock();
         *self.marks.lock() =
             sinks.iter().filter_map(|one| Some((one.name().to_owned(), one.health.journal_end()?))).collect();
+        for one in sinks.iter() {
+            let (sink, health) = (one.sink().clone(), Arc::clone(&one.health));
+            self.io.spawn_blocking(move || sink.tend(&health));
+        }
     }
 
     fn completed(&self) {

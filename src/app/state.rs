@@ -314,16 +314,19 @@ impl Wishes {
     fn claim(&self, resource: &ApiResource, header: &PartitionHeader) -> Option<Claim> {
         let (name, labels) = self.clusters.iter().find(|(name, _)| *name == header.cluster)?;
         let known = Wanted::known(resource);
-        let demand = self.demands.iter().find(|demand| {
+        let mut demands = self.demands.iter().filter(|demand| {
             demand.wanted.may_be(&known)
                 && demand.clusters.matches(name, labels)
                 && demand.scopes.contains(&header.scope)
-        })?;
+        });
+        let any_version = demands.clone().all(|demand| demand.wanted.is_of_any_version());
+        let demand = demands.next()?;
         let declared = demand.options.declared().into_iter();
         Some(Claim {
             labels: labels.clone(),
             indexes: declared.map(|(name, path)| DeclaredIndex { name, path }).collect(),
             settings: demand.options.fingerprint().unwrap_or(0),
+            any_version,
         })
     }
 }

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::{Args as ClapArgs, Subcommand};
-use comfy_table::{Table, presets};
+use comfy_table::Table;
 use serde_json::{Value, json};
 
 use super::client::{Client, HubArgs};
-use super::out::say;
-use super::{Output, runtime};
+use super::print::{Format, answer, table};
+use super::runtime;
 
 /// Arguments of `dead-letters`.
 #[derive(Debug, ClapArgs)]
@@ -22,7 +22,7 @@ pub(super) struct Args {
     what: What,
     /// How it is printed
     #[arg(short, long, global = true, value_enum, default_value_t)]
-    output: Output,
+    output: Format,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -112,7 +112,8 @@ impl Args {
             What::List { sink, filter } => self.list(client, sink, filter).await,
             What::Show { sink, number } => {
                 let shown = client.get(&path(sink, Some(&number.to_string())), &[]).await?;
-                say(serde_json::to_string_pretty(&shown)?)
+                let text = serde_json::to_string_pretty(&shown)? + "\n";
+                answer(self.output, &shown, || text)
             }
             What::Replay(which) => self.act(client, "replay", "will be delivered again", which).await,
             What::Purge(which) => self.act(client, "purge", "thrown away", which).await,
@@ -129,20 +130,14 @@ impl Args {
             letters.extend(page["letters"].as_array().cloned().unwrap_or_default());
             from = page["next"].as_u64();
         }
-        match self.output {
-            Output::Json => say(serde_json::to_string_pretty(&letters)?),
-            Output::Text if letters.is_empty() => say("no dead letters"),
-            Output::Text => say(table(&letters)),
-        }
+        let text = || if letters.is_empty() { "no dead letters\n".to_owned() } else { format!("{}\n", rows(&letters)) };
+        answer(self.output, &letters, text)
     }
 
     async fn act(&self, client: &Client, action: &str, done: &str, which: &Which) -> anyhow::Result<()> {
         ensure!(which.all || !which.filter.is_empty(), "say which: a filter, or --all");
-        let answer = client.post(&path(&which.sink, Some(action)), &which.filter.json()).await?;
-        match self.output {
-            Output::Json => say(answer),
-            Output::Text => say(format!("{} {done}", answer["count"])),
-        }
+        let answered = client.post(&path(&which.sink, Some(action)), &which.filter.json()).await?;
+        answer(self.output, &answered, || format!("{} {done}\n", answered["count"]))
     }
 }
 
@@ -150,11 +145,8 @@ fn path<'p>(sink: &'p str, last: Option<&'p str>) -> Vec<&'p str> {
     ["v1", "sinks", sink, "dead-letters"].into_iter().chain(last).collect()
 }
 
-fn table(letters: &[Value]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_header(["NUMBER", "GIVEN UP", "CLUSTER", "EVENT", "SUBJECT", "TRIES", "ERROR"]);
+fn rows(letters: &[Value]) -> Table {
+    let mut table = table(&["NUMBER", "GIVEN UP", "CLUSTER", "EVENT", "SUBJECT", "TRIES", "ERROR"]);
     for letter in letters {
         let text = |key: &str| letter[key].as_str().unwrap_or_default().to_owned();
         let number = |key: &str| letter[key].to_string();

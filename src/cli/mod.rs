@@ -10,7 +10,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use crate::config::ClusterConfig;
 
@@ -93,22 +93,12 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::State(args) => state::main(&args),
     };
     done.unwrap_or_else(|error| {
-        if error.is::<out::ReaderGone>() {
+        if error.is::<print::ReaderGone>() {
             return ExitCode::SUCCESS;
         }
         eprintln!("informer-hub: {error:#}");
         ExitCode::FAILURE
     })
-}
-
-/// How an answer looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Tables and lines, for people
-    #[default]
-    Text,
-    /// One JSON document, for programs
-    Json,
 }
 
 /// The exit code for a configuration or command line that is wrong.

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-pub(super) use super::out::{colours, write as out};
+pub(super) use super::out::{InPlace, ReaderGone, colours, say, write as out};
 
 /// How an answer looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -1,17 +1,18 @@
 //! `informer-hub state`: what is in a state directory.
 
-use std::io::IsTerminal;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, Table};
 
-use super::Output;
+use super::print::{Format, answer, say, table};
 use crate::disk::RealDisk;
 use crate::journal::inspect::JournalReport;
 use crate::state::caches::CacheReport;
+use crate::state::fleet::SourcedCluster;
 use crate::state::{self, Access, ReaderReport, StateDir, StateReport};
 
 /// Arguments of `state`.
@@ -23,7 +24,8 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what the caches have, and what each sink and durable subscriber still has to be told
+    /// Show what the caches have, what each sink and durable subscriber still has to be told, and which clusters sources
+    /// have brought
     Inspect(Where),
     /// Check every checksum and every body; fails where something is damaged or lost
     Verify(Where),
@@ -52,7 +54,7 @@ struct Where {
     dir: PathBuf,
     /// How it is printed
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: Format,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -63,10 +65,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let (dir, access) = StateDir::look(Arc::new(RealDisk), &place.dir)?;
     let report = state::inspect(&dir, access, verify)?;
-    match place.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-        Output::Text => print(&report),
-    }
+    answer(place.output, &report, || text(&report))?;
     if let Access::InUse(pid) = access {
         let holder = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
         eprintln!("a hub uses this directory{holder}: what is seen may be half of something");
@@ -85,32 +84,31 @@ fn prune(which: &Prune) -> anyhow::Result<ExitCode> {
     }
     for name in &which.names {
         dir.remove_reader(name)?;
-        println!("{name}: removed");
+        say(format_args!("{name}: removed"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(report: &StateReport) {
-    println!("{}\n\n{}", caches(&report.caches), readers(&report.readers));
+fn text(report: &StateReport) -> String {
+    let mut out = format!("{}\n\n{}\n", caches(&report.caches), readers(&report.readers));
+    if let Some(fleet) = &report.fleet {
+        out += &format!("\n{}\n", clusters(&fleet.clusters));
+    }
+    // Writing to a string does not fail.
+    let mut line = |place: &str, what: &str| _ = writeln!(out, "{place}: {what}");
     for cache in &report.caches {
-        cache.damage.iter().for_each(|damage| println!("{}: {damage}", cache.directory));
+        cache.damage.iter().for_each(|damage| line(&cache.directory, damage));
     }
     for reader in &report.readers {
         for place in reader.journal.damaged.iter().chain(&reader.dead_letters.damaged) {
-            println!("{}: {} is damaged from byte {} to {}", reader.name, place.file, place.from, place.to);
+            let range = format!("{} is damaged from byte {} to {}", place.file, place.from, place.to);
+            line(&reader.name, &range);
         }
-        if let Some(error) = &reader.error {
-            println!("{}: {error}", reader.name);
-        }
+        reader.error.iter().for_each(|error| line(&reader.name, error));
     }
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    let fit = std::io::stdout().is_terminal();
-    table.load_preset(presets::NOTHING).set_header(header);
-    table.set_content_arrangement(if fit { ContentArrangement::Dynamic } else { ContentArrangement::Disabled });
-    table
+    let fleet = report.fleet.as_ref().and_then(|fleet| Some((fleet, fleet.damage.as_ref()?)));
+    fleet.into_iter().for_each(|(fleet, damage)| line(&fleet.file, damage));
+    out
 }
 
 fn number(number: u64) -> Cell {
@@ -136,6 +134,15 @@ fn caches(reports: &[CacheReport]) -> Table {
         all.extend(["", "", ""].iter().map(Cell::new));
         all.extend([number(cache.snapshot_bytes + cache.deltas_bytes), number(cache.damage.len() as u64)]);
         table.add_row(all);
+    }
+    table
+}
+
+fn clusters(brought: &[SourcedCluster]) -> Table {
+    let mut table = table(&["CLUSTER", "LABELS", "SOURCE", "FOUND IN"]);
+    for it in brought {
+        let labels: Vec<_> = it.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        table.add_row([it.name.as_str(), &labels.join(","), &it.source, &it.object]);
     }
     table
 }

@@ -4,7 +4,6 @@
 //! appended is *durable* only after [`DiskFile::sync`], and a name that is new, renamed or gone only after
 //! [`Disk::sync_dir`] of the directory it is in. [`frame`] is how records are told apart from damage.
 
-use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -49,7 +48,14 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// Takes the lock that a file stands for, makes the file where there is none, and writes this process' id into it.
     /// What comes back holds the lock until it is dropped or the process ends, however that happens. `None`: another
     /// one holds it.
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>>;
+    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
+}
+
+/// A lock that is held.
+pub trait DiskLock: Debug + Send + Sync {
+    /// Whether it still keeps others from taking the lock that `file` stands for: not where somebody has put another
+    /// directory in its place.
+    fn holds(&self, file: &Path) -> bool;
 }
 
 /// An open file.
@@ -62,6 +68,9 @@ pub trait DiskFile: Debug + Send + Sync {
     }
     /// Adds bytes at the end. After an error a part of them may be there.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Whether `path` still leads to it: not where somebody has removed it, or put something else in its place. A file that
+    /// does not can be read and appended to as before, and is gone once it is closed.
+    fn is_at(&self, path: &Path) -> bool;
     /// Reads up to as many bytes as fit; zero at the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
     /// Cuts it off.

@@ -1,12 +1,11 @@
 //! The disk of this machine, through `std::fs`.
 
-use std::any::Any;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::{Disk, DiskFile, Open};
+use super::{Disk, DiskFile, DiskLock, Open};
 
 /// Files of the owner alone.
 const FILE_MODE: u32 = 0o600;
@@ -19,6 +18,20 @@ pub struct RealDisk;
 
 #[derive(Debug)]
 struct RealFile(File);
+
+/// The lock's file, and the directory that it is in, where that can be locked.
+#[derive(Debug)]
+struct RealLock(File, Option<File>);
+
+/// Whether a path leads to an open file. Where the system does not say, it is taken to.
+fn leads_to(path: &Path, file: &File) -> bool {
+    let same = || -> io::Result<bool> {
+        let (open, there) = (file.metadata()?, std::fs::metadata(path)?);
+        Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
+    };
+    let leads_nowhere = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    same().unwrap_or_else(|error| !leads_nowhere.contains(&error.kind()))
+}
 
 // === impl RealDisk ===
 
@@ -67,7 +80,7 @@ impl Disk for RealDisk {
         File::open(dir)?.sync_all()
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(FILE_MODE).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -81,7 +94,17 @@ impl Disk for RealDisk {
         }
         // The id is for people; a disk without room for it still locks.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Some(Box::new((file, directory))))
+        Ok(Some(Box::new(RealLock(file, directory))))
+    }
+}
+
+// === impl RealLock ===
+
+impl DiskLock for RealLock {
+    fn holds(&self, file: &Path) -> bool {
+        let Self(own, directory) = self;
+        leads_to(file, own)
+            || directory.as_ref().zip(file.parent()).is_some_and(|(open, directory)| leads_to(directory, open))
     }
 }
 
@@ -90,6 +113,10 @@ impl Disk for RealDisk {
 impl DiskFile for RealFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        leads_to(path, &self.0)
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -139,10 +166,15 @@ mod tests {
         file.append(b"p!").unwrap();
         file.sync().unwrap();
         let mut buf = [0; 8];
+        assert!(file.is_at(&path) && !file.is_at(root.path()));
         assert_eq!((file.read_at(3, &mut buf).unwrap(), &buf[..3]), (3, &b"lp!"[..]));
         assert_eq!(RealDisk.open(&path, Open::CreateNew).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert!(RealDisk.open(&path, Open::Read).unwrap().append(b"x").is_err());
         assert_eq!(read_all(&RealDisk, &path, 6).unwrap(), b"hellp!");
+        std::fs::rename(&path, root.path().join("g")).unwrap();
+        assert!(!file.is_at(&path));
+        std::fs::copy(root.path().join("g"), &path).unwrap();
+        assert!(!file.is_at(&path), "a copy is another file");
         assert_eq!(read_all(&RealDisk, &path, 5).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 
@@ -167,6 +199,16 @@ mod tests {
         assert_eq!(pid.trim().parse::<u32>().unwrap(), std::process::id());
         std::fs::remove_file(&path).unwrap();
         assert!(RealDisk.lock(&path).unwrap().is_none(), "the file was removed, the lock was not");
+        assert!(held.holds(&path));
+        let (there, away) = (root.path().join("hub"), root.path().join("away"));
+        std::fs::create_dir(&there).unwrap();
+        let other = RealDisk.lock(&there.join("LOCK")).unwrap().unwrap();
+        assert!(other.holds(&there.join("LOCK")));
+        std::fs::rename(&there, &away).unwrap();
+        assert!(!other.holds(&there.join("LOCK")) && other.holds(&away.join("LOCK")));
+        std::fs::create_dir(&there).unwrap();
+        assert!(!other.holds(&there.join("LOCK")), "it is another directory");
+        assert!(RealDisk.lock(&there.join("LOCK")).unwrap().is_some());
         drop(held);
         assert!(RealDisk.lock(&path).unwrap().is_some());
     }

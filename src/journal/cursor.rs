@@ -123,6 +123,11 @@ impl Cursor {
         self.bytes
     }
 
+    /// Its file is gone, or somebody else's.
+    pub(super) fn forget(&mut self) {
+        (self.file, self.bytes, self.rewritten, self.unsynced) = (None, 0, 0, 0);
+    }
+
     /// Whether the next write wants all that is acknowledged.
     pub(super) fn wants_all(&self) -> bool {
         self.file.is_none() || self.bytes > (4 * self.rewritten).max(self.rewrite_from)

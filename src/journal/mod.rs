@@ -36,6 +36,7 @@ mod cursor;
 pub mod inspect;
 mod merge;
 mod open;
+mod place;
 mod ranges;
 mod read;
 mod retain;

@@ -53,6 +53,12 @@ pub struct Journal<R> {
     pub(super) remembers: bool,
     pub(super) pending: u64,
     pub(super) lost: u64,
+    /// How often its files were found to be gone, or others'.
+    pub(super) replaced: u64,
+    /// Whether they are now, which has been said.
+    pub(super) is_away: bool,
+    /// Whether its directory was not there when a segment was to be made.
+    pub(super) is_missing: bool,
     /// Merged away, and not removed yet: their files and bytes.
     pub(super) orphans: Vec<(PathBuf, u64)>,
     /// Generations of merges that may be on disk though they were given up.
@@ -88,6 +94,9 @@ impl<R> Journal<R> {
             remembers: false,
             pending: 0,
             lost: 0,
+            replaced: 0,
+            is_away: false,
+            is_missing: false,
             orphans: Vec::new(),
             abandoned: Vec::new(),
             reading: None,
@@ -152,6 +161,7 @@ impl<R> Journal<R> {
     /// The disk's. What was appended since the last success is not durable then; it is kept and written anew, somewhere
     /// else, by the next call. That acknowledgements cannot be written is no error: see [`Journal::cursor_error`].
     pub fn sync(&mut self) -> io::Result<()> {
+        self.tend()?;
         let idle = self.is_synced();
         self.sync_records()?;
         self.write_cursor(idle);
@@ -198,13 +208,9 @@ impl<R> Journal<R> {
         };
         let mut segment = Segment::new(&self.dir, Name { first, generation: self.next_generation, merged: false });
         let bytes = self.moved(&mut segment)?;
-        segment.file = Some(if self.unsynced.is_empty() {
-            self.create(&segment.path, &bytes)?
-        } else {
-            // By its name it says that what the one before has of this is void: it must be whole when it gets it.
-            disk::replace(&*self.disk, &segment.path, &bytes)?;
-            self.disk.open(&segment.path, Open::Append)?
-        });
+        let made = self.make(&segment.path, &bytes);
+        self.is_missing |= matches!(&made, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        segment.file = Some(made?);
         if let Some(last) = self.segments.last_mut() {
             last.split_off(keep);
             last.end = first;
@@ -241,6 +247,16 @@ impl<R> Journal<R> {
             }
         }
         Ok(bytes)
+    }
+
+    /// Makes a segment's file.
+    fn make(&self, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
+        if self.unsynced.is_empty() {
+            return self.create(path, bytes);
+        }
+        // By its name it says that what the one before has of this is void: it must be whole when it gets it.
+        disk::replace(&*self.disk, path, bytes)?;
+        self.disk.open(path, Open::Append)
     }
 
     fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {

@@ -5,7 +5,6 @@
 //! it should have written, though reading still shows it: that is how page caches do it. A disk may be full (an append
 //! writes what fits), fail at any call, claim to have synced without having done so, and rot.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::disk::{Disk, DiskFile, Open};
+use crate::disk::{Disk, DiskFile, DiskLock, Open};
 
 mod inode;
 
@@ -60,7 +59,7 @@ struct State {
     durable: BTreeMap<PathBuf, Node>,
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
-    locks: BTreeSet<PathBuf>,
+    locks: BTreeSet<u64>,
     /// Crashes so far; a handle of before is dead.
     epoch: u64,
     calls: BTreeMap<DiskCall, u64>,
@@ -89,7 +88,7 @@ struct SimFile {
 #[derive(Debug)]
 struct SimLock {
     disk: SimDisk,
-    file: PathBuf,
+    inode: u64,
     epoch: u64,
 }
 
@@ -270,20 +269,28 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         let mut state = self.call(DiskCall::Lock)?;
-        if !state.locks.insert(file.to_owned()) {
+        let there = match state.live.get(file) {
+            Some(Node::File(inode)) => Some(*inode),
+            _ => None,
+        };
+        if there.is_some_and(|inode| state.locks.contains(&inode)) {
             return Ok(None);
         }
-        let inode = match state.live.get(file) {
-            Some(Node::File(inode)) => *inode,
-            _ => state.create(file)?,
-        };
+        let inode = there.map_or_else(|| state.create(file), Ok)?;
+        state.locks.insert(inode);
         if let Some(inode) = state.inodes.get_mut(&inode) {
             inode.truncate(0);
             inode.data.extend_from_slice(format!("{}\n", std::process::id()).as_bytes());
         }
-        Ok(Some(Box::new(SimLock { disk: self.clone(), file: file.to_owned(), epoch: state.epoch })))
+        Ok(Some(Box::new(SimLock { disk: self.clone(), inode, epoch: state.epoch })))
+    }
+}
+
+impl DiskLock for SimLock {
+    fn holds(&self, file: &Path) -> bool {
+        self.disk.0.lock().live.get(file) == Some(&Node::File(self.inode))
     }
 }
 
@@ -291,7 +298,7 @@ impl Drop for SimLock {
     fn drop(&mut self) {
         let mut state = self.disk.0.lock();
         if state.epoch == self.epoch {
-            state.locks.remove(&self.file);
+            state.locks.remove(&self.inode);
         }
     }
 }
@@ -417,6 +424,10 @@ impl State {
 impl DiskFile for SimFile {
     fn len(&self) -> io::Result<u64> {
         self.with(DiskCall::Read, |state, inode| Ok(state.inode(inode)?.data.len() as u64))
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        self.disk.0.lock().live.get(path) == Some(&Node::File(self.inode))
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {

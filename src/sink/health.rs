@@ -108,6 +108,11 @@ pub struct JournalStatus {
     pub limit: u64,
     /// Dead letters that are kept.
     pub dead_letters: u64,
+    /// How often its files were found to be removed or replaced by somebody else, since the start.
+    pub replaced: u64,
+    /// Events that were written, not acknowledged, and are in no file any more, since the start. Those that are in the queue
+    /// are delivered even so.
+    pub lost: u64,
     /// Why it takes nothing in, if it does not: whoever tells the sink waits.
     pub trouble: Option<String>,
 }
@@ -215,8 +220,9 @@ impl SinkHealth {
 
     /// Notes how the journal is, after it took something in.
     pub fn show_journal(&self, state: &JournalState) {
-        let JournalState { end, pending, bytes, limit, letters: dead_letters } = *state;
-        *self.journal.lock() = Some(JournalStatus { end, pending, bytes, limit, dead_letters, trouble: None });
+        let JournalState { end, pending, bytes, limit, letters: dead_letters, replaced, lost } = *state;
+        *self.journal.lock() =
+            Some(JournalStatus { end, pending, bytes, limit, dead_letters, replaced, lost, trouble: None });
     }
 
     /// The number that the next event of its journal will have, as far as is known; `None` without one.

@@ -105,6 +105,10 @@ pub struct JournalState {
     pub limit: u64,
     /// Dead letters.
     pub letters: u64,
+    /// How often its files, or those of dead letters, were found to be gone or others', since the start.
+    pub replaced: u64,
+    /// Events that were accepted and are in no file any more, since the start.
+    pub lost: u64,
 }
 
 /// The store takes or gives nothing.
@@ -145,6 +149,8 @@ pub struct Store {
     futile_at: Option<u64>,
     /// Dead letters forgotten for want of room that nobody has asked for yet.
     forgotten: u64,
+    /// Events that were lost before it was opened.
+    lost_before: u64,
 }
 
 enum Letters {
@@ -214,6 +220,7 @@ impl Store {
             unsynced: Vec::new(),
             futile_at: None,
             forgotten: 0,
+            lost_before: 0,
         }
     }
 
@@ -244,6 +251,7 @@ impl Store {
         let (letters, of_letters) =
             Journal::open(Arc::clone(disk), &directory.join("dead"), params, &mut |_, _: &DeadLetter, _| {})?;
         let store = Self {
+            lost_before: journal.lost(),
             journal: Some(journal),
             past: Some(past),
             letters: Letters::Journal(Box::new(letters)),
@@ -267,6 +275,10 @@ impl Store {
             Letters::Memory(letters) => letters.len() as u64,
             Letters::Journal(letters) => letters.pending(),
         };
+        let dead = match &self.letters {
+            Letters::Memory(_) => None,
+            Letters::Journal(letters) => Some(&**letters),
+        };
         let Some(journal) = &self.journal else { return JournalState { letters, ..JournalState::default() } };
         JournalState {
             end: journal.next_seq(),
@@ -274,6 +286,8 @@ impl Store {
             bytes: journal.bytes(),
             limit: journal.limit(),
             letters,
+            replaced: journal.replaced() + dead.map_or(0, Journal::replaced),
+            lost: journal.lost() - self.lost_before,
         }
     }
 
@@ -283,6 +297,22 @@ impl Store {
         if past.release(before) {
             journal.release(before);
         }
+    }
+
+    /// Sees that what it has on disk is still there, and writes it anew where somebody has removed it. Tells how the journal
+    /// is where that was so.
+    ///
+    /// # Errors
+    /// The disk's; the next call tries again.
+    pub fn tend(&mut self) -> Result<Option<JournalState>, StoreError> {
+        let before = self.state().replaced;
+        if let Some(journal) = &mut self.journal {
+            journal.tend().map_err(StoreError::Disk)?;
+        }
+        if let Letters::Journal(letters) = &mut self.letters {
+            letters.tend().map_err(StoreError::Disk)?;
+        }
+        Ok(Some(self.state()).filter(|state| state.replaced > before))
     }
 
     /// Does what a machine asks for.

@@ -1,12 +1,12 @@
 //! The state directory itself: whose it is, which format it has, and where in it things are.
 
-use std::any::Any;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::disk::{self, Disk};
+use super::held::Held;
+use crate::disk::{self, Disk, DiskLock};
 
 const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
@@ -29,8 +29,10 @@ const NOT_OURS: [&str; 1] = ["lost+found"];
 pub struct StateDir {
     disk: Arc<dyn Disk>,
     root: PathBuf,
-    /// What holds the lock; nothing where one only looks.
-    lock: Option<Box<dyn Any + Send + Sync>>,
+    /// Whether this process has it, rather than only looks.
+    is_held: bool,
+    /// What holds the lock, where one only looks and nobody else has it.
+    _lock: Option<Box<dyn DiskLock>>,
 }
 
 /// How a directory that is only looked at may be found.
@@ -139,22 +141,14 @@ impl StateDir {
     /// changed then, but for the lock's file.
     pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, StateError> {
         disk::make_dir(&*disk, root, 1).map_err(in_the_way).map_err(failed(root, "made"))?;
-        // Before the lock's file is made: it is not to be in somebody else's directory.
-        format(&*disk, root)?;
-        let lock_file = root.join(LOCK);
-        let Some(lock) = disk.lock(&lock_file).map_err(failed(&lock_file, "locked"))? else {
-            return Err(StateError::Locked { root: root.to_owned(), pid: pid(&*disk, root) });
-        };
-        if let Format::Empty = format(&*disk, root)? {
-            let text = format!("{FORMAT_TEXT}{VERSION}\n");
-            let file = root.join(FORMAT);
-            disk::replace(&*disk, &file, text.as_bytes()).map_err(failed(&file, "written"))?;
+        let lock = take(&*disk, root)?;
+        let dir =
+            Self { disk: Arc::new(Held::new(disk, root, lock)), root: root.to_owned(), is_held: true, _lock: None };
+        for part in [CACHES, SINKS] {
+            let part = root.join(part);
+            disk::make_dir(&*dir.disk, &part, 1).map_err(failed(&part, "made"))?;
         }
-        for dir in [CACHES, SINKS] {
-            let dir = root.join(dir);
-            disk::make_dir(&*disk, &dir, 1).map_err(failed(&dir, "made"))?;
-        }
-        Ok(Self { disk, root: root.to_owned(), lock: Some(lock) })
+        Ok(dir)
     }
 
     /// Looks at a state directory. Writes nothing, but for the lock's file where nobody has it: it is held meanwhile.
@@ -176,16 +170,16 @@ impl StateDir {
         } else {
             (None, Access::Idle)
         };
-        Ok((Self { disk, root: root.to_owned(), lock }, access))
+        Ok((Self { disk, root: root.to_owned(), is_held: false, _lock: lock }, access))
     }
 
     /// Whether this process holds it.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.lock.is_some()
+        self.is_held
     }
 
-    /// The disk that it is on.
+    /// The disk that it is on. Where this process holds the directory, nothing is made there that another one has taken.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
@@ -271,6 +265,27 @@ impl StateDir {
         self.disk.remove_dir_all(&dir).map_err(failed(&dir, "removed"))?;
         self.disk.sync_dir(&all).map_err(failed(&all, "synced"))
     }
+}
+
+/// Takes the lock of a directory that is there, and says whose it is where nothing does.
+pub(super) fn take(disk: &dyn Disk, root: &Path) -> Result<Box<dyn DiskLock>, StateError> {
+    // Before the lock's file is made: it is not to be in somebody else's directory.
+    format(disk, root)?;
+    let lock_file = lock_of(root);
+    let Some(lock) = disk.lock(&lock_file).map_err(failed(&lock_file, "locked"))? else {
+        return Err(StateError::Locked { root: root.to_owned(), pid: pid(disk, root) });
+    };
+    if let Format::Empty = format(disk, root)? {
+        let text = format!("{FORMAT_TEXT}{VERSION}\n");
+        let file = root.join(FORMAT);
+        disk::replace(disk, &file, text.as_bytes()).map_err(failed(&file, "written"))?;
+    }
+    Ok(lock)
+}
+
+/// The file that the lock of a directory is.
+pub(super) fn lock_of(root: &Path) -> PathBuf {
+    root.join(LOCK)
 }
 
 fn pid(disk: &dyn Disk, root: &Path) -> Option<u32> {

@@ -199,3 +199,30 @@ fn what_is_in_the_way_of_the_directory_is_named() {
         assert_eq!(cause, "a file is in the way, or a link that leads nowhere", "{error}");
     }
 }
+
+#[test]
+fn a_directory_that_is_replaced_under_its_holder_is_taken_again_unless_another_has_it() {
+    let above = tempfile::tempdir().unwrap();
+    let (root, away) = (above.path().join("state"), above.path().join("away"));
+    let state = StateDir::open(Arc::new(RealDisk), &root).unwrap();
+    let disk = Arc::clone(state.disk());
+    let caches = state.caches();
+    std::fs::remove_file(root.join("LOCK")).unwrap();
+    disk.create_dir_all(&caches).unwrap();
+    std::fs::rename(&root, &away).unwrap();
+    let other = StateDir::open(Arc::new(RealDisk), &root).unwrap();
+    let error = disk.create_dir_all(&caches.join("core")).unwrap_err().to_string();
+    assert!(error.contains("is in use by process") && !caches.join("core").exists(), "{error}");
+    drop(other);
+    disk.create_dir_all(&caches.join("core")).unwrap();
+    assert!(matches!(StateDir::open(Arc::new(RealDisk), &root), Err(StateError::Locked { .. })), "it is held again");
+    std::fs::remove_dir_all(&root).unwrap();
+    disk.create_dir_all(&caches.join("core")).unwrap();
+    let format = std::fs::read_to_string(root.join("FORMAT")).unwrap();
+    assert_eq!(format, "informer-hub state 1\n");
+    std::fs::remove_dir_all(&root).unwrap();
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("letters.txt"), "private").unwrap();
+    let error = disk.create_dir_all(&caches).unwrap_err().to_string();
+    assert!(error.contains("is no state directory"), "{error}");
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{self, Disk};
+use crate::disk::{self, Disk, Open};
 use crate::types::{ClusterLabels, ClusterName};
 
 /// Bytes of the file at most.
@@ -29,6 +29,42 @@ pub struct SourcedCluster {
 #[derive(Default, Serialize, Deserialize)]
 struct File {
     clusters: Vec<SourcedCluster>,
+}
+
+/// What the file has, for people.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetReport {
+    /// Its name.
+    pub file: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The clusters; none where it is damaged.
+    pub clusters: Vec<SourcedCluster>,
+    /// Why it cannot be read, or what is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
+}
+
+/// What there is of it; `None` without a file. Nothing is written.
+#[must_use]
+pub fn inspect(disk: &dyn Disk, path: &Path) -> Option<FleetReport> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let opened = disk.open(path, Open::Read).and_then(|file| file.len());
+    let bytes = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        opened => opened.unwrap_or(0),
+    };
+    let (clusters, damage) = match read(disk, path) {
+        Ok(clusters) => {
+            let twice =
+                clusters.iter().enumerate().find(|(at, it)| clusters[..*at].iter().any(|one| one.name == it.name));
+            let damage = twice.map(|(_, it)| format!("cluster {} is in it twice", it.name));
+            (clusters, damage)
+        }
+        Err(error) => (Vec::new(), Some(format!("it cannot be read, its clusters begin anew: {error}"))),
+    };
+    Some(FleetReport { file, bytes, clusters, damage })
 }
 
 /// Reads them; none where there is no file.

@@ -13,6 +13,7 @@
 pub mod caches;
 mod dir;
 pub mod fleet;
+mod held;
 mod report;
 
 pub use dir::{Access, StateDir, StateError};

@@ -2,6 +2,7 @@
 
 use super::caches::{self, CacheReport};
 use super::dir::{Access, StateDir, StateError};
+use super::fleet::{self, FleetReport};
 use crate::journal::JournalError;
 use crate::journal::inspect::{self, JournalReport};
 
@@ -17,6 +18,9 @@ pub struct StateReport {
     pub readers: Vec<ReaderReport>,
     /// What was last known of each resource.
     pub caches: Vec<CacheReport>,
+    /// Which clusters sources have brought, where any have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetReport>,
 }
 
 /// One reader.
@@ -37,7 +41,9 @@ impl StateReport {
     /// Whether nothing is damaged or lost.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.readers.iter().all(ReaderReport::is_sound) && self.caches.iter().all(|cache| cache.damage.is_empty())
+        self.readers.iter().all(ReaderReport::is_sound)
+            && self.caches.iter().all(|cache| cache.damage.is_empty())
+            && self.fleet.as_ref().is_none_or(|fleet| fleet.damage.is_none())
     }
 }
 
@@ -73,5 +79,6 @@ pub fn inspect(state: &StateDir, access: Access, decode: bool) -> Result<StateRe
     let root = state.caches();
     let caches =
         caches::inspect(disk, &root, decode).map_err(|source| StateError::Disk { file: root, verb: "read", source })?;
-    Ok(StateReport { root: state.root().display().to_string(), access, readers, caches })
+    let fleet = fleet::inspect(disk, &state.fleet());
+    Ok(StateReport { root: state.root().display().to_string(), access, readers, caches, fleet })
 }

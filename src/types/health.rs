@@ -246,6 +246,8 @@ impl InformerHealth {
             ..CheckpointState::default()
         });
         self.version.store(version.map(Arc::new));
+        // Where the clock was ahead then, it cannot be told when that was, but not later than now.
+        let alive = alive.min(clock::wall_millis());
         self.stale_since.store(alive.max(1), Relaxed);
         self.last_event.store(alive, Relaxed);
         self.objects.store(objects, Relaxed);

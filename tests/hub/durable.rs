@@ -257,3 +257,40 @@ async fn a_durable_subscription_that_cannot_be_is_refused_in_words() {
     assert!(refused(good(), "../clerk", "pods").await.contains("a name is 1 to 63"));
     assert!(refused(good(), "clerk", "pots").await.contains("there is no [resources.pots]"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_directory_that_is_removed_under_a_running_hub_is_made_anew_and_nothing_in_memory_is_lost() {
+    for part in ["", "sinks", "caches"] {
+        let house = House::new(5);
+        let hub = house.live(OFTEN, house.clerk(|_| Ok(()))).await;
+        house.converged().await;
+        drop(hub);
+        let hub = house.live(OFTEN, house.clerk(|_| Err(Refusal::Later("not now".to_owned())))).await;
+        let journal = async || hub.report().await.unwrap().sinks[0].status.journal.clone().unwrap_or_default();
+        let state = async || hub.report().await.unwrap().hub.state_dir.unwrap();
+        house.create();
+        until("it is in the journal", async || journal().await.pending > 0).await;
+        until("it is on disk", async || hub.report().await.unwrap().hub.clusters[0].informers[0].checkpoint.is_some())
+            .await;
+        assert_eq!((journal().await.replaced, state().await.replaced), (0, 0));
+        std::fs::remove_dir_all(house.dir.path().join("state").join(part)).unwrap();
+        if part != "caches" {
+            until("the journal's loss is seen", async || journal().await.replaced > 0).await;
+        }
+        if part != "sinks" {
+            until("the caches' loss is seen", async || state().await.replaced == 1).await;
+        }
+        let before = journal().await.pending;
+        house.create();
+        until("the next is in the journal", async || journal().await.pending > before).await;
+        assert_eq!((journal().await.lost, journal().await.trouble), (0, None));
+        // Killed, not shut down: nothing is put in order at the end.
+        drop(hub);
+        let hub = house.live(OFTEN, house.clerk(|_| Ok(()))).await;
+        house.converged().await;
+        assert!(hub.report().await.unwrap().hub.state_dir.unwrap().restored >= 5, "the caches were there");
+        let asked = house.clusters["c0"].stats();
+        assert_eq!(asked.lists + asked.streaming, 1, "{part}: {asked:?}");
+        drop(hub);
+    }
+}

@@ -182,6 +182,28 @@ impl Fleet {
         }
     }
 
+    /// Waits until something holds; where it never does, says what informers, queues and clusters are doing.
+    pub(crate) async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds().await {
+            if Instant::now() > deadline {
+                panic!("never came: {what}\n{}", self.explained().await);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The status of each cluster, what its apiserver has been asked and where its objects are by now.
+    async fn explained(&self) -> String {
+        let mut text = String::new();
+        for (name, sim) in &self.clusters {
+            let status = serde_json::to_string_pretty(&self.cluster(name).await).unwrap();
+            let version = sim.with_world(|world| world.version());
+            text += &format!("{name} is at {version}, {:?}\n{:?}\n{status}\n", sim.stats(), sim.fault_log());
+        }
+        text
+    }
+
     /// The first cluster by name.
     pub(crate) fn first(&mut self) -> &mut SimCluster {
         self.clusters.values_mut().next().unwrap()

@@ -664,7 +664,7 @@ async fn handlers_may_come_and_go_under_load_and_while_everything_stops() {
             known != sim.truth(&World::pods())
         })
     };
-    eventually("the truth", async || !differs().await).await;
+    fleet.eventually("the truth", async || !differs().await).await;
     assert!(witness.len() > 100);
     factory.shutdown().await;
     for task in abuse {

@@ -16,4 +16,5 @@ mod parity;
 mod questions;
 mod reload;
 mod restart;
+mod storms;
 mod subscriptions;

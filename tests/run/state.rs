@@ -82,6 +82,38 @@ async fn damage_is_named_and_fails_the_verification_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clusters_that_sources_had_brought_are_shown_and_their_file_is_verified() {
+    let Ended { state: dir, .. } = ended_with_a_dead_receiver(25).await;
+    let file = dir.path().join("fleet.json");
+    let said = state("inspect", dir.path(), &[]);
+    assert!(!said.out.contains("FOUND IN"), "there are none: {}", said.out);
+    let clusters = r#"{"clusters":[{"name":"eu-1","labels":{"tier":"prod"},"source":"folder","object":"eu-1.yaml"}]}"#;
+    std::fs::write(&file, clusters).unwrap();
+    let said = state("verify", dir.path(), &[]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
+    said.line(&["CLUSTER", "LABELS", "SOURCE", "FOUND", "IN"]);
+    assert_eq!(said.line(&["eu-1"]), ["eu-1", "tier=prod", "folder", "eu-1.yaml"]);
+    let json = state("inspect", dir.path(), &["-o", "json"]).json();
+    assert_eq!(json["fleet"]["clusters"][0]["name"], "eu-1");
+    assert_eq!(json["fleet"]["bytes"], clusters.len());
+    let yaml = state("inspect", dir.path(), &["-o", "yaml"]);
+    assert!(yaml.code == 0 && yaml.out.contains("object: eu-1.yaml"), "{}", yaml.out);
+    let twice = clusters.replace("}]}", r#"},{"name":"eu-1","source":"folder","object":"x"}]}"#);
+    for (bytes, words) in [
+        (&clusters.as_bytes()[..40], "fleet.json: it cannot be read, its clusters begin anew: EOF"),
+        (&b"{}"[..], "fleet.json: it cannot be read, its clusters begin anew: missing field `clusters`"),
+        (&b"\xff\x00"[..], "fleet.json: it cannot be read"),
+        (twice.as_bytes(), "fleet.json: cluster eu-1 is in it twice"),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        let said = state("verify", dir.path(), &[]);
+        assert!(said.code == 1 && said.out.contains(words), "{words}: {}", said.out);
+        assert_eq!(state("inspect", dir.path(), &[]).code, 0);
+        assert!(state("verify", dir.path(), &["-o", "json"]).json()["fleet"]["damage"].is_string());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_kept_for_a_sink_that_is_gone_is_pruned_by_name_and_only_while_no_hub_runs() {
     let Ended { sim, receiver, state: dir, .. } = ended_with_a_dead_receiver(23).await;
     let unknown = state("prune", dir.path(), &["hook", "audit"]);
@@ -119,7 +151,7 @@ fn a_directory_that_is_none_of_a_hub_is_refused_in_words_and_left_alone() {
     }
     assert!(!missing.exists());
     assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 1);
-    for wrong in [&["state"][..], &["state", "inspect"], &["state", "verify", "--dir", "x", "-o", "yaml"]] {
+    for wrong in [&["state"][..], &["state", "inspect"], &["state", "verify", "--dir", "x", "-o", "toml"]] {
         assert_eq!(command(wrong).code, 2, "{wrong:?}");
     }
 }

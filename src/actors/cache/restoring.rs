@@ -64,6 +64,8 @@ impl CacheDirectory {
         };
         let snapshot = old.published().load_full();
         let (before, partition) = snapshot.partitions().find(|(_, partition)| partition.is_of(health))?;
+        let moves = self.checkpoints.keeping().map(|keeping| &keeping.moves);
+        moves.inspect(|moves| moves.lock().begin(from, to));
         let id = new.write(|half| {
             let id = half.store.adopt(partition, Arc::clone(to));
             for object in partition.iter().filter(|object| object.plain().is_some()) {
@@ -72,6 +74,7 @@ impl CacheDirectory {
             half.measure();
             id
         });
+        moves.inspect(|moves| moves.lock().done(to));
         if from.resource.gvr != to.resource.gvr {
             old.write(|half| half.forget(before));
         }

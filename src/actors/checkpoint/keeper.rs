@@ -16,8 +16,8 @@ use super::SharedKeeping;
 use crate::actors::subscription::{Subscription, SubscriptionId};
 use crate::cache::{Partition, PartitionId};
 use crate::disk::Disk;
-use crate::state::caches::CacheFiles;
-use crate::types::clock::{self, Instant};
+use crate::state::caches::{CacheFiles, Moves};
+use crate::types::clock::{self, Instant, SteadyClock};
 use crate::types::{Gvr, ResourceVersion, View};
 
 /// Hears of checkpoints. What was journalled before a pass began is, once that pass is complete, covered by what the
@@ -43,7 +43,11 @@ pub struct Keeping {
     /// For how long a reader that was there before the restart is waited for.
     pub(super) grace: Duration,
     pub(super) since: Instant,
+    /// What tells how old things on disk are. A machine's clock that is set meanwhile makes nothing older.
+    clock: SteadyClock,
     pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
+    /// Partitions that are other versions' now.
+    pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
     /// Of the partitions that came from disk.
     told: ToldVersions,
@@ -75,9 +79,17 @@ pub struct StateStatus {
     /// Why the last pass could not write; gone with the next that can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// How often a pass has found files removed or replaced by somebody else, and has written all anew.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub replaced: u64,
     /// What was damaged at the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Keeping {
@@ -98,7 +110,9 @@ impl Keeping {
         let files = Mutex::new(files.into_iter().map(key).collect());
         let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
         let told = BTreeMap::new();
-        Self { disk, root, every, grace, since: clock::now(), files, status, told, heard }
+        let moves = Mutex::default();
+        let (since, clock) = (clock::now(), SteadyClock::begin());
+        Self { disk, root, every, grace, since, clock, files, moves, status, told, heard }
     }
 
     /// With what readers have been told of partitions that come from disk; `None` of those where the disk has all of it.
@@ -135,6 +149,11 @@ impl Keeping {
     /// Whether a reader that has not come yet is still waited for.
     pub(super) fn waits(&self) -> bool {
         clock::now() < self.since + self.grace
+    }
+
+    /// Now, in milliseconds since the epoch, as what is written is dated.
+    pub(super) fn now(&self) -> i64 {
+        self.clock.millis()
     }
 
     /// Shows something new.

@@ -10,7 +10,7 @@ use crate::actors::env::Env;
 use crate::cache::Snapshot;
 use crate::state::caches::{CacheFiles, Commit, Wrote};
 use crate::types::clock::{self, Instant};
-use crate::types::{CheckpointState, Gvr, View};
+use crate::types::{CheckpointState, Gvr, Origin, View};
 
 /// How often it is looked whether readers have answered.
 const LOOK: Duration = Duration::from_millis(5);
@@ -37,6 +37,7 @@ pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
         listener.begins();
     }
     let readers = env.checkpoints.readers();
+    let moved = keeping.moves.lock().clone();
     let caches = env.caches.snapshots_of_all().into_iter().filter(|((_, view), _)| !matches!(view, View::Private(_)));
     let mut parts: Vec<_> = caches
         .map(|(key, snapshot)| {
@@ -44,6 +45,11 @@ pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
             Part { key, snapshot, barriers }
         })
         .collect();
+    keeping.moves.lock().forget_closed(&moved, |gvr, key| {
+        let is_it = |origin: &Origin| (&origin.cluster, &origin.scope) == (&key.0, &key.1);
+        let of_it = parts.iter().filter(|part| part.key.0 == *gvr);
+        of_it.flat_map(|part| part.snapshot.partitions()).any(|(_, partition)| is_it(partition.origin()))
+    });
     // A cluster that has not answered yet in this life may have more to say of what its readers were told before.
     let all_heard = parts.iter().all(|part| part.is_heard(&keeping));
     let heard_before = keeping.note_heard(all_heard);
@@ -90,16 +96,30 @@ struct Written {
 /// Writes what may be written, resource by resource: what one cannot does not keep the next from trying.
 fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
     let (mut wrote, mut error) = (Wrote::default(), None);
+    let mut note = |part: &Part, done: io::Result<Wrote>| match done {
+        Ok(one) => {
+            wrote.bytes += one.bytes;
+            wrote.objects += one.objects;
+            wrote.replaced |= one.replaced;
+            true
+        }
+        Err(problem) => {
+            error = Some(format!("{}: {problem}", part.key.0));
+            false
+        }
+    };
+    let holds = |part: &&Part| keeping.moves.lock().hold(&part.key.0, &part.key.1);
+    let holding: Vec<_> = parts.iter().filter(holds).collect();
     for part in parts {
         let commits: Vec<_> = part.barriers.iter().filter_map(Barrier::commit).collect();
-        match write_one(keeping, part, &commits, is_last) {
-            Ok(one) => {
-                wrote.bytes += one.bytes;
-                wrote.objects += one.objects;
-            }
-            Err(problem) => error = Some(format!("{}: {problem}", part.key.0)),
-        }
-        tell(part, &commits, error.is_none());
+        let is_written = note(part, write_one(keeping, part, &commits, is_last));
+        let written = commits.iter().filter_map(|commit| part.snapshot.partition(commit.id)).filter(|_| is_written);
+        written.for_each(|partition| keeping.moves.lock().written(partition.origin()));
+        tell(part, &commits, is_written);
+    }
+    // What has moved is on disk where it is now, so it may go where it was.
+    for part in holding.into_iter().filter(|part| !holds(part)) {
+        note(part, write_one(keeping, part, &[], is_last));
     }
     let bytes = keeping.files.lock().values().map(CacheFiles::bytes).sum();
     Written { wrote, error, bytes }
@@ -118,7 +138,8 @@ fn write_one(keeping: &Keeping, part: &Part, commits: &[Commit], is_last: bool) 
             files
         }
     };
-    let done = files.checkpoint(&part.snapshot, commits, clock::wall_millis(), is_last);
+    files.keep_moved(&keeping.moves.lock());
+    let done = files.checkpoint(&part.snapshot, commits, keeping.now(), is_last);
     keeping.files.lock().insert(part.key.clone(), files);
     done
 }
@@ -153,6 +174,7 @@ fn show(keeping: &Keeping, wrote: Wrote, held: u64, error: Option<&str>) {
         }
         status.last_error = error.map(ToOwned::to_owned);
         status.held = held;
+        status.replaced += u64::from(wrote.replaced);
         if error.is_none() {
             status.last_checkpoint = Some(clock::wall());
             if wrote.bytes > 0 {
@@ -161,3 +183,7 @@ fn show(keeping: &Keeping, wrote: Wrote, held: u64, error: Option<&str>) {
         }
     });
 }
+
+#[cfg(test)]
+#[path = "pass_tests.rs"]
+mod tests;

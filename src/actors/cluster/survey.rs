@@ -47,6 +47,12 @@ impl Survey {
         self.actor.as_ref().is_some_and(|(known, _)| *known == number)
     }
 
+    /// Who follows, while it lives.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> Option<Addr<DiscoveryActor>> {
+        self.actor.as_ref().and_then(|(_, address)| address.clone())
+    }
+
     pub(super) fn shown(&self) -> Option<SurveyStatus> {
         self.actor.as_ref().map(|_| self.view.clone())
     }

@@ -5,6 +5,7 @@ use futures::future::join_all;
 
 use super::{RegistryActor, RegistryError};
 use crate::actors::messages::{Detach, SetClusterLabels, SetLabels, Unwant};
+use crate::actors::supervision::detach;
 use crate::types::ClusterSelector;
 
 impl Handler<SetClusterLabels> for RegistryActor {
@@ -40,10 +41,10 @@ impl Handler<SetClusterLabels> for RegistryActor {
         let relabelled = cluster.address.send(SetLabels(labels.clone()));
         if self.started {
             for demand in self.demands.iter().filter(|demand| change(&demand.clusters) == (false, true)) {
-                self.demand_of(&name, cluster, demand);
+                detach(self.demand_of(&name, cluster, demand));
             }
             for subscription in &come {
-                self.attach_to(&name, cluster, subscription);
+                detach(self.attach_to(&name, cluster, subscription));
             }
         }
         let work = async move {

@@ -18,7 +18,7 @@ use crate::actors::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };
 use crate::journal::JournalError;
-use crate::sink::{Durability, Event, Found, Store};
+use crate::sink::{Durability, Event, Found, SinkHealth, Store};
 use crate::types::{Dynamic, Notification, Threads, Traced, Watched, Watcher, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
@@ -127,6 +127,17 @@ impl Sink {
     /// the store is at work.
     pub fn release(&self, before: u64) {
         self.store.lock().release(before);
+    }
+
+    /// Sees that what it has on disk is still there, and writes it anew where somebody has removed it. Not while the store is
+    /// at work, which sees to it itself.
+    pub fn tend(&self, health: &SinkHealth) {
+        let Some(mut store) = self.store.try_lock() else { return };
+        match store.tend() {
+            Ok(Some(state)) => health.show_journal(&state),
+            Ok(None) => {}
+            Err(error) => health.set_journal_trouble(&error),
+        }
     }
 
     /// As somebody to tell. Events that its actor died over are handed to its successor.

@@ -7,6 +7,7 @@ use actix::Message;
 pub(in crate::actors) enum Victim {
     Registry,
     Cluster,
+    Discovery,
     Informer,
     Processor,
     Fifo,

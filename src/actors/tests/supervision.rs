@@ -7,11 +7,11 @@ use tokio::runtime::Handle;
 
 use super::fleet::{Fleet, PATIENCE, pods, quick, small};
 use super::{Crash, CrashIn, Victim};
-use crate::actors::messages::RemoveCluster;
-use crate::actors::{ClusterState, Subscribe, Subscriber, Tuning};
+use crate::actors::messages::{FindSubscription, RemoveCluster, Unsubscribe};
+use crate::actors::{ClusterState, InformerStatus, Subscribe, Subscriber, SurveyState, Tuning};
 use crate::sim::oracle::{Oracle, Replica};
-use crate::sim::{Churn, SimCluster};
-use crate::types::{ClusterSelector, Notification, View};
+use crate::sim::{Churn, ResourceDef, SimCluster, World};
+use crate::types::{ClusterSelector, Notification, Phase, View};
 
 const NAMES: [&str; 2] = ["left", "right"];
 
@@ -173,6 +173,77 @@ async fn an_informer_past_its_intensity_is_degraded_rests_and_comes_back_while_t
     let truth = fleet.clusters["right"].truth(&pods().gvr);
     assert!(Oracle::diff(&truth, &told_of_right.lock().seen_of("right/")).is_empty());
     assert_eq!(told_of_right.lock().violations(), &[] as &[String]);
+    fleet.end().await;
+}
+
+/// What only discovery can have told: that a definition is there, or gone.
+async fn follows_definitions(fleet: &Fleet, name: &str, version: &str) {
+    let cluster = &fleet.clusters[name];
+    let widgets = World::widgets();
+    cluster.with_world(|world| world.undefine(&widgets));
+    widgets_are(fleet, name, "absent", |it| it.state == Phase::Absent && it.objects == 0).await;
+    cluster.with_world(|world| {
+        world.register(ResourceDef::new(&widgets, "Widget", true, true));
+        world.create_widget(version).unwrap();
+    });
+    widgets_are(fleet, name, "watched", |it| it.state == Phase::Watching && it.objects == 1).await;
+}
+
+async fn widgets_are(fleet: &Fleet, name: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
+    let are =
+        async || fleet.cluster(name).await.informers.iter().any(|it| it.resource.starts_with("widgets") && wanted(it));
+    fleet.eventually(what, are).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn discovery_that_dies_is_begun_again_and_follows_what_it_followed_while_informers_feel_nothing() {
+    let start =
+        |(name, seed): (&str, u64)| (name.to_owned(), SimCluster::start(small(seed, 5), &Handle::current()).unwrap());
+    let clusters: BTreeMap<_, _> = NAMES.into_iter().zip(1..).map(start).collect();
+    let fleet = Fleet::start(clusters, &["pods", "widgets.example.com"], Vec::new()).await;
+    fleet.synced().await;
+    let follows = async |name: &str| {
+        let state = fleet.cluster(name).await.discovery.map(|it| it.state);
+        state == Some(SurveyState::Watching)
+    };
+    for name in NAMES {
+        fleet.eventually("discovery", async || follows(name).await).await;
+    }
+    let lists = fleet.informer("left").await.lists;
+    for shot in 0..3 {
+        let signals = fleet.clusters["left"].stats().signals;
+        fleet.hub.registry().do_send(CrashIn("left", Crash(Victim::Discovery)));
+        // Its successor lists and watches definitions and API services anew.
+        let again = async || fleet.clusters["left"].stats().signals > signals;
+        fleet.eventually("another one", again).await;
+        follows_definitions(&fleet, "left", &format!("after-{shot}")).await;
+        assert!(follows("left").await);
+    }
+    let left = fleet.informer("left").await;
+    assert_eq!((left.lists, left.restarts), (lists, 0), "informers were disturbed");
+    assert_eq!(fleet.cluster("left").await.state, ClusterState::Connected);
+    follows_definitions(&fleet, "right", "unharmed").await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_is_answered_for_when_each_informer_that_runs_has_taken_it_in() {
+    let fleet = fleet(quick()).await;
+    let registry = fleet.hub.registry();
+    let cache = fleet.hub.system().env().caches.published(&pods().gvr, &View::Shared).unwrap();
+    let partitions: Vec<_> = cache.partitions().map(|(id, it)| (id, Arc::clone(it.origin()))).collect();
+    assert_eq!(partitions.len(), NAMES.len());
+    for _ in 0..50 {
+        let subscriber = Subscriber::<()>::from_fn(|_: &Notification<()>| {});
+        let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber);
+        let id = registry.send(subscribe).await.unwrap();
+        let subscription = registry.send(FindSubscription(id)).await.unwrap().unwrap();
+        for (partition, origin) in &partitions {
+            let inbox = subscription.known_inbox_at(origin);
+            assert!(inbox.is_some_and(|inbox| inbox.has_joined(*partition)), "{} does not know of it", origin.cluster);
+        }
+        registry.send(Unsubscribe(id)).await.unwrap();
+    }
     fleet.end().await;
 }
 

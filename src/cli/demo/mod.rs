@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use self::stage::Stage;
 use self::view::Screen;
-use super::out::colours;
-use super::{Output, runtime};
+use super::print::{Format, answer, colours};
+use super::runtime;
 use crate::config::HumanDuration;
 use crate::telemetry::{self, LogFormat};
 use crate::types::clock;
@@ -57,7 +57,7 @@ pub(super) struct Args {
     seed: u64,
     /// What is written to standard output: a live table on a terminal, lines elsewhere, and a summary; or that alone
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: Format,
     /// How log lines look
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
@@ -71,19 +71,16 @@ pub(super) fn main(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let screen = match args.output {
-        Output::Json => Screen::silent(),
-        Output::Text if std::io::stdout().is_terminal() => Screen::live(),
-        Output::Text => Screen::lines(),
+        Format::Json | Format::Yaml => Screen::silent(),
+        Format::Text if std::io::stdout().is_terminal() => Screen::live(),
+        Format::Text => Screen::lines(),
     };
     let every = if screen.is_live() { REDRAW } else { LINE };
     let mut stage = Stage::start(&args, screen).await?;
     let interrupted = perform(&mut stage, args.duration.0, every).await?;
     let summary = settle(&mut stage, every, interrupted).await?;
     stage.end(SHUTDOWN).await;
-    match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&summary)?),
-        Output::Text => println!("{}", summary::render(&summary, colours())),
-    }
+    answer(args.output, &summary, || summary::render(&summary, colours()) + "\n")?;
     Ok(if summary.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

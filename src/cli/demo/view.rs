@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 
-use crate::cli::out::{InPlace, colours, say};
+use crate::cli::print::{InPlace, colours, say};
 use crate::sink::SinkStatus;
 
 /// The state of a cluster whose watches are all open.

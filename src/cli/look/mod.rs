@@ -14,7 +14,7 @@ use serde_json::Value;
 use self::rows::{Row, Shape};
 use self::select::Selection;
 use super::client::{Client, HubArgs};
-use super::out::{InPlace, colours, say};
+use super::print::{InPlace, colours, say};
 use super::runtime;
 use crate::config::HumanDuration;
 

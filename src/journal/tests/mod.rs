@@ -3,4 +3,5 @@
 mod damage;
 mod histories;
 mod model;
+mod place;
 mod plain;

@@ -69,7 +69,12 @@ impl Past {
     /// while there is an older word here, which would be taken for the last one then.
     pub(super) fn release(&mut self, before: u64) -> bool {
         self.owed.retain(|_, (number, _)| *number >= before);
-        if self.upto.is_some_and(|upto| upto <= before) && self.disk.remove(&self.path).is_ok() {
+        let is_gone = |removed: io::Result<()>| match removed {
+            Ok(()) => true,
+            // Somebody else has removed it.
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if self.upto.is_some_and(|upto| upto <= before) && is_gone(self.disk.remove(&self.path)) {
             (self.upto, self.is_going) = (None, true);
         }
         if self.upto.is_none() && self.is_going {

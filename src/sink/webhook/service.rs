@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use http::header::{DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use parking_lot::Mutex;
 use reqwest::{Client, Response, Url, redirect};
 use tracing::Span;
@@ -173,14 +173,16 @@ fn quote(body: &[u8], own: &Url) -> String {
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
 
-/// `Retry-After` as a delay: seconds, or a date that is compared with the wall clock.
+/// `Retry-After` as a delay: seconds, or a date. That is compared with the receiver's own `Date`, where it says one: its
+/// clock and ours need not agree.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let date = jiff::Timestamp::try_from(httpdate::parse_http_date(text).ok()?).ok()?;
-    Some(Duration::try_from(date.duration_since(clock::wall())).unwrap_or_default())
+    let date = |text: &str| jiff::Timestamp::try_from(httpdate::parse_http_date(text).ok()?).ok();
+    let said = headers.get(DATE).and_then(|now| date(now.to_str().ok()?.trim()));
+    Some(Duration::try_from(date(text)?.duration_since(said.unwrap_or_else(clock::wall))).unwrap_or_default())
 }
 
 /// The whole chain of causes, without the address.
@@ -240,6 +242,21 @@ mod tests {
         for nonsense in ["", "soon", "-1", "99999999999999999999999"] {
             assert_eq!(after(nonsense), None, "{nonsense}");
         }
+    }
+
+    #[test]
+    fn a_receiver_with_another_clock_is_waited_for_as_long_as_it_says() {
+        let both = |date: &str, after: &str| {
+            let headers = [(DATE, date.parse().unwrap()), (RETRY_AFTER, after.parse().unwrap())];
+            retry_after(&HeaderMap::from_iter(headers))
+        };
+        let (now, soon) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT");
+        assert_eq!(both(now, soon), Some(Duration::from_secs(60)), "not for ever, and not at once");
+        assert_eq!(both(soon, now), Some(Duration::ZERO));
+        let (ours, later) = (clock::wall(), clock::wall() + Duration::from_secs(60));
+        let [ours, later] = [ours, later].map(|it| httpdate::fmt_http_date(it.into()));
+        assert_eq!(both(&ours, &later), Some(Duration::from_secs(60)));
+        assert!(both("nonsense", &later).is_some_and(|wait| wait <= Duration::from_secs(60)));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::codec::{self, PartitionHeader, PartitionKey};
 use super::load::{self, FilesRead};
+use super::moves::Moves;
 use super::names::{FileName, directory, salt};
 use super::objects::Dictionaries;
 use super::steps::{Plan, Step, header_of, is_alike, key_of, make, write_objects, write_plan};
@@ -20,6 +21,8 @@ pub const KEPT_UNWANTED: i64 = 7 * 24 * 3600 * 1000;
 
 /// Changes below this never cause all to be written anew.
 const LITTLE: u64 = 1 << 20;
+/// Directories above that of the files, up to the state directory: version, group, caches.
+const DEPTH: usize = 4;
 /// What an object is taken for while none has been written.
 const OBJECT: u64 = 1024;
 
@@ -41,6 +44,8 @@ pub struct Wrote {
     pub objects: u64,
     /// Whether all was written anew.
     pub anew: bool,
+    /// Whether the files were found to be gone, or others'.
+    pub replaced: bool,
 }
 
 /// A partition as it is on disk.
@@ -68,6 +73,8 @@ pub struct CacheFiles {
     view: View,
     /// The snapshot that counts, once there is one.
     snapshot: Option<u64>,
+    /// Its file, to see whether it is still where it was put.
+    snapshot_file: Option<Box<dyn DiskFile>>,
     next_snapshot: u64,
     deltas: Option<Deltas>,
     next_part: u64,
@@ -76,6 +83,8 @@ pub struct CacheFiles {
     kept: BTreeMap<PartitionKey, Kept>,
     /// Partitions that are on disk, and that nobody wants now.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
+    /// Partitions that have gone on elsewhere and are not on disk there.
+    moved: BTreeSet<PartitionKey>,
     next_number: u64,
 }
 
@@ -101,6 +110,7 @@ impl CacheFiles {
             resource,
             view,
             snapshot: None,
+            snapshot_file: None,
             next_snapshot: last.map_or(1, |last| last + 1),
             deltas: None,
             next_part: 0,
@@ -108,6 +118,7 @@ impl CacheFiles {
             dictionaries: Dictionaries::default(),
             kept: BTreeMap::new(),
             unwanted: BTreeMap::new(),
+            moved: BTreeSet::new(),
             next_number: 0,
         }))
     }
@@ -123,6 +134,7 @@ impl CacheFiles {
         let numbers = kept.values().map(|kept| kept.number).chain(unwanted.values().map(|(number, _)| *number));
         self.next_number = numbers.max().map_or(0, |last| last + 1);
         self.snapshot = Some(sizes.snapshot);
+        self.snapshot_file = self.disk.open(&self.path_of(FileName::Snapshot(sizes.snapshot)), Open::Read).ok();
         self.next_part = sizes.last_deltas.map_or(0, |last| last + 1);
         self.dictionaries = Dictionaries::new(dictionaries);
         (self.sizes, self.kept, self.unwanted) = (sizes, kept, unwanted);
@@ -131,6 +143,11 @@ impl CacheFiles {
     /// Has the next checkpoint write all anew: what is on disk is damaged, or is not known to be what it should be.
     pub fn distrust(&mut self) {
         self.snapshot = None;
+    }
+
+    /// Has what has moved away stay on disk as long as `moves` says so, though it is closed here.
+    pub fn keep_moved(&mut self, moves: &Moves) {
+        self.moved = moves.of(&self.resource.gvr, &self.view);
     }
 
     /// The resource and view.
@@ -148,14 +165,20 @@ impl CacheFiles {
         })
     }
 
+    /// When a partition was written last, in milliseconds.
+    pub(super) fn written(&self, partition: &Partition) -> i64 {
+        self.kept.get(&key_of(partition)).map_or(0, |kept| kept.header.written)
+    }
+
     /// Bytes of the files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sizes.snapshot_bytes + self.sizes.deltas_bytes
     }
 
-    /// Writes what has changed of these partitions; what has been closed is dropped. When this returns, it is durable;
-    /// after an error, what was there before is. `exactly` also writes moments that have hardly moved on.
+    /// Writes what has changed of these partitions; what has been closed is dropped, unless it has moved and is not on disk
+    /// in its new place. When this returns, it is durable; after an error, what was there before is. `exactly` also writes
+    /// moments that have hardly moved on.
     ///
     /// Costs in proportion to what has changed, except where that has outgrown the rest and all is written anew.
     ///
@@ -168,16 +191,48 @@ impl CacheFiles {
         now: i64,
         exactly: bool,
     ) -> io::Result<Wrote> {
+        let replaced = !self.are_in_place();
+        if replaced {
+            self.begin_again()?;
+        }
         let plan = self.plan(snapshot, commits, now, exactly);
         let is_news = !plan.steps.is_empty() || !plan.dropped.is_empty();
         let is_distrusted = self.snapshot.is_none() && !self.kept.is_empty();
         if !is_news && !is_distrusted {
-            return Ok(Wrote::default());
+            return Ok(Wrote { replaced, ..Wrote::default() });
         }
         if self.snapshot.is_none() || self.is_outgrown_by(&plan) {
-            return self.write_anew(plan, now);
+            return Ok(Wrote { replaced, ..self.write_anew(plan, now)? });
         }
         self.add(plan, now)
+    }
+
+    fn path_of(&self, name: FileName) -> PathBuf {
+        self.dir.join(name.to_string())
+    }
+
+    /// Whether nobody has removed the files or put others in their place.
+    fn are_in_place(&self) -> bool {
+        let Some(number) = self.snapshot else { return true };
+        let is_at = |file: &dyn DiskFile, name: FileName| file.is_at(&self.path_of(name));
+        self.snapshot_file.as_ref().is_none_or(|file| is_at(&**file, FileName::Snapshot(number)))
+            && self.deltas.as_ref().is_none_or(|deltas| is_at(&*deltas.file, deltas.name))
+    }
+
+    /// Has all be written anew, of what is in memory; what was only on disk is gone.
+    fn begin_again(&mut self) -> io::Result<()> {
+        self.disk.create_dir_all(&self.dir)?;
+        for above in self.dir.ancestors().skip(1).take(DEPTH) {
+            self.disk.sync_dir(above)?;
+        }
+        let names = self.disk.list(&self.dir)?;
+        let last = names.iter().filter_map(|name| FileName::parse(name)?.snapshot()).max();
+        self.next_snapshot = self.next_snapshot.max(last.map_or(1, |last| last + 1));
+        tracing::error!(dir = %self.dir.display(), "the files of a cache were removed or replaced under the running hub: all that is in memory is written anew");
+        (self.snapshot, self.snapshot_file, self.deltas) = (None, None, None);
+        self.sizes = FilesRead::default();
+        self.unwanted.clear();
+        Ok(())
     }
 
     fn plan(&self, snapshot: &Snapshot, commits: &[Commit], now: i64, exactly: bool) -> Plan {
@@ -208,7 +263,7 @@ impl CacheFiles {
             plan.steps.push(Step { key, number, header, partition: partition.clone(), put, gone });
         }
         let open: BTreeSet<_> = snapshot.partitions().map(|(_, partition)| key_of(partition)).collect();
-        let closed = self.kept.iter().filter(|(key, _)| !open.contains(key));
+        let closed = self.kept.iter().filter(|(key, _)| !open.contains(key) && !self.moved.contains(key));
         plan.dropped.extend(closed.map(|(key, kept)| (key.clone(), kept.number)));
         // What comes anew takes the place of what nobody wanted.
         let again = plan.steps.iter().filter_map(|step| Some((step.key.clone(), self.unwanted.get(&step.key)?.0)));
@@ -260,7 +315,7 @@ impl CacheFiles {
                 self.sizes.objects += objects;
                 self.sizes.object_bytes += if objects > 0 { bytes } else { 0 };
                 self.take_over(plan);
-                Ok(Wrote { bytes, objects, anew: false })
+                Ok(Wrote { bytes, objects, ..Wrote::default() })
             }
             Err((error, may_go_on)) => {
                 // What stays of it would be taken for true by whoever reads on behind it. Of what could not be synced
@@ -313,7 +368,7 @@ impl CacheFiles {
         let mut dictionaries = Dictionaries::default();
         let with = self.dictionaries.last().cloned();
         let written = self.write_file(&unfinished, name, &mut dictionaries, with.as_ref(), &plan, &carried, now);
-        let (bytes, object_bytes) = written.inspect_err(|_| {
+        let (file, bytes, object_bytes) = written.inspect_err(|_| {
             // Best effort: nobody reads it.
             let _ = self.disk.remove(&unfinished);
         })?;
@@ -328,6 +383,7 @@ impl CacheFiles {
         self.dictionaries = dictionaries;
         self.next_part = 0;
         self.snapshot = Some(number);
+        self.snapshot_file = Some(file);
         let leftovers = self.disk.list(&self.dir).unwrap_or_default();
         let counts = |name: &String| FileName::parse(name).is_some_and(|name| name.is_of(number));
         for name in leftovers.iter().filter(|name| !counts(name)) {
@@ -346,7 +402,7 @@ impl CacheFiles {
         self.sizes = sizes;
         plan.dropped.clear();
         self.take_over(plan);
-        Ok(Wrote { bytes, objects, anew: true })
+        Ok(Wrote { bytes, objects, anew: true, ..Wrote::default() })
     }
 
     /// Partitions that have not changed, or may not be written as they are now, are written as they were.
@@ -374,7 +430,7 @@ impl CacheFiles {
 
     /// What nobody wants, and may want again: it is only on disk.
     fn carried(&self, plan: &Plan, now: i64) -> BTreeMap<PartitionKey, load::ReadPartition> {
-        let is_kept = |header: &PartitionHeader| now - header.written <= KEPT_UNWANTED;
+        let is_kept = |header: &PartitionHeader| now.saturating_sub(header.written) <= KEPT_UNWANTED;
         if !self.unwanted.values().any(|(_, header)| is_kept(header)) {
             return BTreeMap::new();
         }
@@ -387,6 +443,8 @@ impl CacheFiles {
                 let damaged = !read.damage.is_empty();
                 let mut carried = read.partitions;
                 carried.retain(|_, it| wants(&self.resource, &it.header));
+                // Where the clock was ahead when it was written, its time begins now.
+                carried.values_mut().for_each(|it| it.header.written = it.header.written.min(now));
                 if damaged {
                     for it in carried.values_mut() {
                         it.header.version = None;
@@ -412,7 +470,7 @@ impl CacheFiles {
         plan: &Plan,
         carried: &BTreeMap<PartitionKey, load::ReadPartition>,
         now: i64,
-    ) -> io::Result<(u64, u64)> {
+    ) -> io::Result<(Box<dyn DiskFile>, u64, u64)> {
         let mut file = self.disk.open(path, Open::Append)?;
         file.truncate(0)?;
         let mut out = FrameFile::new(&mut *file, salt(name));
@@ -429,6 +487,6 @@ impl CacheFiles {
         out.record(|out| codec::put_commit(now, out))?;
         let bytes = out.finish()?;
         file.sync()?;
-        Ok((bytes, object_bytes))
+        Ok((file, bytes, object_bytes))
     }
 }

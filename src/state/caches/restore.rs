@@ -10,9 +10,11 @@ use super::files::{CacheFiles, Kept};
 use super::load::{self, Read};
 use super::names::{FileName, directory};
 use super::steps::key_of;
-use crate::cache::{DeclaredIndex, Packing, SavedPartition, Store};
+use crate::cache::{DeclaredIndex, Packing, PartitionId, SavedPartition, Store};
 use crate::disk::Disk;
-use crate::types::{ApiResource, ClusterLabels, InformerHealth, Origin, PackedTotals, StoredObject, View};
+use crate::types::{
+    ApiResource, ClusterLabels, InformerHealth, Origin, PackedTotals, ResourceVersion, StoredObject, View,
+};
 
 /// How a partition is wanted now.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct Claim {
     pub indexes: Vec<DeclaredIndex>,
     /// How objects are taken in; zero where that cannot be told.
     pub settings: u64,
+    /// Whether it is wanted in any version of its resource, so that one is enough.
+    pub any_version: bool,
 }
 
 /// A resource as it was on disk.
@@ -64,17 +68,44 @@ pub fn load(
     root: &Path,
     claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
 ) -> io::Result<Loaded> {
-    let mut loaded = Loaded::default();
+    let (mut loaded, mut doubles) = (Loaded::default(), Vec::new());
     for dir in resource_dirs(&**disk, root)? {
         match load_one(disk, root, &dir, claim) {
-            Ok(Some(cache)) => loaded.caches.push(cache),
+            Ok(Some((cache, of_any))) => {
+                loaded.caches.push(cache);
+                doubles.extend(of_any.into_iter().map(|id| (loaded.caches.len() - 1, id)));
+            }
             Ok(None) if !has_snapshot(&**disk, &dir)? => {}
             Ok(None) => loaded.lost.push((dir, "none of its files can be read".to_owned())),
             // What a disk refuses now it may give the next time; begun without it, it would be written over.
             Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", dir.display()))),
         }
     }
+    close_doubles(&mut loaded.caches, &doubles);
     Ok(loaded)
+}
+
+/// Of partitions that moved from one version to another just before the process died both may be there, each whole: the
+/// one that has come further goes on, the other leaves the disk with the next checkpoint.
+fn close_doubles(caches: &mut [LoadedCache], of_any_version: &[(usize, PartitionId)]) {
+    let mut best = BTreeMap::new();
+    for &(at, id) in of_any_version {
+        let cache = &caches[at];
+        let Some(partition) = cache.store.published().load().partition(id).cloned() else { continue };
+        let version = partition.resume_version();
+        let come = (version.is_some(), version.and_then(ResourceVersion::as_number), cache.files.written(&partition));
+        let gvr = &cache.resource.gvr;
+        let of = (gvr.group.clone(), gvr.resource.clone(), key_of(&partition));
+        let loser = match best.insert(of.clone(), (come, at, id)) {
+            Some(before) if before.0 > come => best.insert(of, before),
+            before => before,
+        };
+        if let Some((_, at, id)) = loser {
+            let gvr = &caches[at].resource.gvr;
+            tracing::warn!(resource = %gvr, cluster = %partition.origin().cluster, "objects are on disk in another version as well, which has come further: it is taken");
+            caches[at].store.close(id);
+        }
+    }
 }
 
 /// Whether a first snapshot was ever completed; what else there may be is of one that was not.
@@ -106,7 +137,7 @@ fn load_one(
     root: &Path,
     dir: &Path,
     claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
-) -> io::Result<Option<LoadedCache>> {
+) -> io::Result<Option<(LoadedCache, Vec<PartitionId>)>> {
     let totals = Arc::<PackedTotals>::default();
     let wants = |resource: &ApiResource, header: &PartitionHeader| claim(resource, header).is_some();
     let Some(read) = load::read(&**disk, dir, &totals, &wants, true)? else { return Ok(None) };
@@ -124,11 +155,11 @@ fn assemble(
     mut files: CacheFiles,
     totals: Arc<PackedTotals>,
     claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
-) -> LoadedCache {
+) -> (LoadedCache, Vec<PartitionId>) {
     let Read { resource, view, partitions, dictionaries, plain, damage, files: sizes } = read;
     let is_whole = damage.is_empty();
     let mut store = Store::new(resource.clone());
-    let (mut headers, mut unwanted) = (Vec::new(), BTreeMap::new());
+    let (mut headers, mut unwanted, mut of_any_version) = (Vec::new(), BTreeMap::new(), Vec::new());
     for (key, partition) in partitions {
         let Some(claim) = claim(&resource, &partition.header) else {
             unwanted.insert(key, (partition.number, partition.header));
@@ -137,8 +168,10 @@ fn assemble(
         let mut header = partition.header;
         // Where something may be missing it must not be written again as complete.
         header.version = header.version.filter(|_| is_whole);
+        let any_version = claim.any_version;
         let saved = saved(&resource, claim, header.clone(), partition.objects);
         if let Some(id) = store.restore(saved) {
+            of_any_version.extend(any_version.then_some(id));
             headers.push((id, partition.number, header));
         }
     }
@@ -152,7 +185,7 @@ fn assemble(
     if !is_whole {
         files.distrust();
     }
-    LoadedCache { resource, view, store, packing, plain, files, damage }
+    (LoadedCache { resource, view, store, packing, plain, files, damage }, of_any_version)
 }
 
 fn saved(

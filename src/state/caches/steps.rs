@@ -13,10 +13,10 @@ use crate::disk::Disk;
 use crate::types::{Dictionary, ObjectKey, StoredObject};
 
 /// How far the moment in which a partition was last alive may be behind, in milliseconds, if nothing else changes.
-const ALIVE_STEP: i64 = 60_000;
+const ALIVE_STEP: u64 = 60_000;
 
 /// The same of the moment in which it was last wanted.
-const WRITTEN_STEP: i64 = 3_600_000;
+const WRITTEN_STEP: u64 = 3_600_000;
 
 /// Keys of one record.
 const KEYS: usize = 1000;
@@ -107,9 +107,9 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
 
 /// Whether nothing is news but moments that have hardly moved on.
 pub(super) fn is_alike(old: &PartitionHeader, new: &PartitionHeader, exactly: bool) -> bool {
-    let near = |old: i64, new: i64, step: i64| (new - old).abs() < if exactly { 1 } else { step };
+    let near = |old: i64, new: i64, step: u64| new.abs_diff(old) < if exactly { 1 } else { step };
     let timeless = |header: &PartitionHeader| PartitionHeader { alive: 0, written: 0, ..header.clone() };
     near(old.alive, new.alive, ALIVE_STEP)
-        && (new.written - old.written).abs() < WRITTEN_STEP
+        && new.written.abs_diff(old.written) < WRITTEN_STEP
         && timeless(old) == timeless(new)
 }

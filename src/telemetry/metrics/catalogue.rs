@@ -225,6 +225,10 @@ catalogue! {
     JournalLimit: Gauge "informer_hub_sink_journal_limit_bytes" [sink];
     /// Whether a sink's journal takes nothing in: who tells the sink waits.
     JournalTrouble: Gauge "informer_hub_sink_journal_trouble" [sink];
+    /// How often the files of a sink's journal were found to be removed or replaced by somebody else, and were written anew.
+    JournalReplaced: Counter "informer_hub_sink_journal_replaced_total" [sink];
+    /// Events that a journal had accepted and that are in no file any more.
+    JournalLost: Counter "informer_hub_sink_journal_lost_events_total" [sink];
     /// The memory limit, where there is one.
     MemoryLimit: Gauge "informer_hub_memory_limit_bytes" [];
     /// Informers that keep less than everything, where memory has a limit.
@@ -246,6 +250,8 @@ catalogue! {
     StateRestore: Gauge "informer_hub_state_restore_duration_seconds" [];
     /// What was found damaged on disk at the start.
     StateDamage: Gauge "informer_hub_state_damaged_parts" [];
+    /// How often a checkpoint found files of caches removed or replaced by somebody else, and wrote all anew.
+    StateReplaced: Counter "informer_hub_state_replaced_total" [];
     /// How often a changed configuration was applied.
     ConfigReloads: Counter "informer_hub_config_reloads_total" [];
     /// How often a changed configuration could not be read or applied.

@@ -68,7 +68,7 @@ fn commit(id: PartitionId) -> Commit {
 fn load_all(disk: &SimDisk) -> Loaded {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let claim = |_: &ApiResource, header: &PartitionHeader| {
-        let claim = Claim { labels: ClusterLabels::new(), indexes: vec!["i".into()], settings: 1 };
+        let claim = Claim { labels: ClusterLabels::new(), indexes: vec!["i".into()], settings: 1, any_version: false };
         (header.cluster.as_str() != "unwanted").then_some(claim)
     };
     load(&disk, Path::new(ROOT), &claim).expect("the disk is well")

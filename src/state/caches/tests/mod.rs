@@ -58,7 +58,7 @@ fn dictionaries() -> Vec<Arc<Dictionary>> {
 }
 
 fn claim() -> Claim {
-    Claim { labels: ClusterLabels::new(), indexes: vec!["by-node".into()], settings: 1 }
+    Claim { labels: ClusterLabels::new(), indexes: vec!["by-node".into()], settings: 1, any_version: false }
 }
 
 fn begin(disk: &SimDisk) -> CacheFiles {
@@ -349,4 +349,74 @@ fn a_checkpoint_of_nothing_new_writes_nothing_and_one_of_little_writes_little() 
     let wrote = life.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap();
     assert!(!wrote.anew && wrote.objects == 1 && wrote.bytes < 600, "{wrote:?}");
     assert!(!life.files.has(snapshot.partition(life.ids["a"]).unwrap()) || wrote.objects == 1);
+}
+
+#[test]
+fn files_that_somebody_removes_or_replaces_are_written_anew_of_what_is_in_memory() {
+    use crate::disk::RealDisk;
+    let hands: [fn(&Path); 3] = [
+        |caches| std::fs::remove_dir_all(caches).unwrap(),
+        |caches| {
+            let files = caches.join("core/v1/pods");
+            std::fs::rename(&files, caches.join("away")).unwrap();
+            std::fs::create_dir(&files).unwrap();
+            for file in std::fs::read_dir(caches.join("away")).unwrap().map(Result::unwrap) {
+                std::fs::copy(file.path(), files.join(file.file_name())).unwrap();
+            }
+            std::fs::remove_dir_all(caches.join("away")).unwrap();
+        },
+        |caches| std::fs::rename(caches, caches.with_extension("away")).unwrap(),
+    ];
+    for (way, hand) in hands.into_iter().enumerate() {
+        for changes in [0, 1] {
+            let root = tempfile::tempdir().unwrap();
+            let caches = root.path().join("caches");
+            let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+            let mut life = filled(9);
+            life.files = CacheFiles::begin(Arc::clone(&disk), &caches, pods(), View::Shared).unwrap().unwrap();
+            let write = |life: &mut Life| {
+                let snapshot = life.store.published().load_full();
+                let commits: Vec<_> =
+                    life.ids.values().map(|id| Commit { id: *id, readers: BTreeSet::new() }).collect();
+                life.files.checkpoint(&snapshot, &commits, 1_000, true).unwrap()
+            };
+            write(&mut life);
+            life.change();
+            assert!(!write(&mut life).replaced);
+            hand(&caches);
+            (0..changes).for_each(|_| life.change());
+            let wrote = write(&mut life);
+            assert!(wrote.replaced && wrote.anew, "way {way}: {wrote:?}");
+            assert!(!write(&mut life).replaced, "it is said once");
+            let loaded = load(&disk, &caches, &|_, _| Some(claim())).unwrap();
+            let [cache] = &loaded.caches[..] else { panic!("way {way}: {:?}", loaded.lost) };
+            assert!(cache.damage.is_empty());
+            for (_, found) in cache.store.published().load().partitions() {
+                let id = life.ids[found.origin().cluster.as_str()];
+                let snapshot = life.store.published().load_full();
+                let now = snapshot.partition(id).unwrap();
+                assert_eq!(state(found, BTreeSet::new()), state(now, BTreeSet::new()), "way {way}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_written_by_a_clock_that_was_ahead_goes_a_week_after_it_was_set_right() {
+    let mut life = filled(3);
+    life.checkpoint();
+    let disk: Arc<dyn Disk> = Arc::new(life.disk.clone());
+    let only_a = |cluster: &str| (cluster == "a").then(claim);
+    let (ahead, right) = (20 * KEPT_UNWANTED, 10 * KEPT_UNWANTED);
+    for (now, left) in [(ahead, 3), (right, 3), (right + KEPT_UNWANTED, 3), (right + KEPT_UNWANTED + 1, 1)] {
+        let wants = |cluster: &str| if now == ahead { Some(claim()) } else { only_a(cluster) };
+        let mut loaded = load(&disk, Path::new(ROOT), &|_, header| wants(header.cluster.as_str())).unwrap();
+        let mut cache = loaded.caches.pop().unwrap();
+        let snapshot = cache.store.published().load_full();
+        cache.files.distrust();
+        let commits: Vec<_> = snapshot.partitions().map(|(id, _)| Commit { id, readers: BTreeSet::new() }).collect();
+        cache.files.checkpoint(&snapshot, &commits, now, false).unwrap();
+        let report = inspect(&*disk, Path::new(ROOT), true).unwrap().pop().unwrap();
+        assert_eq!(report.partitions.len(), left, "{now}");
+    }
 }
