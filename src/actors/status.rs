@@ -229,9 +229,12 @@ pub(super) type SharedView = Arc<ArcSwap<ClusterView>>;
 
 impl ClusterView {
     /// What the cluster is doing, as its informers experience it: one that answers none of them is unreachable, one
-    /// that has answered none yet is still being connected to.
+    /// that has answered none yet is still being connected to. One that asks nothing now, since what it watches is not there,
+    /// has nothing to say of that, unless all are so.
     pub(super) fn state(&self) -> ClusterState {
-        let any = |answer| self.informers.iter().any(|informer| informer.health.answers() == answer);
+        let some_ask = self.informers.iter().any(InformerView::asks);
+        let counted = self.informers.iter().filter(|informer| !some_ask || informer.asks());
+        let any = |answer| counted.clone().any(|informer| informer.health.answers() == answer);
         match self.state {
             ClusterState::Connected if any(Some(true)) || self.informers.is_empty() => ClusterState::Connected,
             ClusterState::Connected if any(None) => ClusterState::Connecting,
@@ -243,7 +246,8 @@ impl ClusterView {
     /// What keeps the cluster from being reached; where only its informers know, what the first of them knows.
     pub(super) fn last_error(&self) -> Option<String> {
         let unreachable = self.state() == ClusterState::Unreachable;
-        let told = || self.informers.iter().find_map(|informer| informer.health.error());
+        let unanswered = |informer: &&InformerView| informer.health.answers() == Some(false);
+        let told = || self.informers.iter().filter(unanswered).find_map(|informer| informer.health.error());
         self.error.clone().or_else(|| told().filter(|_| unreachable).map(|error| error.to_string()))
     }
 
@@ -259,6 +263,11 @@ impl ClusterView {
 }
 
 impl InformerView {
+    /// Whether requests go out for it.
+    fn asks(&self) -> bool {
+        !matches!(self.health.phase(), Phase::Absent | Phase::Paused | Phase::Stopped)
+    }
+
     /// Synced, or in a state that waiting does not mend.
     pub(super) fn is_settled(&self) -> bool {
         let hopeless = matches!(
@@ -317,5 +326,36 @@ fn listener_status(name: &str, health: &ListenerHealth) -> ListenerStatus {
         delivered: health.delivered.load(Relaxed),
         merged: health.merged.load(Relaxed),
         lost: health.lost.load(Relaxed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn informer(written: &str, phase: Phase, answers: Option<bool>, error: &str) -> InformerView {
+        let health = InformerHealth::new();
+        health.set_phase(phase);
+        answers.inspect(|answers| health.set_answers(*answers));
+        health.set_error(Some(error.to_owned()));
+        let wanted = Wanted::Written(written.parse().unwrap());
+        InformerView { wanted, resource: None, scope: Scope::all(), health, listeners: Vec::new() }
+    }
+
+    fn view(informers: Vec<InformerView>) -> ClusterView {
+        ClusterView { state: ClusterState::Connected, informers, ..ClusterView::default() }
+    }
+
+    #[test]
+    fn a_cluster_that_went_away_is_unreachable_though_one_resource_was_said_to_be_absent() {
+        let absent = || informer("widgets.example.com", Phase::Absent, Some(true), "no such resource");
+        let gone = view(vec![absent(), informer("pods", Phase::Stale, Some(false), "refused")]);
+        assert_eq!((gone.state(), gone.last_error().as_deref()), (ClusterState::Unreachable, Some("refused")));
+        let there = view(vec![absent(), informer("pods", Phase::Watching, Some(true), "")]);
+        assert_eq!((there.state(), there.last_error()), (ClusterState::Connected, None));
+        let coming = view(vec![absent(), informer("pods", Phase::Pending, None, "")]);
+        assert_eq!(coming.state(), ClusterState::Connecting);
+        assert_eq!(view(vec![absent()]).state(), ClusterState::Connected, "nobody knows better");
+        assert_eq!(view(Vec::new()).state(), ClusterState::Connected);
     }
 }

@@ -227,8 +227,13 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     for error in std::iter::successors(Some(error), |&error| error.source()) {
         let is_wrapper = matches!(error.downcast_ref(), Some(kube::Error::Service(_)))
             || error.is::<hyper_util::client::legacy::Error>();
-        let more = if is_wrapper && error.source().is_some() { String::new() } else { error.to_string() };
-        if !text.contains(&more) {
+        if is_wrapper && error.source().is_some() {
+            continue;
+        }
+        // rustls adds where programmers may read on.
+        let more = error.to_string();
+        let more = more.split_once(": https://docs.rs/").map_or(more.as_str(), |(more, _)| more);
+        if !text.contains(more) {
             let _ = write!(text, "{}{more}", if text.is_empty() { "" } else { ": " });
         }
     }
@@ -256,6 +261,19 @@ mod tests {
         query.add("labelSelector", "app in (a,b),tier!=x");
         query.add("continue", "a+b/c=é");
         assert_eq!(query.as_str(), "?labelSelector=app%20in%20%28a%2Cb%29%2Ctier%21%3Dx&continue=a%2Bb%2Fc%3D%C3%A9");
+    }
+
+    #[test]
+    fn of_a_failure_its_causes_are_told_and_not_what_wraps_them() {
+        let eof = std::io::Error::new(
+            std::io::ErrorKind::UnexpectedEof,
+            "peer closed connection without sending TLS close_notify: https://docs.rs/rustls/latest/rustls/",
+        );
+        let error = failure(&kube::Error::Service(Box::new(eof)));
+        assert_eq!(error.message, "peer closed connection without sending TLS close_notify");
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = failure(&kube::Error::Service(Box::new(refused)));
+        assert_eq!((error.class, error.message.as_str()), (ErrorClass::Refused, "connection refused"));
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::http::StatusCode;
+use informer_hub::sim::World;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -140,4 +143,31 @@ async fn a_cluster_that_cannot_be_reached_is_told_of_once_whatever_is_watched_of
     })
     .await;
     assert_eq!((hub.count("the cluster answers"), warned().len()), (1, 1), "{:#?}", warned());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_forbids_its_definitions_is_said_to_be_asked_now_and_then_and_is_reached() {
+    let sim = sim(6, 5);
+    sim.forbid(&World::definitions(), true);
+    let hub = Launch::new(&(cluster("c0", &sim.url()) + PODS + "[resources.\"widgets.example.com\"]\n")).start();
+    let line = hub.line("cannot be heard of").await;
+    assert_eq!(line["resource"], "customresourcedefinitions.apiextensions.k8s.io", "{line}");
+    hub.ready().await;
+    let warned = hub.lines().into_iter().filter(|line| line["level"] == "WARN").count();
+    assert_eq!((warned, hub.count("the cluster answers")), (1, 0), "{}", hub.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_knows_nobody_says_so_once_whatever_is_watched_of_it() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let strangers = Router::new().fallback(async || StatusCode::UNAUTHORIZED);
+    let answering = tokio::spawn(async move { axum::serve(listener, strangers).await });
+    let toml = cluster("strange", &url) + PODS + "[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
+    let hub = Launch::new(&toml).env("RUST_LOG", "informer_hub=debug").start();
+    until("asked again and again", async || (hub.count("the cluster still cannot be asked") > 5).then_some(())).await;
+    let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
+    assert!(matches!(&warned[..], [line] if message_of(line).contains("refuses to say what it has")), "{warned:#?}");
+    assert!(warned[0]["error"].to_string().contains("401"), "{warned:#?}");
+    answering.abort();
 }

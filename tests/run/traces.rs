@@ -126,7 +126,7 @@ async fn what_is_watched_for_the_sake_of_a_clusters_offers_begins_no_traces() {
     .await;
     let pods = World::pods();
     until("a change that is handed on is traced", async || {
-        sim.with_world(|world| world.create_pod());
+        sim.with_world(World::create_pod);
         let status = hub.status().await;
         let informers = status["clusters"][0]["informers"].as_array().unwrap().clone();
         let cached = informers.iter().find(|informer| informer["resource"] == "pods")?["objects"].as_u64()?;

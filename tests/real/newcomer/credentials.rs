@@ -137,7 +137,8 @@ fn set_up(desk: &Desk, cluster: &RealCluster, server: &str) {
 async fn is_refused(cluster: &RealCluster, token: &str) -> bool {
     let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap().replace(cluster.token("admin"), token);
     let kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await.unwrap();
     // No list, which would count as one of the hub's.
     let answer = Client::try_from(config).unwrap().apiserver_version().await;
     matches!(answer, Err(kube::Error::Api(status)) if status.code == 401)

@@ -146,18 +146,18 @@ async fn scraped() -> Vec<String> {
     let mut hub = desk.hub();
     desk.ready(&hub).await;
     // Two clusters that are one.
-    let told = async |objects: usize| {
+    let told = async |events: f64| {
         let delivered = "informer_hub_sink_delivered_events_total{sink=\"audit\"}";
-        let told = comes_true(PATIENCE, async || desk.metric(delivered).await.is_some_and(|it| it >= objects as f64));
+        let told = comes_true(PATIENCE, async || desk.metric(delivered).await.is_some_and(|it| it >= events));
         assert!(told.await, "{}", desk.get("/metrics").await.1);
     };
-    told(24).await;
+    told(24.0).await;
     let mut scrapes = vec![desk.get("/metrics").await.1];
     for at in 0..5 {
         create_pod(&client, "shop", &format!("late-{at}")).await;
     }
     delete_now(&pods(&client, "shop"), "web-1").await;
-    told(36).await;
+    told(36.0).await;
     let lag = "informer_hub_told_lag_seconds_count";
     assert!(comes_true(PATIENCE, async || desk.get("/metrics").await.1.contains(lag)).await);
     scrapes.push(desk.get("/metrics").await.1);
