@@ -89,7 +89,8 @@ fn main() {
     let commit = [Commit { id, readers: BTreeSet::new() }];
     let mut files = begin(&disk, &root);
     let began = Instant::now();
-    let Wrote { bytes, objects, anew, .. } = files.checkpoint(&store.published().load_full(), &commit, 1, false).unwrap();
+    let Wrote { bytes, objects, anew, .. } =
+        files.checkpoint(&store.published().load_full(), &commit, 1, false).unwrap();
     let took = began.elapsed();
     assert!(anew);
     println!("snapshot of {objects} pods: {took:?}, {bytes} bytes, {:.0} an object", bytes as f64 / objects as f64);

@@ -23,6 +23,7 @@ use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
+use super::turns::Turns;
 use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
 use crate::reflector::{Connection, Connector, ErrorClass, InformerOptions};
@@ -109,6 +110,7 @@ pub(super) struct ClusterActor {
     supervision: Supervision,
     next_number: usize,
     stopping: bool,
+    turns: Turns,
     children: Children,
     _guard: ExitGuard,
 }
@@ -132,6 +134,7 @@ impl ClusterActor {
             supervision: Supervision::new(&[], INTENSITY),
             next_number: 0,
             stopping: false,
+            turns: Turns::default(),
             children: Children::new(),
             _guard: guard,
         }
@@ -427,6 +430,7 @@ impl Handler<Want> for ClusterActor {
     type Result = ();
 
     fn handle(&mut self, want: Want, ctx: &mut Self::Context) {
+        self.turns.note(ctx);
         if let Wanted::Matching(pattern) = want.wanted {
             self.survey.ask_for(want.user, pattern, want.scope, want.options);
         } else {
@@ -450,6 +454,7 @@ impl Handler<Attach> for ClusterActor {
     type Result = MessageResult<Attach>;
 
     fn handle(&mut self, Attach(subscription): Attach, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
         let own = subscription.own_want();
         self.attached.insert(subscription.id, Arc::clone(&subscription));
         if let Some(own) = own.filter(|_| self.wants_of(&subscription).is_empty()) {
@@ -465,7 +470,8 @@ impl Handler<Attach> for ClusterActor {
 impl Handler<Detach> for ClusterActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    fn handle(&mut self, Detach(id): Detach, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Detach(id): Detach, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
         self.attached.remove(&id);
         let addresses = self.informers.values().filter_map(|informer| informer.address.as_ref());
         let removals: Vec<_> = addresses.map(|address| address.send(RemoveListener(id))).collect();

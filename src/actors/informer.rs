@@ -29,6 +29,7 @@ use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
+use super::turns::Turns;
 use super::watch_errors::WatchErrors;
 use crate::cache::{DeclaredIndex, PartitionId};
 use crate::reflector::ListerWatcher;
@@ -95,6 +96,7 @@ pub(super) struct InformerActor {
     /// Once it has started.
     membership: Option<Membership>,
     stopping: bool,
+    turns: Turns,
     children: Children,
     guard: ExitGuard,
 }
@@ -120,6 +122,7 @@ impl InformerActor {
             inboxes: Arc::default(),
             membership: None,
             stopping: false,
+            turns: Turns::default(),
             children: Children::new(),
             guard,
         }
@@ -380,6 +383,7 @@ impl Handler<AddListener> for InformerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, AddListener(subscription): AddListener, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
         let id = subscription.id;
         if self.stopping || self.listeners.contains_key(&id) {
             return Box::pin(std::future::ready(()));
@@ -399,7 +403,8 @@ impl Handler<AddListener> for InformerActor {
 impl Handler<RemoveListener> for InformerActor {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, RemoveListener(id): RemoveListener, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, RemoveListener(id): RemoveListener, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
         let Some(child) = self.listeners.remove(&id) else { return Box::pin(std::future::ready(())) };
         self.inboxes.remove(id);
         let leaving = self.pipeline.processor.as_ref().map(|processor| processor.send(Leave(id)));

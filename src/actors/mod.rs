@@ -45,6 +45,7 @@ mod sync;
 mod system;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod waiters;
 mod wanted;
 mod watch_errors;

@@ -28,6 +28,7 @@ use super::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
 use super::sync::{Awaited, NotSynced, SyncView, Views};
+use super::turns::Turns;
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, Scope, View, clock};
 
@@ -85,6 +86,7 @@ pub struct RegistryActor {
     next_cluster: usize,
     memory: memory::Memory,
     checkpointer: Option<Addr<CheckpointActor>>,
+    turns: Turns,
     children: Children,
     _guard: ExitGuard,
 }
@@ -118,6 +120,7 @@ impl RegistryActor {
             next_cluster: 0,
             memory: memory::Memory::default(),
             checkpointer: None,
+            turns: Turns::default(),
             children: Children::new(),
             _guard: guard,
         }
@@ -320,7 +323,8 @@ impl Handler<RemoveCluster> for RegistryActor {
 impl Handler<InformerFor> for RegistryActor {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, demand: InformerFor, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, demand: InformerFor, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
         let clusters = self.clusters.iter().filter(|_| self.started);
         let telling = clusters.map(|(name, cluster)| self.demand_of(name, cluster, &demand)).collect();
         if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
@@ -397,6 +401,7 @@ impl Handler<Subscribe> for RegistryActor {
     type Result = ResponseFuture<SubscriptionId>;
 
     fn handle(&mut self, subscribe: Subscribe, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
         self.next_subscription += 1;
         let id = SubscriptionId(self.next_subscription);
         let subscription = Arc::new(Subscription::new(id, subscribe, ctx.address().recipient()));
@@ -419,7 +424,8 @@ impl Handler<FindSubscription> for RegistryActor {
 impl Handler<Unsubscribe> for RegistryActor {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, Unsubscribe(id): Unsubscribe, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Unsubscribe(id): Unsubscribe, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
         self.env.checkpoints.remove_reader(id);
         if self.subscriptions.remove(&id).is_none() {
             return Box::pin(std::future::ready(()));

@@ -174,8 +174,9 @@ impl HubBuilder {
                 let found = state.load(&config, demands.clone(), &io).await?;
                 let (stores, found) = open_stores(&readers, found, &io).await?;
                 let keeping = state.restore(found, &config, &env);
-                let sinks = Arc::clone(&hub.running().sinks);
-                env.checkpoints.listen(Arc::new(Releasing { sinks, io: io.clone(), marks: Mutex::default() }));
+                let (sinks, marks) = (Arc::clone(&hub.running().sinks), Mutex::default());
+                let sources = Arc::clone(&hub.running().sources);
+                env.checkpoints.listen(Arc::new(Releasing { sinks, sources, state, io: io.clone(), marks }));
                 hub.registry().send(Keep(Arc::new(keeping))).await?;
                 stores
             }
@@ -262,9 +263,11 @@ async fn open_stores(
     opening.await.map_err(|_| StartError::Died(MailboxError::Closed))?
 }
 
-/// Lets journals forget what the caches on disk have caught up with.
+/// Lets journals forget what the caches on disk have caught up with, and sees that what is kept beside these is still there.
 struct Releasing {
     sinks: RunningSinks,
+    sources: Arc<Sources>,
+    state: OpenState,
     io: Threads,
     /// Where each journal ended when the pass began, by sink.
     marks: Mutex<Vec<(String, u64)>>,
@@ -278,6 +281,10 @@ impl CheckpointListener for Releasing {
         for one in sinks.iter() {
             let (sink, health) = (one.sink().clone(), Arc::clone(&one.health));
             self.io.spawn_blocking(move || sink.tend(&health));
+        }
+        let (state, kept) = (self.state.clone(), self.sources.kept());
+        if !kept.is_empty() {
+            self.io.spawn_blocking(move || state.tend(kept));
         }
     }
 

@@ -94,6 +94,19 @@ impl OpenState {
         }
     }
 
+    /// Sees that what was to be kept for the next start is still there. Blocks.
+    pub(super) fn tend(&self, clusters: Vec<SourcedCluster>) {
+        let file = self.0.fleet();
+        match fleet::tend(&**self.0.disk(), &file, clusters) {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::error!(file = %file.display(), "it was removed under the running hub, and is written anew");
+            }
+            // The caches' checkpoint says the same, once.
+            Err(error) => tracing::debug!(file = %file.display(), %error, "it was removed, and cannot be written"),
+        }
+    }
+
     /// Reads what is on disk of what the configuration wants.
     pub(super) async fn load(
         &self,

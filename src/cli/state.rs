@@ -90,10 +90,9 @@ fn prune(which: &Prune) -> anyhow::Result<ExitCode> {
 }
 
 fn text(report: &StateReport) -> String {
-    let mut out = format!("{}\n\n{}\n", caches(&report.caches), readers(&report.readers));
-    if let Some(fleet) = &report.fleet {
-        out += &format!("\n{}\n", clusters(&fleet.clusters));
-    }
+    let fleet = report.fleet.as_ref().map(|fleet| format!("\n{}\n", clusters(&fleet.clusters)));
+    let (caches, readers) = (caches(&report.caches), readers(&report.readers));
+    let mut out = format!("{caches}\n\n{readers}\n{}", fleet.unwrap_or_default());
     // Writing to a string does not fail.
     let mut line = |place: &str, what: &str| _ = writeln!(out, "{place}: {what}");
     for cache in &report.caches {
@@ -106,8 +105,9 @@ fn text(report: &StateReport) -> String {
         }
         reader.error.iter().for_each(|error| line(&reader.name, error));
     }
-    let fleet = report.fleet.as_ref().and_then(|fleet| Some((fleet, fleet.damage.as_ref()?)));
-    fleet.into_iter().for_each(|(fleet, damage)| line(&fleet.file, damage));
+    if let Some(fleet) = &report.fleet {
+        fleet.damage.iter().for_each(|damage| line(&fleet.file, damage));
+    }
     out
 }
 

@@ -82,6 +82,19 @@ pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<SourcedCluster>> {
     }
 }
 
+/// Writes them where somebody has removed the file; whether that was so.
+///
+/// # Errors
+/// As [`write`].
+pub fn tend(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedCluster>) -> io::Result<bool> {
+    let is_gone = matches!(disk.open(path, Open::Read), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    if is_gone {
+        path.parent().map_or(Ok(()), |dir| disk.create_dir_all(dir))?;
+        write(disk, path, clusters)?;
+    }
+    Ok(is_gone)
+}
+
 /// Writes them in place of those before, durably.
 ///
 /// # Errors
@@ -108,6 +121,11 @@ mod tests {
             object: "Secret argocd/prod".to_owned(),
         };
         write(&RealDisk, &path, vec![one.clone()]).unwrap();
+        assert_eq!(read(&RealDisk, &path).unwrap(), vec![one.clone()]);
+        let two = [one.clone(), one.clone()].to_vec();
+        assert!(!tend(&RealDisk, &path, two).unwrap(), "it is there");
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        assert!(tend(&RealDisk, &path, vec![one.clone()]).unwrap());
         assert_eq!(read(&RealDisk, &path).unwrap(), vec![one]);
         std::fs::write(&path, "{\"clusters\":[{\"name\":\"..\"}]}").unwrap();
         assert!(read(&RealDisk, &path).is_err());

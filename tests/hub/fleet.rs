@@ -186,22 +186,21 @@ impl Fleet {
     pub(crate) async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds().await {
-            if Instant::now() > deadline {
-                panic!("never came: {what}\n{}", self.explained().await);
-            }
+            let why = if Instant::now() > deadline { Some(self.explained().await) } else { None };
+            assert!(why.is_none(), "never came: {what}\n{}", why.unwrap_or_default());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
     /// The status of each cluster, what its apiserver has been asked and where its objects are by now.
     async fn explained(&self) -> String {
-        let mut text = String::new();
+        let mut lines = Vec::new();
         for (name, sim) in &self.clusters {
             let status = serde_json::to_string_pretty(&self.cluster(name).await).unwrap();
             let version = sim.with_world(|world| world.version());
-            text += &format!("{name} is at {version}, {:?}\n{:?}\n{status}\n", sim.stats(), sim.fault_log());
+            lines.push(format!("{name} is at {version}, {:?}\n{:?}\n{status}", sim.stats(), sim.fault_log()));
         }
-        text
+        lines.join("\n")
     }
 
     /// The first cluster by name.

@@ -32,10 +32,7 @@ struct Storm {
 
 impl Storm {
     /// `turn` over and over, `MANY` times at once.
-    fn of<F: Future<Output = ()> + Send>(turn: impl Fn(usize) -> F + Clone + Send + 'static) -> Self
-    where
-        F: 'static,
-    {
+    fn of<F: Future<Output = ()> + Send + 'static>(turn: impl Fn(usize) -> F + Clone + Send + 'static) -> Self {
         let (ends, turns) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let one = |number| {
             let (ends, turns, turn) = (Arc::clone(&ends), Arc::clone(&turns), turn.clone());

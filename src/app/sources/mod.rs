@@ -251,6 +251,11 @@ impl Sources {
         (now != *self.kept.lock()).then_some(now)
     }
 
+    /// What is to be on disk, as far as it has been written.
+    pub(super) fn kept(&self) -> Vec<SourcedCluster> {
+        self.kept.lock().clone()
+    }
+
     /// This is on disk now.
     pub(super) fn note_kept(&self, clusters: Vec<SourcedCluster>) {
         *self.kept.lock() = clusters;

@@ -444,7 +444,9 @@ impl CacheFiles {
                 let mut carried = read.partitions;
                 carried.retain(|_, it| wants(&self.resource, &it.header));
                 // Where the clock was ahead when it was written, its time begins now.
-                carried.values_mut().for_each(|it| it.header.written = it.header.written.min(now));
+                for it in carried.values_mut() {
+                    it.header.written = it.header.written.min(now);
+                }
                 if damaged {
                     for it in carried.values_mut() {
                         it.header.version = None;

@@ -374,20 +374,20 @@ fn files_that_somebody_removes_or_replaces_are_written_anew_of_what_is_in_memory
             let disk: Arc<dyn Disk> = Arc::new(RealDisk);
             let mut life = filled(9);
             life.files = CacheFiles::begin(Arc::clone(&disk), &caches, pods(), View::Shared).unwrap().unwrap();
-            let write = |life: &mut Life| {
+            let keep = |life: &mut Life| {
                 let snapshot = life.store.published().load_full();
                 let commits: Vec<_> =
                     life.ids.values().map(|id| Commit { id: *id, readers: BTreeSet::new() }).collect();
                 life.files.checkpoint(&snapshot, &commits, 1_000, true).unwrap()
             };
-            write(&mut life);
+            keep(&mut life);
             life.change();
-            assert!(!write(&mut life).replaced);
+            assert!(!keep(&mut life).replaced);
             hand(&caches);
             (0..changes).for_each(|_| life.change());
-            let wrote = write(&mut life);
+            let wrote = keep(&mut life);
             assert!(wrote.replaced && wrote.anew, "way {way}: {wrote:?}");
-            assert!(!write(&mut life).replaced, "it is said once");
+            assert!(!keep(&mut life).replaced, "it is said once");
             let loaded = load(&disk, &caches, &|_, _| Some(claim())).unwrap();
             let [cache] = &loaded.caches[..] else { panic!("way {way}: {:?}", loaded.lost) };
             assert!(cache.damage.is_empty());
