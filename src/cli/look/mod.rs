@@ -223,7 +223,16 @@ fn changes(subject: Subject, before: Option<&[Row]>, now: &[Row]) -> Vec<String>
     let gone = if subject == Subject::Status { "no longer in trouble" } else { "gone" };
     let known = |rows: &[Row], name: &str| rows.iter().find(|row| row.name == name).map(|row| row.state.clone());
     let changed = now.iter().filter(|row| known(before, &row.name).as_ref() != Some(&row.state));
-    let over = before.iter().filter(|row| known(now, &row.name).is_none());
+    // What is wrong with a cluster is told in the place of what is wrong with its resources.
+    let is_of = |row: &Row, of: &Row| {
+        let (resource, cluster) = (row.name.strip_prefix("resource "), of.name.strip_prefix("cluster "));
+        resource
+            .zip(cluster)
+            .and_then(|(resource, cluster)| resource.strip_prefix(cluster)?.strip_prefix('/'))
+            .is_some()
+    };
+    let is_over = |row: &&Row| known(now, &row.name).is_none() && !now.iter().any(|of| is_of(row, of));
+    let over = before.iter().filter(is_over);
     let told = changed.map(|row| format!("{time} {}: {}", row.name, row.state));
     told.chain(over.map(|row| format!("{time} {}: {gone}", row.name))).collect()
 }
@@ -290,6 +299,10 @@ mod tests {
         assert!(told(Some(&[]), &trouble).ends_with(" cluster c0: unreachable"));
         assert!(told(Some(&trouble), &[]).ends_with(" cluster c0: no longer in trouble"));
         assert_eq!(told(Some(&[]), &[]), "");
+        let resource = [Row { name: "resource c0/pods".into(), state: "stale".into(), ..Row::default() }];
+        let other = [Row { name: "resource c01/pods".into(), state: "stale".into(), ..Row::default() }];
+        assert!(!told(Some(&resource), &trouble).contains("no longer"), "its cluster is worse off");
+        assert!(told(Some(&other), &trouble).contains("resource c01/pods: no longer in trouble"));
         assert!(changes(Subject::Sinks, None, &[])[0].ends_with("there are no sinks"));
     }
 }

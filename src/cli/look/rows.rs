@@ -231,7 +231,7 @@ fn concern(concern: Concern) -> Option<Concern> {
 }
 
 fn with_reason(state: &str, why: &str) -> String {
-    if why.is_empty() { state.to_owned() } else { format!("{state}: {why}") }
+    if why.is_empty() { state.to_owned() } else { format!("{state}: {}", line(why)) }
 }
 
 fn cluster(cluster: &Value) -> Row {
