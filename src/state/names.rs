@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{self, Disk};
+use crate::disk::{self, Disk, Open};
 use crate::types::{Gvr, ResourceRef};
 
 /// Bytes of the file at most.
@@ -53,6 +53,13 @@ pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Names> {
     }
 }
 
+/// Whether there are some and their file is not there.
+#[must_use]
+pub fn are_gone(disk: &dyn Disk, path: &Path, names: &Names) -> bool {
+    let is_gone = || matches!(disk.open(path, Open::Read), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    !names.names.is_empty() && is_gone()
+}
+
 /// Writes them in place of those before, durably.
 ///
 /// # Errors
@@ -76,7 +83,9 @@ mod tests {
         let mut names = read(&RealDisk, &path).unwrap();
         assert!(names.note(&written("wd"), &gvr("v1")) && !names.note(&written("wd"), &gvr("v2")));
         assert!(names.note(&written("wd.v1.example.com"), &gvr("v1")));
+        assert!(are_gone(&RealDisk, &path, &names) && !are_gone(&RealDisk, &path, &Names::default()));
         write(&RealDisk, &path, &names).unwrap();
+        assert!(!are_gone(&RealDisk, &path, &names));
         let names = read(&RealDisk, &path).unwrap();
         assert!(names.mean(&written("wd"), &gvr("v2")), "in any version");
         assert!(names.mean(&written("wd.v1.example.com"), &gvr("v1")));

@@ -148,12 +148,13 @@ impl Keeping {
         matches!(wanted, Wanted::Written(written) if self.names.lock().0.mean(written, gvr))
     }
 
-    /// Writes what names mean, where there is news.
+    /// Writes what names mean, where there is news or somebody has removed the file.
     pub(super) fn write_names(&self) -> io::Result<()> {
         let Some(file) = &self.names_file else { return Ok(()) };
         let news = {
             let mut names = self.names.lock();
-            std::mem::take(&mut names.1).then(|| names.0.clone())
+            let is_news = std::mem::take(&mut names.1) || names::are_gone(&*self.disk, file, &names.0);
+            is_news.then(|| names.0.clone())
         };
         let Some(news) = news else { return Ok(()) };
         names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
