@@ -381,6 +381,9 @@ impl Handler<Resolved> for RegistryActor {
 
     fn handle(&mut self, resolved: Resolved, _ctx: &mut Self::Context) {
         let Resolved { wanted, resource, .. } = resolved;
+        if let Some(keeping) = self.env.checkpoints.keeping().filter(|_| !wanted.may_be(&Wanted::known(&resource))) {
+            keeping.note_name(&wanted, &resource.gvr);
+        }
         let known = super::messages::KnownResource(resource);
         if !self.resolved.entry(wanted.clone()).or_default().insert(known) {
             return;

@@ -21,6 +21,7 @@ use crate::reflector::decode::Decoded;
 use crate::sink::{Event, EventType, REDACTED};
 use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
 use crate::state::fleet::{self, SourcedCluster};
+use crate::state::names::{self, Names};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
 use crate::types::{
@@ -115,7 +116,14 @@ impl OpenState {
         io: &Threads,
     ) -> Result<Found, StartError> {
         let clusters: Vec<_> = config.clusters.iter().map(|it| (it.name.clone(), it.labels.clone())).collect();
-        let wishes = Wishes { clusters, demands };
+        let (names_disk, names_file) = (Arc::clone(self.0.disk()), self.0.names());
+        let reading = io.spawn_blocking(move || names::read(&*names_disk, &names_file)).await.map_err(|_| died())?;
+        let names = reading.unwrap_or_else(|error| {
+            let file = self.0.names().display().to_string();
+            tracing::error!(file, %error, "it is not known what short names mean: what was asked for by them begins anew");
+            Names::default()
+        });
+        let wishes = Wishes { clusters, demands, names };
         let (disk, dir) = (Arc::clone(self.0.disk()), self.0.caches());
         let began = clock::now();
         let loading = io.spawn_blocking(move || {
@@ -132,7 +140,7 @@ impl OpenState {
     pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
         let told = found.told();
         found.raise_floors();
-        let Found { loaded, began, .. } = found;
+        let Found { loaded, began, wishes, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, why) in loaded.lost {
             tracing::error!(dir = %dir.display(), why, "a cache on disk is lost: its informers list afresh");
@@ -155,7 +163,9 @@ impl OpenState {
         let took = clock::now().duration_since(began);
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
-        Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status).told(told)
+        Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
+            .told(told)
+            .names(wishes.names, self.0.names())
     }
 }
 
@@ -315,20 +325,27 @@ fn died() -> StartError {
 struct Wishes {
     clusters: Vec<(ClusterName, ClusterLabels)>,
     demands: Vec<InformerFor>,
+    names: Names,
 }
 
 impl Wishes {
+    /// Whether a demand may be of a resource, as far as can be told before a cluster is asked.
+    fn is_of(&self, demand: &InformerFor, known: &Wanted, resource: &ApiResource) -> bool {
+        let is_named = |written| self.names.mean(written, &resource.gvr);
+        demand.wanted.may_be(known) || matches!(&demand.wanted, Wanted::Written(written) if is_named(written))
+    }
+
     fn demand(&self, resource: &ApiResource, cluster: &str) -> Option<&InformerFor> {
         let (name, labels) = self.clusters.iter().find(|(name, _)| name.as_str() == cluster)?;
         let known = Wanted::known(resource);
-        self.demands.iter().find(|demand| demand.wanted.may_be(&known) && demand.clusters.matches(name, labels))
+        self.demands.iter().find(|demand| self.is_of(demand, &known, resource) && demand.clusters.matches(name, labels))
     }
 
     fn claim(&self, resource: &ApiResource, header: &PartitionHeader) -> Option<Claim> {
         let (name, labels) = self.clusters.iter().find(|(name, _)| *name == header.cluster)?;
         let known = Wanted::known(resource);
         let mut demands = self.demands.iter().filter(|demand| {
-            demand.wanted.may_be(&known)
+            self.is_of(demand, &known, resource)
                 && demand.clusters.matches(name, labels)
                 && demand.scopes.contains(&header.scope)
         });

@@ -105,6 +105,7 @@ fn text(report: &StateReport) -> String {
         }
         reader.error.iter().for_each(|error| line(&reader.name, error));
     }
+    report.names_damage.iter().for_each(|damage| line("names.json", damage));
     if let Some(fleet) = &report.fleet {
         fleet.damage.iter().for_each(|damage| line(&fleet.file, damage));
     }

@@ -13,6 +13,7 @@ const FORMAT: &str = "FORMAT";
 const CACHES: &str = "caches";
 const SINKS: &str = "sinks";
 const FLEET: &str = "fleet.json";
+const NAMES: &str = "names.json";
 const JOURNAL: &str = "journal";
 const DEAD: &str = "dead";
 /// What FORMAT says, before the number.
@@ -209,6 +210,12 @@ impl StateDir {
     #[must_use]
     pub fn fleet(&self) -> PathBuf {
         self.root.join(FLEET)
+    }
+
+    /// Where it is kept what names have meant that only a cluster understands.
+    #[must_use]
+    pub fn names(&self) -> PathBuf {
+        self.root.join(NAMES)
     }
 
     /// Where all readers are.

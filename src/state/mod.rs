@@ -6,6 +6,7 @@
 //! caches/     what was last known of each resource
 //! sinks/      the journal and the dead letters of each durable reader
 //! fleet.json  which clusters sources have brought, without how they are reached
+//! names.json  what short names have meant
 //! ```
 //!
 //! `docs/state.md` has the formats.
@@ -14,6 +15,7 @@ pub mod caches;
 mod dir;
 pub mod fleet;
 mod held;
+pub mod names;
 mod report;
 
 pub use dir::{Access, StateDir, StateError};

@@ -3,6 +3,7 @@
 use super::caches::{self, CacheReport};
 use super::dir::{Access, StateDir, StateError};
 use super::fleet::{self, FleetReport};
+use super::names;
 use crate::journal::JournalError;
 use crate::journal::inspect::{self, JournalReport};
 
@@ -21,6 +22,9 @@ pub struct StateReport {
     /// Which clusters sources have brought, where any have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetReport>,
+    /// What is wrong with what is remembered of names, if anything is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names_damage: Option<String>,
 }
 
 /// One reader.
@@ -43,6 +47,7 @@ impl StateReport {
     pub fn is_sound(&self) -> bool {
         self.readers.iter().all(ReaderReport::is_sound)
             && self.caches.iter().all(|cache| cache.damage.is_empty())
+            && self.names_damage.is_none()
             && self.fleet.as_ref().is_none_or(|fleet| fleet.damage.is_none())
     }
 }
@@ -80,5 +85,7 @@ pub fn inspect(state: &StateDir, access: Access, decode: bool) -> Result<StateRe
     let caches =
         caches::inspect(disk, &root, decode).map_err(|source| StateError::Disk { file: root, verb: "read", source })?;
     let fleet = fleet::inspect(disk, &state.fleet());
-    Ok(StateReport { root: state.root().display().to_string(), access, readers, caches, fleet })
+    let unread = |error| format!("it cannot be read, what was asked for by short names begins anew: {error}");
+    let names_damage = names::read(disk, &state.names()).err().map(unread);
+    Ok(StateReport { root: state.root().display().to_string(), access, readers, caches, fleet, names_damage })
 }

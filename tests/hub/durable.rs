@@ -270,10 +270,16 @@ async fn a_state_directory_that_is_removed_under_a_running_hub_is_made_anew_and_
         let state = async || hub.report().await.unwrap().hub.state_dir.unwrap();
         house.create();
         until("it is in the journal", async || journal().await.pending > 0).await;
-        until("it is on disk", async || hub.report().await.unwrap().hub.clusters[0].informers[0].checkpoint.is_some())
-            .await;
+        until("it is on disk", async || {
+            let report = hub.report().await.unwrap();
+            report.hub.clusters[0].informers.first().is_some_and(|informer| informer.checkpoint.is_some())
+        })
+        .await;
         assert_eq!((journal().await.replaced, state().await.replaced), (0, 0));
-        std::fs::remove_dir_all(house.dir.path().join("state").join(part)).unwrap();
+        // At once, under whatever is being written.
+        let away = house.dir.path().join("away");
+        std::fs::rename(house.dir.path().join("state").join(part), &away).unwrap();
+        std::fs::remove_dir_all(away).unwrap();
         if part != "caches" {
             until("the journal's loss is seen", async || journal().await.replaced > 0).await;
         }

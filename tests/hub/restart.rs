@@ -11,11 +11,11 @@ use informer_hub::app::{Hub, StartError};
 use informer_hub::cache::{Answer, Query};
 use informer_hub::config::{ClusterAccess, Config, FileConfig, SinkConfig, TransportConfig};
 use informer_hub::sim::{Churn, SimCluster, World};
-use informer_hub::types::{ClusterSelector, Freshness, Notification, Object, ObjectKey};
+use informer_hub::types::{ApiResource, ClusterSelector, Freshness, Notification, Object, ObjectKey};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::fleet::{PATIENCE, config, pods, quick, small};
+use crate::fleet::{PATIENCE, config, pods, quick, resource_config, small};
 
 type Diary = Arc<Mutex<Vec<String>>>;
 
@@ -472,5 +472,38 @@ async fn a_dead_cluster_keeps_no_journal_from_letting_go_of_what_is_acknowledged
         oldest() > Some(0)
     })
     .await;
+    life.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_asked_for_by_a_short_name_is_back_before_any_cluster_answers_and_lists_nothing() {
+    let house = House::new(1, 3);
+    let widgets = World::widgets();
+    let there = house.clusters["c0"].with_world(|world| world.count(&widgets));
+    assert!(there > 0);
+    let mut config = house.config();
+    config.resources = vec![resource_config("wd")];
+    let resource = ApiResource { gvr: widgets, kind: "Widget".into(), namespaced: true };
+    let found =
+        async |hub: &Hub| hub.cache_of(resource.clone()).send(Query::list()).await.unwrap().unwrap().items.len();
+    let life = house.live_with(config.clone()).await;
+    until("it is there", async || found(&life.hub).await == there).await;
+    life.kept().await;
+    life.end().await;
+    let lists = house.lists();
+    // What was there is there before anything has been asked.
+    let names = house.dir.path().join("state/names.json");
+    assert_eq!(std::fs::read_to_string(&names).unwrap(), r#"{"names":{"wd":["widgets.example.com"]}}"#);
+    let life = house.live_with(config.clone()).await;
+    assert_eq!(found(&life.hub).await, there);
+    life.kept().await;
+    assert_eq!(house.lists(), lists, "nothing was listed");
+    life.end().await;
+    // Without what is known of the name it begins anew, and all is right in the end.
+    std::fs::write(&names, "rubbish").unwrap();
+    let life = house.live_with(config).await;
+    life.kept().await;
+    until("it is there", async || found(&life.hub).await == there).await;
+    assert!(house.lists() > lists);
     life.end().await;
 }

@@ -111,6 +111,10 @@ async fn clusters_that_sources_had_brought_are_shown_and_their_file_is_verified(
         assert_eq!(state("inspect", dir.path(), &[]).code, 0);
         assert!(state("verify", dir.path(), &["-o", "json"]).json()["fleet"]["damage"].is_string());
     }
+    std::fs::write(&file, clusters).unwrap();
+    std::fs::write(dir.path().join("names.json"), "{").unwrap();
+    let said = state("verify", dir.path(), &[]);
+    assert!(said.code == 1 && said.out.contains("names.json: it cannot be read"), "{}", said.out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

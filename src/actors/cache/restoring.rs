@@ -34,7 +34,9 @@ impl CacheDirectory {
     ) -> Option<(ApiResource, Arc<InformerHealth>)> {
         let mut found = Vec::new();
         for ((_, view), snapshot) in self.snapshots_of_all() {
-            if view != scope.view || !wanted.may_be(&Wanted::known(snapshot.resource())) {
+            let resource = snapshot.resource();
+            let is_named = || self.checkpoints.keeping().is_some_and(|it| it.name_means(wanted, &resource.gvr));
+            if view != scope.view || !wanted.may_be(&Wanted::known(resource)) && !is_named() {
                 continue;
             }
             let is_it = |restored: &Arc<crate::cache::Restored>| restored.is_fresh();

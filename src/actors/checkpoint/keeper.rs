@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -13,10 +14,12 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::SharedKeeping;
+use crate::actors::messages::Wanted;
 use crate::actors::subscription::{Subscription, SubscriptionId};
 use crate::cache::{Partition, PartitionId};
 use crate::disk::Disk;
 use crate::state::caches::{CacheFiles, Moves};
+use crate::state::names::{self, Names};
 use crate::types::clock::{self, Instant, SteadyClock};
 use crate::types::{Gvr, ResourceVersion, View};
 
@@ -46,6 +49,9 @@ pub struct Keeping {
     /// What tells how old things on disk are. A machine's clock that is set meanwhile makes nothing older.
     clock: SteadyClock,
     pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
+    /// What names have meant, where that is kept, and whether there is news to be written.
+    names: Mutex<(Names, bool)>,
+    names_file: Option<PathBuf>,
     /// Partitions that are other versions' now.
     pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
@@ -110,9 +116,9 @@ impl Keeping {
         let files = Mutex::new(files.into_iter().map(key).collect());
         let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
         let told = BTreeMap::new();
-        let moves = Mutex::default();
+        let (moves, names, names_file) = (Mutex::default(), Mutex::default(), None);
         let (since, clock) = (clock::now(), SteadyClock::begin());
-        Self { disk, root, every, grace, since, clock, files, moves, status, told, heard }
+        Self { disk, root, every, grace, since, clock, files, names, names_file, moves, status, told, heard }
     }
 
     /// With what readers have been told of partitions that come from disk; `None` of those where the disk has all of it.
@@ -120,6 +126,38 @@ impl Keeping {
     pub fn told(mut self, told: ToldVersions) -> Self {
         self.told = told;
         self
+    }
+
+    /// With what names have meant so far, and the file where that is kept.
+    #[must_use]
+    pub fn names(mut self, names: Names, file: PathBuf) -> Self {
+        (self.names, self.names_file) = (Mutex::new((names, false)), Some(file));
+        self
+    }
+
+    /// A cluster has said what a name is. Where that cannot be told without asking it, it is remembered.
+    pub(in crate::actors) fn note_name(&self, wanted: &Wanted, gvr: &Gvr) {
+        if let Wanted::Written(written) = wanted {
+            let mut names = self.names.lock();
+            names.1 |= names.0.note(written, gvr);
+        }
+    }
+
+    /// Whether a cluster has said so before.
+    pub(in crate::actors) fn name_means(&self, wanted: &Wanted, gvr: &Gvr) -> bool {
+        matches!(wanted, Wanted::Written(written) if self.names.lock().0.mean(written, gvr))
+    }
+
+    /// Writes what names mean, where there is news or somebody has removed the file.
+    pub(super) fn write_names(&self) -> io::Result<()> {
+        let Some(file) = &self.names_file else { return Ok(()) };
+        let news = {
+            let mut names = self.names.lock();
+            let is_news = std::mem::take(&mut names.1) || names::are_gone(&*self.disk, file, &names.0);
+            is_news.then(|| names.0.clone())
+        };
+        let Some(news) = news else { return Ok(()) };
+        names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
     }
 
     /// Whether a partition has come as far as readers were told of it before the start, so that nobody has to remember

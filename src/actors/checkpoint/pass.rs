@@ -121,6 +121,9 @@ fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
     for part in holding.into_iter().filter(|part| !holds(part)) {
         note(part, write_one(keeping, part, &[], is_last));
     }
+    if let Err(problem) = keeping.write_names() {
+        error.get_or_insert_with(|| format!("what names mean: {problem}"));
+    }
     let bytes = keeping.files.lock().values().map(CacheFiles::bytes).sum();
     Written { wrote, error, bytes }
 }
