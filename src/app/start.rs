@@ -1,7 +1,7 @@
 //! How a hub starts: state first, then caches, sinks, clusters, informers.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use actix::MailboxError;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::JournalError;
 use crate::source::Dial;
-use crate::state::StateError;
+use crate::state::{StateDir, StateError};
 use crate::types::{Threads, check_name};
 
 /// Why a hub does not start.
@@ -176,6 +176,7 @@ impl HubBuilder {
                 let keeping = state.restore(found, &config, &env);
                 let (sinks, marks) = (Arc::clone(&hub.running().sinks), Mutex::default());
                 let sources = Arc::clone(&hub.running().sources);
+                let state = state.downgrade();
                 env.checkpoints.listen(Arc::new(Releasing { sinks, sources, state, io: io.clone(), marks }));
                 hub.registry().send(Keep(Arc::new(keeping))).await?;
                 stores
@@ -267,7 +268,7 @@ async fn open_stores(
 struct Releasing {
     sinks: RunningSinks,
     sources: Arc<Sources>,
-    state: OpenState,
+    state: Weak<StateDir>,
     io: Threads,
     /// Where each journal ended when the pass began, by sink.
     marks: Mutex<Vec<(String, u64)>>,
@@ -282,8 +283,8 @@ impl CheckpointListener for Releasing {
             let (sink, health) = (one.sink().clone(), Arc::clone(&one.health));
             self.io.spawn_blocking(move || sink.tend(&health));
         }
-        let (state, kept) = (self.state.clone(), self.sources.kept());
-        if !kept.is_empty() {
+        let kept = self.sources.kept();
+        if let Some(state) = OpenState::upgrade(&self.state).filter(|_| !kept.is_empty()) {
             self.io.spawn_blocking(move || state.tend(kept));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actix::MailboxError;
@@ -56,6 +56,16 @@ impl OpenState {
             Ok::<_, StateError>(Self(Arc::new(dir)))
         });
         Ok(Some(opening.await.map_err(|_| died())??))
+    }
+
+    /// The same for who must not keep it locked.
+    pub(super) fn downgrade(&self) -> Weak<StateDir> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// Of what [`Self::downgrade`] gave, while it is open.
+    pub(super) fn upgrade(state: &Weak<StateDir>) -> Option<Self> {
+        state.upgrade().map(Self)
     }
 
     /// Where a reader keeps what it has to keep.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::held::Held;
+use super::held::{Held, HeldLock};
 use crate::disk::{self, Disk, DiskLock};
 
 const LOCK: &str = "LOCK";
@@ -30,8 +30,8 @@ const NOT_OURS: [&str; 1] = ["lost+found"];
 pub struct StateDir {
     disk: Arc<dyn Disk>,
     root: PathBuf,
-    /// Whether this process has it, rather than only looks.
-    is_held: bool,
+    /// What holds the lock, where this process has it rather than only looks.
+    held: Option<Arc<HeldLock>>,
     /// What holds the lock, where one only looks and nobody else has it.
     _lock: Option<Box<dyn DiskLock>>,
 }
@@ -142,9 +142,9 @@ impl StateDir {
     /// changed then, but for the lock's file.
     pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, StateError> {
         disk::make_dir(&*disk, root, 1).map_err(in_the_way).map_err(failed(root, "made"))?;
-        let lock = take(&*disk, root)?;
-        let dir =
-            Self { disk: Arc::new(Held::new(disk, root, lock)), root: root.to_owned(), is_held: true, _lock: None };
+        let lock = Arc::new(HeldLock::new(take(&*disk, root)?));
+        let held: Arc<dyn Disk> = Arc::new(Held::new(disk, root, &lock));
+        let dir = Self { disk: held, root: root.to_owned(), held: Some(lock), _lock: None };
         for part in [CACHES, SINKS] {
             let part = root.join(part);
             disk::make_dir(&*dir.disk, &part, 1).map_err(failed(&part, "made"))?;
@@ -171,13 +171,13 @@ impl StateDir {
         } else {
             (None, Access::Idle)
         };
-        Ok((Self { disk, root: root.to_owned(), is_held: false, _lock: lock }, access))
+        Ok((Self { disk, root: root.to_owned(), held: None, _lock: lock }, access))
     }
 
     /// Whether this process holds it.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.is_held
+        self.held.is_some()
     }
 
     /// The disk that it is on. Where this process holds the directory, nothing is made there that another one has taken.

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -17,17 +17,22 @@ use crate::disk::{self, Disk, DiskFile, DiskLock, Open};
 pub(super) struct Held {
     disk: Arc<dyn Disk>,
     root: PathBuf,
-    lock: Mutex<Box<dyn DiskLock>>,
+    lock: Weak<HeldLock>,
 }
 
+/// The lock, which goes with the [`StateDir`](super::StateDir) whoever else still has the disk.
+pub(super) type HeldLock = Mutex<Box<dyn DiskLock>>;
+
 impl Held {
-    pub(super) fn new(disk: Arc<dyn Disk>, root: &Path, lock: Box<dyn DiskLock>) -> Self {
-        Self { disk, root: root.to_owned(), lock: Mutex::new(lock) }
+    pub(super) fn new(disk: Arc<dyn Disk>, root: &Path, lock: &Arc<HeldLock>) -> Self {
+        Self { disk, root: root.to_owned(), lock: Arc::downgrade(lock) }
     }
 
     /// Sees that the directory is this process's.
     fn hold(&self) -> io::Result<()> {
-        let mut lock = self.lock.lock();
+        let ended = || io::Error::other("the state directory is not held any more: the hub has ended");
+        let lock = self.lock.upgrade().ok_or_else(ended)?;
+        let mut lock = lock.lock();
         if lock.holds(&lock_of(&self.root)) {
             return Ok(());
         }
