@@ -15,6 +15,7 @@ use rand::rngs::StdRng;
 
 use crate::plan::Plan;
 use crate::reader::{Mood, Reader};
+use crate::receiver::{Manners, Receiver, Taste};
 
 /// Where the hub keeps its state on the simulated disk.
 pub(crate) const STATE: &str = "/state";
@@ -24,6 +25,7 @@ pub(crate) struct House {
     pub(crate) clusters: BTreeMap<String, PipedCluster>,
     pub(crate) disk: SimDisk,
     pub(crate) readers: Vec<Arc<Reader>>,
+    pub(crate) receivers: Vec<Arc<Receiver>>,
     rng: Mutex<StdRng>,
     churns: Mutex<BTreeMap<String, Churn>>,
     diary: Mutex<Vec<String>>,
@@ -49,8 +51,11 @@ impl House {
         if aloud {
             println!("{plan:?}");
         }
+        let receivers = ["audit", "alerts"].into_iter().zip(&plan.tastes);
+        let receivers = receivers.map(|(name, taste)| Arc::new(Receiver::new(name, *taste))).collect();
         Arc::new(Self {
             clusters,
+            receivers,
             disk: SimDisk::new(seed),
             readers: ["steady", "moody", "fickle"].map(|name| Arc::new(Reader::new(name))).into(),
             rng: Mutex::new(rng),
@@ -133,7 +138,8 @@ impl House {
                 }
             }
             85..88 => self.clusters.values().for_each(PipedCluster::restart),
-            88..95 => self.change_a_mood(),
+            88..92 => self.change_a_mood(),
+            92..95 => self.change_manners(),
             _ => self.change_the_disk(),
         }
     }
@@ -150,6 +156,41 @@ impl House {
         });
         self.note(|| format!("{}: {mood:?}", reader.name));
         *reader.mood.lock() = mood;
+    }
+
+    fn change_manners(&self) {
+        if self.receivers.is_empty() {
+            return;
+        }
+        let receiver = &self.receivers[self.chance(|rng| rng.random_range(0..self.receivers.len()))];
+        if *receiver.manners.lock() == Manners::Gone {
+            return;
+        }
+        let manners = self.chance(|rng| match rng.random_range(0..8) {
+            0 | 1 => Manners::Good,
+            2 => Manners::Late(Duration::from_millis(rng.random_range(1..3000))),
+            3 => Manners::Mute,
+            4 => Manners::Failing(rng.random_range(0.1..1.0)),
+            5 => Manners::Busy(rng.random_range(0.1..1.0)),
+            6 => Manners::Cutting(rng.random_range(0.1..1.0)),
+            _ => Manners::Away,
+        });
+        self.note(|| format!("{}: {manners:?}", receiver.name));
+        *receiver.manners.lock() = manners;
+    }
+
+    /// A life begins, of which some receiver may see nothing at all.
+    pub(crate) fn begin_a_life(&self) {
+        for receiver in &self.receivers {
+            let was_gone = *receiver.manners.lock() == Manners::Gone;
+            let manners = match self.chance(|rng| rng.random_bool(0.1)) {
+                true => Manners::Gone,
+                false if was_gone => Manners::Good,
+                false => continue,
+            };
+            self.note(|| format!("{}: {manners:?}", receiver.name));
+            *receiver.manners.lock() = manners;
+        }
     }
 
     fn change_the_disk(&self) {
@@ -178,6 +219,15 @@ impl House {
         for reader in &self.readers {
             *reader.mood.lock() = Mood::Good;
         }
+        for receiver in &self.receivers {
+            *receiver.manners.lock() = Manners::Good;
+            *receiver.taste.lock() = Taste::default();
+        }
+    }
+
+    /// Everybody who is told from a journal.
+    pub(crate) fn journals(&self) -> impl Iterator<Item = &'static str> {
+        self.readers.iter().map(|reader| reader.name).chain(self.receivers.iter().map(|receiver| receiver.name))
     }
 
     /// The files of a reader's journal, with their bytes.

@@ -55,12 +55,12 @@ pub(crate) fn violations(house: &House, replica: &Replica) -> Vec<String> {
 
 /// Whether what the hub has on disk is within its bounds.
 pub(crate) fn bounds(house: &House) -> Result<(), String> {
-    for reader in &house.readers {
-        let bytes: u64 = house.files_of(reader.name).iter().map(|(_, bytes)| bytes).sum();
+    for name in house.journals() {
+        let bytes: u64 = house.files_of(name).iter().map(|(_, bytes)| bytes).sum();
         let most = house.plan.most_bytes();
         if bytes > most {
-            let files = house.files_of(reader.name);
-            return Err(format!("{} has {bytes} bytes on disk, more than {most}: {files:#?}", reader.name));
+            let files = house.files_of(name);
+            return Err(format!("{name} has {bytes} bytes on disk, more than {most}: {files:#?}"));
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! A whole hub under a seed: reflectors to durable readers, with its clock, its disk and its network simulated, through
-//! several lives.
+//! A whole hub under a seed: reflectors to durable readers and webhooks, with its clock, its disk and its network
+//! simulated, through several lives.
 //!
 //! Everything runs on one thread under a paused clock, and all chance comes from the seed, so that a seed that fails
 //! fails again in the same way: `SIMULATION_SEED=17 cargo test --test simulation -- --nocapture` shows what happened.
@@ -12,6 +12,7 @@ mod judge;
 mod life;
 mod plan;
 mod reader;
+mod receiver;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;

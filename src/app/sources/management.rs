@@ -22,7 +22,7 @@ use crate::fleet::{
     of_profiles,
 };
 use crate::reflector::{InformerOptions, Projection, StallPolicy};
-use crate::source::Dial;
+use crate::dial::Dial;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, ClusterSelector, FieldPath, Gvr, LabelSelector, Notification, Phase,
     Scope, StoredObject, View, chance, clock,
@@ -52,7 +52,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of(running: &Running) -> Self {
-        Self { env: running.env.clone(), dial: running.dial.clone(), stall: running.stall }
+        Self { env: running.env.clone(), dial: running.dials.clusters.clone(), stall: running.stall }
     }
 }
 
