@@ -111,7 +111,7 @@ fn sink(house: &House, receiver: &Receiver) -> SinkConfig {
         initial: Initial::Replay,
         journal_limit: house.plan.journal,
         batch: BatchConfig { max_wait: Duration::from_millis(50), ..defaults.batch },
-        retry: RetryConfig { max: Duration::from_secs(20), give_up_after, ..defaults.retry },
+        retry: RetryConfig { first: Duration::from_millis(100), max: Duration::from_secs(20), give_up_after },
         ..defaults
     }
 }
