@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use informer_hub::sim::{Churn, FaultScript, PipedCluster, SimConfig, SimDisk, Streaming, World, WorldConfig};
@@ -20,6 +21,17 @@ use crate::receiver::{Manners, Receiver, Taste};
 /// Where the hub keeps its state on the simulated disk.
 pub(crate) const STATE: &str = "/state";
 
+/// Who hears of what happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ears {
+    /// Nobody.
+    Deaf,
+    /// It is written down.
+    Diary,
+    /// It is printed.
+    Aloud,
+}
+
 pub(crate) struct House {
     pub(crate) plan: Plan,
     pub(crate) clusters: BTreeMap<String, PipedCluster>,
@@ -32,11 +44,13 @@ pub(crate) struct House {
     wall: Mutex<Timestamp>,
     /// Whether the last hub ended in order, with all that it had on disk.
     pub(crate) in_order: Mutex<bool>,
-    aloud: bool,
+    ears: Ears,
+    /// Bytes that lives have allocated and not freed.
+    pub(crate) net: Arc<AtomicI64>,
 }
 
 impl House {
-    pub(crate) fn new(plan: Plan, aloud: bool) -> Arc<Self> {
+    pub(crate) fn new(plan: Plan, ears: Ears) -> Arc<Self> {
         let (seed, mut rng) = (plan.seed, plan.rng.clone());
         let history = if plan.is_tight() { 100_000 } else { 200 };
         let mut cluster = |i| {
@@ -48,7 +62,7 @@ impl House {
         };
         let clusters: BTreeMap<_, _> = (0..plan.clusters).map(&mut cluster).collect();
         let churns = clusters.keys().zip(seed..).map(|(name, seed)| (name.clone(), Churn::new(seed))).collect();
-        if aloud {
+        if ears == Ears::Aloud {
             println!("{plan:?}");
         }
         let receivers = ["audit", "alerts"].into_iter().zip(&plan.tastes);
@@ -64,7 +78,8 @@ impl House {
             wall: Mutex::new(Timestamp::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
             in_order: Mutex::new(true),
             plan,
-            aloud,
+            ears,
+            net: Arc::default(),
         })
     }
 
@@ -74,12 +89,15 @@ impl House {
 
     /// Notes something in the diary, with the time.
     pub(crate) fn note(&self, what: impl FnOnce() -> String) {
+        if self.ears == Ears::Deaf {
+            return;
+        }
         let mut line = clock::wall().to_string();
         let _ = write!(line, " {}", what());
-        if self.aloud {
-            println!("{line}");
+        match self.ears {
+            Ears::Aloud => println!("{line}"),
+            _ => self.diary.lock().push(line),
         }
-        self.diary.lock().push(line);
     }
 
     pub(crate) fn diary(&self) -> Vec<String> {

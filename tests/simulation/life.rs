@@ -29,6 +29,7 @@ use tokio::runtime::Builder;
 
 use crate::house::{House, STATE};
 use crate::judge;
+use crate::memory;
 use crate::reader::ReaderActor;
 use crate::receiver::Receiver;
 
@@ -50,6 +51,7 @@ fn on_a_new_thread<T: Send>(
     course: impl AsyncFnOnce(Arc<House>) -> T + Send,
 ) -> Result<T, String> {
     let body = || {
+        memory::measure(&house.net);
         let _decided = Decided::by(house.plan.seed.wrapping_mul(1000).wrapping_add(life as u64));
         let runtime = || Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let system = System::with_tokio_rt(runtime);
@@ -193,6 +195,7 @@ async fn overhear(hub: &Hub) -> Arc<Mutex<Replica>> {
 
 /// A life in which anything may happen.
 async fn live(house: Arc<House>) -> Result<(), String> {
+    let memory = judge::footing(&house);
     // What happens while nobody looks.
     for _ in 0..house.chance(|rng| rng.random_range(0..20)) {
         house.happen();
@@ -227,10 +230,14 @@ async fn live(house: Arc<House>) -> Result<(), String> {
         if house.chance(|rng| rng.random_bool(0.02)) {
             relabel(&house, &hub, &names).await;
         }
+        if house.chance(|rng| rng.random_bool(0.05)) {
+            judge::memory(&house, &hub, memory).await?;
+        }
         if house.chance(|rng| rng.random_bool(0.02)) {
             replay_letters(&house, &hub).await;
         }
     }
+    judge::memory(&house, &hub, memory).await?;
     if house.chance(|rng| rng.random_bool(0.2)) {
         house.mend_the_disk();
         let report = hub.shutdown(Duration::from_secs(5)).await;
@@ -263,6 +270,7 @@ fn end(house: &House) {
 
 /// A life in which all is well, at the end of which everybody has the truth.
 async fn last(house: Arc<House>) -> Result<(), String> {
+    let memory = judge::footing(&house);
     house.heal();
     let names: Vec<_> = house.clusters.keys().cloned().collect();
     let hub = match start(&house, &names).await {
@@ -299,6 +307,7 @@ async fn last(house: Arc<House>) -> Result<(), String> {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     judge::bounds(&house)?;
+    judge::memory(&house, &hub, memory).await?;
     house.note(|| "everybody has the truth".to_owned());
     let report = hub.shutdown(Duration::from_secs(60)).await;
     if !report.undelivered.is_empty() || report.actors_left > 0 {

@@ -94,9 +94,10 @@ impl Plan {
         2 * self.journal
     }
 
-    /// Whether what was synced is there after whatever happens. Of a disk on which call after call fails nothing is
-    /// promised to durable readers but that the hub goes on and its caches are right.
+    /// Whether what was synced is there after whatever happens. Of a disk that is full and on which call after call fails
+    /// besides nothing is promised to durable readers but that the hub goes on and its caches are right.
     pub(crate) fn keeps_promises(&self) -> bool {
-        !self.power || (self.lies == 0.0 && self.fsync != Fsync::Never)
+        let is_hopeless = self.fills_up && self.bad_disk > 0.0;
+        !is_hopeless && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
     }
 }

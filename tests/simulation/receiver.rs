@@ -73,10 +73,12 @@ struct Book {
     told: Vec<Told>,
     /// The newest state of each object.
     newest: HashMap<String, Rank>,
-    /// Ids of dead letters that are delivered again, which may come after newer states of their objects.
-    replayed: BTreeSet<String>,
-    /// The newest of these, by their objects.
-    newest_replayed: HashMap<String, Rank>,
+    /// Ids of dead letters that are delivered again, which may come after newer states of their objects, and with which
+    /// of the replays. `None`: with several of them, between which there is no order.
+    replayed: BTreeMap<String, Option<u64>>,
+    replays: u64,
+    /// The newest of each replay, by their objects.
+    newest_replayed: HashMap<(u64, String), Rank>,
     violations: Vec<String>,
 }
 
@@ -167,8 +169,11 @@ impl Receiver {
     /// These dead letters come again from now on, in their order.
     pub(crate) fn expect_again(&self, ids: &[String]) {
         let mut book = self.book.lock();
-        book.replayed.extend(ids.iter().cloned());
-        book.newest_replayed.clear();
+        book.replays += 1;
+        let replay = book.replays;
+        for id in ids {
+            book.replayed.entry(id.clone()).and_modify(|replay| *replay = None).or_insert(Some(replay));
+        }
     }
 
     /// What it has been told, put in order where dead letters came late.
@@ -195,8 +200,9 @@ impl Book {
     fn take(&mut self, mut event: Value, told: Told) {
         let id = told.id.clone().unwrap_or_default();
         if let Some(event) = event.as_object_mut() {
-            // What is delivered again has a number of its own.
+            // What is delivered again has a number of its own, and what the hub had to see again a time.
             event.remove("sequence");
+            event.remove("time");
         }
         if let Some(first) = self.events.get(&id) {
             if *first != event {
@@ -212,11 +218,14 @@ impl Book {
     }
 
     fn put_in_line(&mut self, id: &str, object: String, rank: Rank) {
-        let line = if self.replayed.contains(id) { &mut self.newest_replayed } else { &mut self.newest };
-        if let Some(newest) = line.get(&object).filter(|newest| **newest >= rank) {
+        let before = match self.replayed.get(id) {
+            None => self.newest.insert(object.clone(), rank),
+            Some(Some(replay)) => self.newest_replayed.insert((*replay, object.clone()), rank),
+            Some(None) => return,
+        };
+        if let Some(newest) = before.filter(|newest| *newest >= rank) {
             self.violations.push(format!("{object} was told of at {rank:?} after {newest:?}: {id}"));
         }
-        line.insert(object, rank);
     }
 
     fn replica(&self) -> Replica {
@@ -225,7 +234,7 @@ impl Book {
         let late_objects: BTreeSet<_> = self
             .told
             .iter()
-            .filter(|told| told.id.as_ref().is_some_and(|id| self.replayed.contains(id)))
+            .filter(|told| told.id.as_ref().is_some_and(|id| self.replayed.contains_key(id)))
             .filter_map(|told| Some(place(told)?.0))
             .collect();
         for told in &self.told {
