@@ -41,7 +41,7 @@ pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Resu
             let params = webhook(hook, shape, sink.batch.max_events > 1, &wrong)?;
             let transport = WebhookTransport::new(WebhookParams { dial: dial.cloned(), ..params });
             Arc::new(transport.map_err(|error| wrong.at(error.key())(error))?)
-        },
+        }
         TransportConfig::Nats(nats) => Arc::new(self::nats(nats, shape, &sink.name, &wrong)?),
         TransportConfig::File(file) => {
             let params =

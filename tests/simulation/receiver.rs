@@ -101,7 +101,8 @@ impl Receiver {
         let (receiver, house) = (Arc::clone(self), Arc::clone(house));
         tokio::spawn(async move {
             let answer = service_fn(|request| receiver.answer(&house, request));
-            let connection = http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(ours), answer);
+            let connection =
+                http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(ours), answer);
             // One that is cut ends so.
             let _ = connection.await;
         });
@@ -119,7 +120,8 @@ impl Receiver {
         let with = |status: StatusCode| Response::builder().status(status);
         let plain = |status| Ok(with(status).body(Full::default())?);
         let manners = *self.manners.lock();
-        let (share, first, second) = house.chance(|rng| (rng.random::<f64>(), rng.random_bool(0.5), rng.random_range(0..5)));
+        let (share, first, second) =
+            house.chance(|rng| (rng.random::<f64>(), rng.random_bool(0.5), rng.random_range(0..5)));
         match manners {
             Manners::Late(pause) => tokio::time::sleep(pause).await,
             Manners::Mute => std::future::pending().await,
@@ -210,17 +212,17 @@ impl Book {
             }
         } else {
             if let Some((object, rank)) = place(&told) {
-                self.put_in_line(&id, object, rank);
+                self.put_in_line(&id, &object, rank);
             }
             self.events.insert(id, event);
             self.told.push(told);
         }
     }
 
-    fn put_in_line(&mut self, id: &str, object: String, rank: Rank) {
+    fn put_in_line(&mut self, id: &str, object: &str, rank: Rank) {
         let before = match self.replayed.get(id) {
-            None => self.newest.insert(object.clone(), rank),
-            Some(Some(replay)) => self.newest_replayed.insert((*replay, object.clone()), rank),
+            None => self.newest.insert(object.to_owned(), rank),
+            Some(Some(replay)) => self.newest_replayed.insert((*replay, object.to_owned()), rank),
             Some(None) => return,
         };
         if let Some(newest) = before.filter(|newest| *newest >= rank) {
@@ -247,7 +249,9 @@ impl Book {
         }
         for mut states in late.into_values() {
             states.sort_by_key(|(rank, _)| *rank);
-            states.iter().for_each(|(_, told)| replica.tell(told));
+            for (_, told) in states {
+                replica.tell(told);
+            }
         }
         replica
     }

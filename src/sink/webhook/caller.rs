@@ -22,7 +22,7 @@ pub(super) enum Caller {
     /// Over TCP, with TLS and proxies.
     Tcp(Client),
     /// HTTP/1.1 over what is dialled.
-    Dialled(HttpClient<Dial, Body>),
+    Dialled(Box<HttpClient<Dial, Body>>),
 }
 
 impl Caller {
@@ -33,7 +33,7 @@ impl Caller {
             Some(dial) => {
                 let mut client = HttpClient::builder(TokioExecutor::new());
                 client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
-                Ok(Self::Dialled(client.build(dial.clone())))
+                Ok(Self::Dialled(Box::new(client.build(dial.clone()))))
             }
             None => over_tcp(params).map(Self::Tcp),
         }

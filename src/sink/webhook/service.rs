@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use reqwest::{Response, Url};
 use tracing::Span;
 
-use super::request::HeaderParams;
 use super::caller::{Caller, chain};
+use super::request::HeaderParams;
 use super::{WebhookError, WebhookParams, request};
 use crate::disk::FileState;
 use crate::sink::{Event, Outcome};
