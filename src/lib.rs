@@ -19,6 +19,7 @@
 //! - [`journal`]: a durable log for one reader.
 //! - [`discovery`]: what a cluster offers, and what follows for what is watched.
 //! - [`state`]: the directory where what is to survive is.
+//! - [`dial`]: connections of a caller's own making, in place of TCP.
 //! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
 //! - [`actors`]: the thin shell around the core, and its supervision.
 //! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
@@ -85,6 +86,7 @@ pub mod budget;
 pub mod cache;
 pub mod cli;
 pub mod config;
+pub mod dial;
 pub mod discovery;
 pub mod disk;
 pub mod fleet;

@@ -7,8 +7,9 @@ use tokio::runtime::Handle;
 
 use crate::actors::messages::{InformerFor, User, Wanted};
 use crate::config::{self, ClusterAccess, ClusterConfig, ResourceConfig, Secret};
+use crate::dial::Dial;
 use crate::reflector::{InformerOptions, Projection, StallPolicy};
-use crate::source::{self, Access, ClientError, Dial, KubeConnector, Token};
+use crate::source::{self, Access, ClientError, KubeConnector, Token};
 use crate::types::{Scope, Selected, SharedStr, Threads, View};
 
 /// A client of one's own for a cluster that is reached as the configuration says, e.g. to write with: a hub only reads.

@@ -17,6 +17,7 @@ use crate::actors::messages::Unsubscribe;
 use crate::actors::sink::{OpenStore, Sink, SinkParams, StorePlace};
 use crate::actors::{Env, RegistryActor, Subscribe, SubscriptionId};
 use crate::config::{Initial, ResourceConfig, SinkConfig};
+use crate::dial::Dial;
 use crate::sink;
 use crate::source::Stamps;
 use crate::types::{ClusterSelector, Fsync, StoreLimits, Threads};
@@ -57,9 +58,10 @@ impl Reader {
         state: Option<&OpenState>,
         fsync: Fsync,
         io: &Threads,
+        dial: Option<&Dial>,
     ) -> Result<Self, StartError> {
         let files = stamps(sink);
-        let mut params = sinks::sink(sink, io)?;
+        let mut params = sinks::sink(sink, io, dial)?;
         params.place = state.map(|state| place(state, &sink.name, sinks::limits(sink), fsync));
         let interest = Interest {
             resources: sink.select.resources.clone(),

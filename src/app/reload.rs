@@ -25,14 +25,14 @@ use super::convert;
 use super::readers::{Followed, Follower, Reader, stamps};
 use super::report::{RunningSink, RunningSinks};
 use super::sources::Sources;
-use super::start::StartError;
+use super::start::{Dials, StartError};
 use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
 use crate::actors::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
 use crate::config::{ClusterConfig, Config};
 use crate::reflector::StallPolicy;
-use crate::source::{Dial, KubeConnector, Stamps};
+use crate::source::{KubeConnector, Stamps};
 use crate::types::{ClusterName, clock};
 
 /// Why a configuration is not applied, or not all of it.
@@ -83,7 +83,7 @@ pub(super) struct Running {
     pub(super) env: Env,
     pub(super) sinks: RunningSinks,
     pub(super) state: Option<OpenState>,
-    pub(super) dial: Option<Dial>,
+    pub(super) dials: Dials,
     pub(super) stall: StallPolicy,
     pub(super) status: Arc<Mutex<ReloadStatus>>,
     pub(super) sources: Arc<Sources>,
@@ -153,7 +153,7 @@ impl Running {
         registry: Addr<RegistryActor>,
         env: Env,
         state: Option<OpenState>,
-        dial: Option<Dial>,
+        dials: Dials,
         stall: StallPolicy,
         (written, effective): (Config, Config),
         sources: Arc<Sources>,
@@ -164,7 +164,7 @@ impl Running {
             env,
             sinks: RunningSinks::default(),
             state,
-            dial,
+            dials,
             stall,
             status: Arc::new(Mutex::new(status)),
             connectors: Mutex::default(),
@@ -277,7 +277,7 @@ impl Running {
         let known: Vec<(String, Stamps)> = self.sinks.lock().iter().filter_map(configured).collect();
         let (added, mut changed) = (plan.sinks.added.clone(), plan.sinks.changed.clone());
         let (sinks, state, io) = (config.sinks.clone(), self.state.clone(), self.env.io.clone());
-        let fsync = self.at_start.hub.fsync;
+        let (fsync, dial) = (self.at_start.hub.fsync, self.dials.receivers.clone());
         let building = self.env.io.spawn_blocking(move || {
             for sink in &sinks {
                 let is_other = |(name, files): &(String, Stamps)| *name == sink.name && *files != stamps(sink);
@@ -289,7 +289,7 @@ impl Running {
             for sink in &sinks {
                 let (is_new, is_other) = (added.contains(&sink.name), changed.contains(&sink.name));
                 if is_new || is_other {
-                    let reader = Reader::of_sink(sink, state.as_ref(), fsync, &io)?;
+                    let reader = Reader::of_sink(sink, state.as_ref(), fsync, &io, dial.as_ref())?;
                     if is_new { new.push(reader) } else { others.push(reader) }
                 }
             }
@@ -389,7 +389,7 @@ impl Running {
 
     /// Adds a cluster, which is watched from now on.
     pub(super) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
-        let connector = convert::connector(cluster, self.stall, self.dial.clone(), &self.env.io);
+        let connector = convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io);
         self.connectors.lock().insert(cluster.name.clone(), connector.clone());
         let (name, labels) = (cluster.name.clone(), cluster.labels.clone());
         self.registry.send(AddCluster { name, labels, connector: Arc::new(connector) }).await??;

@@ -9,6 +9,7 @@ use crate::config::{
     self, BodyConfig, HeaderConfig, HeaderText, NatsConfig, Secret, SinkConfig, TemplateText, TransportConfig,
     WebhookConfig,
 };
+use crate::dial::Dial;
 use crate::sink::file::{FileParams, LinesTransport};
 use crate::sink::nats::{NatsAuth, NatsParams, NatsTransport};
 use crate::sink::webhook::{
@@ -30,12 +31,17 @@ impl Wrong<'_> {
     }
 }
 
-/// What a sink's actor is built from. Compiles filter and template, reads secrets and certificates.
-pub(super) fn sink(sink: &SinkConfig, io: &Threads) -> Result<SinkParams, StartError> {
+/// What a sink's actor is built from. Compiles filter and template, reads secrets and certificates. Receivers of webhooks are
+/// reached by `dial`, if there is one.
+pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Result<SinkParams, StartError> {
     let wrong = Wrong(&sink.name);
     let shape = Arc::new(shape(&sink.body, &wrong)?);
     let transport: Arc<dyn Transport> = match &sink.transport {
-        TransportConfig::Webhook(hook) => Arc::new(webhook(hook, shape, sink.batch.max_events > 1, &wrong)?),
+        TransportConfig::Webhook(hook) => {
+            let params = webhook(hook, shape, sink.batch.max_events > 1, &wrong)?;
+            let transport = WebhookTransport::new(WebhookParams { dial: dial.cloned(), ..params });
+            Arc::new(transport.map_err(|error| wrong.at(error.key())(error))?)
+        }
         TransportConfig::Nats(nats) => Arc::new(self::nats(nats, shape, &sink.name, &wrong)?),
         TransportConfig::File(file) => {
             let params =
@@ -128,7 +134,7 @@ fn webhook(
     shape: Arc<Shape>,
     batched: bool,
     wrong: &Wrong<'_>,
-) -> Result<WebhookTransport, StartError> {
+) -> Result<WebhookParams, StartError> {
     let keys = hook.signing_secret.as_ref().map(|secret| {
         let text = secret.read().map_err(wrong.at("signing_secret"))?;
         SigningKeys::parse(&text).map_err(wrong.at("signing_secret"))
@@ -140,7 +146,7 @@ fn webhook(
     let pair = |header: &HeaderConfig| Ok::<_, StartError>((header.name.clone(), value(&header.value)?));
     let headers = hook.headers.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
     let headers = ExtraHeaders::new(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    let params = WebhookParams {
+    Ok(WebhookParams {
         signing_keys: keys.transpose()?,
         timeout: hook.timeout,
         ca_file: hook.ca_file.clone(),
@@ -156,8 +162,7 @@ fn webhook(
             .as_ref()
             .map(|cert| ClientCert { cert_file: cert.cert_file.clone(), key_file: cert.key_file.clone() }),
         ..WebhookParams::new(WebhookUrl::parse(&hook.url).map_err(wrong.at("url"))?)
-    };
-    WebhookTransport::new(params).map_err(|error| wrong.at(error.key())(error))
+    })
 }
 
 fn nats(nats: &NatsConfig, shape: Arc<Shape>, name: &str, wrong: &Wrong<'_>) -> Result<NatsTransport, StartError> {

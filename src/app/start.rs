@@ -19,9 +19,9 @@ use crate::actors::messages::{Keep, SetMemoryLimit, Start, Wanted};
 use crate::actors::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, RegistryError, SystemError, Tuning};
 use crate::config::Config;
+use crate::dial::Dial;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::JournalError;
-use crate::source::Dial;
 use crate::state::{StateDir, StateError};
 use crate::types::{Threads, check_name};
 
@@ -69,13 +69,22 @@ pub enum StartError {
     Died(#[from] MailboxError),
 }
 
+/// What opens connections in place of TCP.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dials {
+    /// Those to apiservers.
+    pub(super) clusters: Option<Dial>,
+    /// Those to receivers of webhooks.
+    pub(super) receivers: Option<Dial>,
+}
+
 /// A hub that is yet to be started. See [`Hub::builder`].
 pub struct HubBuilder {
     config: Config,
     tuning: Tuning,
     disk: Arc<dyn Disk>,
     durable: Vec<DurableSubscription>,
-    dial: Option<Dial>,
+    dials: Dials,
     here: bool,
 }
 
@@ -86,7 +95,7 @@ impl HubBuilder {
             tuning: Tuning::default(),
             disk: Arc::new(RealDisk),
             durable: Vec::new(),
-            dial: None,
+            dials: Dials::default(),
             here: false,
         }
     }
@@ -112,10 +121,19 @@ impl HubBuilder {
         self
     }
 
-    /// Has connections to apiservers opened by `dial`, in place of TCP.
+    /// Has connections to apiservers opened by `dial`, in place of TCP. TLS is spoken over them where a cluster's address
+    /// says `https`.
     #[must_use]
     pub fn dial(mut self, dial: Dial) -> Self {
-        self.dial = Some(dial);
+        self.dials.clusters = Some(dial);
+        self
+    }
+
+    /// Has connections to receivers of webhooks opened by `dial`, in place of TCP and of proxies. HTTP/1.1 is spoken over
+    /// them without TLS: a sink whose address says `https` is refused at the start.
+    #[must_use]
+    pub fn dial_receivers(mut self, dial: Dial) -> Self {
+        self.dials.receivers = Some(dial);
         self
     }
 
@@ -135,7 +153,7 @@ impl HubBuilder {
     /// [`StartError`] when the configuration, a subscription or the state directory cannot be used, or the operating
     /// system refuses threads. A cluster that cannot be reached is no error.
     pub async fn start(self) -> Result<Hub, StartError> {
-        let Self { config, tuning, disk, durable, dial, here } = self;
+        let Self { config, tuning, disk, durable, dials, here } = self;
         check(&config, &durable)?;
         let stall = tuning.reflector.stall;
         // Before anything else: another process may be using it.
@@ -151,13 +169,13 @@ impl HubBuilder {
         let (config, _) = sources.effective(&written);
         let system = if here { HubSystem::start_here(tuning) } else { HubSystem::start(tuning)? };
         let io = system.env().io.clone();
-        let readers = readers(&config, durable, state.as_ref(), &io)?;
+        let readers = readers(&config, durable, state.as_ref(), &io, dials.receivers.as_ref())?;
         let (env, registry) = (system.env().clone(), system.registry().clone());
         let running = Running::new(
             registry,
             env.clone(),
             state.clone(),
-            dial,
+            dials,
             stall,
             (written, config.clone()),
             Arc::new(sources),
@@ -229,9 +247,10 @@ fn readers(
     durable: Vec<DurableSubscription>,
     state: Option<&OpenState>,
     io: &Threads,
+    dial: Option<&Dial>,
 ) -> Result<Vec<Reader>, StartError> {
     let fsync = config.hub.fsync;
-    let sinks = config.sinks.iter().map(|sink| Reader::of_sink(sink, state, fsync, io));
+    let sinks = config.sinks.iter().map(|sink| Reader::of_sink(sink, state, fsync, io, dial));
     let mut all = sinks.collect::<Result<Vec<_>, _>>()?;
     // Checked: where there are some, there is a state directory.
     if let Some(state) = state {

@@ -142,6 +142,12 @@ impl<R> Journal<R> {
         self.lost
     }
 
+    /// Everything with a lower number is durable.
+    #[must_use]
+    pub fn accepted(&self) -> Seq {
+        self.accepted
+    }
+
     /// Whether all that was appended is durable, and what was found when it was opened.
     #[must_use]
     pub fn is_synced(&self) -> bool {

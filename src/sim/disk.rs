@@ -176,6 +176,13 @@ impl SimDisk {
         self.0.lock().used()
     }
 
+    /// Bytes that it takes in memory: what was synced lies twice, and what was removed until the next crash.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        let inodes = &self.0.lock().inodes;
+        inodes.values().map(|inode| (inode.data.capacity() + inode.durable.capacity()) as u64).sum()
+    }
+
     /// All files there are, with their lengths.
     #[must_use]
     pub fn files(&self) -> Vec<(PathBuf, u64)> {

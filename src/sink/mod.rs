@@ -58,7 +58,7 @@ pub use redact::{REDACTED, Redaction};
 pub use retry::{Circuit, Decision, RetryParams};
 pub use select::{Initial, OnFilterError, Selection, Verdict};
 pub use shape::{InvalidTemplate, Preset, Shape, Template};
-pub use store::{Commit, Done, Found, JournalState, Store, StoreError, Work};
+pub use store::{Commit, Done, Found, JournalState, Replayed, Store, StoreError, Work};
 pub use told::Told;
 
 /// What came of one attempt to deliver one batch.

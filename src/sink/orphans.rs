@@ -4,10 +4,14 @@
 //! If they are gone when the hub starts again, nobody would notice, for a cache misses only what it had; a successor of an
 //! object would be taken for the object itself. So the caches begin with what was told; what the cluster says of it is
 //! then compared as for any object.
+//!
+//! A dead letter that is delivered again lies behind what is newer than it is: it says nothing of how its object was left.
 
 use hashbrown::HashMap;
 
+use super::told::identity;
 use super::{Event, EventType};
+use crate::types::ResourceVersion;
 
 /// Bytes of events that are held while a journal is read. Of objects beyond that no body is known, if they are gone.
 const MOST: usize = 64 * 1024 * 1024;
@@ -17,12 +21,26 @@ const MOST: usize = 64 * 1024 * 1024;
 pub struct Orphans {
     events: HashMap<(Box<str>, Box<str>), Event>,
     bytes: usize,
+    /// The newest that was told under each name, by the name's hash.
+    newest: HashMap<u64, Newest>,
+}
+
+/// A state that was told.
+#[derive(Debug)]
+struct Newest {
+    /// Which object.
+    identity: u64,
+    version: ResourceVersion,
+    is_gone: bool,
 }
 
 impl Orphans {
     /// Notes an event, and whether a cache on disk has its object in that state, or a newer one.
     pub fn note(&mut self, event: &Event, is_known: bool) {
         if event.event_type() == EventType::Synced {
+            return;
+        }
+        if !self.is_newest(event) {
             return;
         }
         let key = (event.cluster().into(), event.subject().into());
@@ -40,6 +58,30 @@ impl Orphans {
         self.bytes += event.size();
         let before = self.events.insert(key, event);
         self.bytes -= before.map_or(0, |before| before.size());
+    }
+
+    /// Whether nothing newer has been noted under its name, in which case this is noted.
+    fn is_newest(&mut self, event: &Event) -> bool {
+        let new = Newest {
+            identity: identity(event),
+            version: event.version().clone(),
+            is_gone: event.event_type() == EventType::Deleted,
+        };
+        let Some(newest) = self.newest.get_mut(&event.lane_hash()) else {
+            self.newest.insert(event.lane_hash(), new);
+            return true;
+        };
+        if new.is_gone && new.identity == newest.identity {
+            // A tombstone may carry an older state.
+            newest.is_gone = true;
+            return true;
+        }
+        let is_older = newest.version.newer_than(&new.version);
+        let is_over = newest.is_gone && newest.version == new.version;
+        if !is_older && !is_over {
+            *newest = new;
+        }
+        !is_older && !is_over
     }
 
     /// The last event of each.
@@ -83,6 +125,22 @@ mod tests {
             (gone("short"), false),
         ];
         assert_eq!(left(&told), ["/v1/pods/shop/new@2"]);
+    }
+
+    #[test]
+    fn a_dead_letter_that_is_delivered_again_brings_nothing_back() {
+        let gone = |version| Notification::Deleted { object: pod("gone", version, "x"), tombstone: false };
+        let told = [
+            (updated(pod("web", "1", "x"), pod("web", "3", "x")), false),
+            (updated(pod("web", "1", "x"), pod("web", "2", "x")), false),
+            (added(pod("gone", "4", "x"), false), false),
+            // A tombstone's version is that of the last state that was known.
+            (gone("4"), false),
+            (added(pod("gone", "4", "x"), false), false),
+            (added(pod("back", "5", "x"), false), true),
+            (added(pod("back", "4", "x"), false), false),
+        ];
+        assert_eq!(left(&told), ["/v1/pods/shop/web@3"]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::types::{Fsync, StoreLimits, clock};
 mod letters;
 mod past;
 
+pub use letters::Replayed;
 use past::Past;
 
 /// What a machine asks of its store.
@@ -95,7 +96,7 @@ pub enum Done {
 /// How a journal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JournalState {
-    /// The number that the next event will have.
+    /// The number behind the last event that is stored.
     pub end: u64,
     /// Events that are not acknowledged.
     pub pending: u64,
@@ -145,6 +146,9 @@ pub struct Store {
     letters: Letters,
     /// Appended, and not synced yet.
     unsynced: Vec<Event>,
+    /// From this number on the journal has what a sync that failed was to make durable. Nobody is told of it before one
+    /// succeeds: with the power it might go.
+    doubtful: Option<u64>,
     /// Bytes when merging last made no room to speak of.
     futile_at: Option<u64>,
     /// Dead letters forgotten for want of room that nobody has asked for yet.
@@ -218,6 +222,7 @@ impl Store {
             past: None,
             letters: Letters::Memory(MemoryLetters::default()),
             unsynced: Vec::new(),
+            doubtful: None,
             futile_at: None,
             forgotten: 0,
             lost_before: 0,
@@ -252,6 +257,7 @@ impl Store {
             Journal::open(Arc::clone(disk), &directory.join("dead"), params, &mut |_, _: &DeadLetter, _| {})?;
         let store = Self {
             lost_before: journal.lost(),
+            doubtful: (!journal.is_synced()).then(|| journal.accepted()),
             journal: Some(journal),
             past: Some(past),
             letters: Letters::Journal(Box::new(letters)),
@@ -259,7 +265,8 @@ impl Store {
             futile_at: None,
             forgotten: 0,
         };
-        let durability = Durability { fsync, told, first: store.first(), state: store.state() };
+        let is_settled = store.doubtful.is_none();
+        let durability = Durability { fsync, told, first: store.first(), state: store.state(), is_settled };
         Ok((store, Found { durability, orphans: orphans.into_events(), recovery: [of_events, of_letters] }))
     }
 
@@ -281,7 +288,7 @@ impl Store {
         };
         let Some(journal) = &self.journal else { return JournalState { letters, ..JournalState::default() } };
         JournalState {
-            end: journal.next_seq(),
+            end: self.doubtful.unwrap_or(journal.next_seq()),
             pending: journal.pending(),
             bytes: journal.bytes(),
             limit: journal.limit(),
@@ -358,13 +365,18 @@ impl Store {
     fn append(&mut self, commit: &mut Commit, stored: &mut Vec<Event>) -> Result<(), StoreError> {
         let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return Ok(()) };
         journal.ack(std::mem::take(&mut commit.acked));
+        past.settle(journal);
         let appended = append_what_fits(journal, past, &mut commit.events, &mut self.unsynced);
         // Acknowledgements go even where there is no room for events.
-        if commit.sync || appended.is_err() {
-            journal.sync().map_err(StoreError::Disk)?;
+        if commit.sync || appended.is_err() || self.doubtful.is_some() {
+            sync(journal, self.unsynced.first(), &mut self.doubtful)?;
         }
         stored.append(&mut self.unsynced);
-        appended.map_err(|error| match error {
+        appended.map_err(|error| self.refused(error))
+    }
+
+    fn refused(&self, error: AppendError) -> StoreError {
+        match error {
             AppendError::Disk(error) => StoreError::Disk(error),
             AppendError::TooLarge { bytes, most } => StoreError::TooLarge { bytes, most },
             AppendError::Retained => StoreError::Disk(std::io::Error::other("what was told cannot be written down")),
@@ -372,7 +384,7 @@ impl Store {
                 let mergeable = self.futile_at.is_none_or(|futile| bytes > futile + limit / 8 || bytes < futile);
                 StoreError::Full { bytes, limit, mergeable }
             }
-        })
+        }
     }
 
     fn read(&mut self, from: u64, events: usize, bytes: usize) -> Done {
@@ -453,6 +465,17 @@ fn append_what_fits(
         }
     }
     Ok(())
+}
+
+/// Syncs, or notes from where on that has failed; `first` is the first event that was appended since the last.
+fn sync(journal: &mut Journal<Event>, first: Option<&Event>, doubtful: &mut Option<u64>) -> Result<(), StoreError> {
+    let synced = journal.sync();
+    *doubtful = match (&synced, first.and_then(Event::sequence)) {
+        (Ok(()), _) => None,
+        (Err(_), Some(first)) => Some(doubtful.map_or(first, |known| known.min(first))),
+        (Err(_), None) => *doubtful,
+    };
+    synced.map_err(StoreError::Disk)
 }
 
 fn is_full(error: &std::io::Error) -> bool {

@@ -16,18 +16,24 @@ pub struct Told {
     objects: HashMap<u64, Last>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Last {
     version: ResourceVersion,
     deleted: bool,
 }
 
 impl Told {
-    /// Notes an event that is in the journal; in the journal's order.
+    /// Notes an event that is in the journal; in the journal's order, but for dead letters that are delivered again: these
+    /// lie behind what is newer than they are, and say nothing of what was told last.
     pub fn note(&mut self, event: &Event) {
-        if event.event_type() != EventType::Synced {
-            let last = Last { version: event.version().clone(), deleted: event.event_type() == EventType::Deleted };
-            self.objects.insert(identity(event), last);
+        if event.event_type() == EventType::Synced {
+            return;
+        }
+        let last = Last { version: event.version().clone(), deleted: event.event_type() == EventType::Deleted };
+        let known = self.objects.entry(identity(event)).or_insert_with(|| last.clone());
+        // A tombstone carries the state of an older checkpoint.
+        if last.deleted || !known.deleted && !known.version.newer_than(&last.version) {
+            *known = last;
         }
     }
 
@@ -135,6 +141,19 @@ mod tests {
         assert!(!told.is_update(&as_new("api", "7")) && !told.is_update(&update("7")));
         told.note(&deleted("6"));
         assert!(!told.is_update(&as_new("web", "7")));
+    }
+
+    #[test]
+    fn a_dead_letter_that_is_delivered_again_takes_nothing_back() {
+        let mut told = Told::default();
+        for version in ["5", "7", "6"] {
+            told.note(&update(version));
+        }
+        assert!(!told.is_news(&update("7"), false));
+        for event in [deleted("7"), update("6")] {
+            told.note(&event);
+        }
+        assert!(!told.is_news(&deleted("7"), false));
     }
 
     #[test]

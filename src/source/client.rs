@@ -12,10 +12,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 
-use super::dial::Dial;
 use super::live::Stamps;
 use super::request::describe;
 use super::transport::{self, CONNECT_TIMEOUT};
+use crate::dial::Dial;
 use crate::reflector::bounded;
 use crate::types::Threads;
 use crate::types::clock::{self, Instant};

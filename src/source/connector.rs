@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use super::catalogue::catalogue;
 use super::client::Access;
-use super::dial::Dial;
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
 use super::live::{Live, Way};
+use crate::dial::Dial;
 use crate::reflector::{
     Connection, Connector, Decoder, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError,
     StallPolicy,

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::client::{Access, ClientError, Made as NewClient, make};
-use super::dial::Dial;
+use crate::dial::Dial;
 use crate::types::clock::{self, Instant};
 use crate::types::{Threads, Watched, Watcher};
 

@@ -14,7 +14,7 @@ use tower::util::MapRequestLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 use tower_http::decompression::DecompressionLayer;
 
-use super::dial::Dial;
+use crate::dial::Dial;
 
 /// How long a TCP (and TLS) connection may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use informer_hub::sim::{Churn, FaultScript, PipedCluster, SimConfig, SimDisk, Streaming, World, WorldConfig};
@@ -15,26 +16,41 @@ use rand::rngs::StdRng;
 
 use crate::plan::Plan;
 use crate::reader::{Mood, Reader};
+use crate::receiver::{Manners, Receiver, Taste};
 
 /// Where the hub keeps its state on the simulated disk.
 pub(crate) const STATE: &str = "/state";
+
+/// Who hears of what happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ears {
+    /// Nobody.
+    Deaf,
+    /// It is written down.
+    Diary,
+    /// It is printed.
+    Aloud,
+}
 
 pub(crate) struct House {
     pub(crate) plan: Plan,
     pub(crate) clusters: BTreeMap<String, PipedCluster>,
     pub(crate) disk: SimDisk,
     pub(crate) readers: Vec<Arc<Reader>>,
+    pub(crate) receivers: Vec<Arc<Receiver>>,
     rng: Mutex<StdRng>,
     churns: Mutex<BTreeMap<String, Churn>>,
     diary: Mutex<Vec<String>>,
     wall: Mutex<Timestamp>,
     /// Whether the last hub ended in order, with all that it had on disk.
     pub(crate) in_order: Mutex<bool>,
-    aloud: bool,
+    ears: Ears,
+    /// Bytes that lives have allocated and not freed.
+    pub(crate) net: Arc<AtomicI64>,
 }
 
 impl House {
-    pub(crate) fn new(plan: Plan, aloud: bool) -> Arc<Self> {
+    pub(crate) fn new(plan: Plan, ears: Ears) -> Arc<Self> {
         let (seed, mut rng) = (plan.seed, plan.rng.clone());
         let history = if plan.is_tight() { 100_000 } else { 200 };
         let mut cluster = |i| {
@@ -46,11 +62,14 @@ impl House {
         };
         let clusters: BTreeMap<_, _> = (0..plan.clusters).map(&mut cluster).collect();
         let churns = clusters.keys().zip(seed..).map(|(name, seed)| (name.clone(), Churn::new(seed))).collect();
-        if aloud {
+        if ears == Ears::Aloud {
             println!("{plan:?}");
         }
+        let receivers = ["audit", "alerts"].into_iter().zip(&plan.tastes);
+        let receivers = receivers.map(|(name, taste)| Arc::new(Receiver::new(name, *taste))).collect();
         Arc::new(Self {
             clusters,
+            receivers,
             disk: SimDisk::new(seed),
             readers: ["steady", "moody", "fickle"].map(|name| Arc::new(Reader::new(name))).into(),
             rng: Mutex::new(rng),
@@ -59,7 +78,8 @@ impl House {
             wall: Mutex::new(Timestamp::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
             in_order: Mutex::new(true),
             plan,
-            aloud,
+            ears,
+            net: Arc::default(),
         })
     }
 
@@ -69,12 +89,15 @@ impl House {
 
     /// Notes something in the diary, with the time.
     pub(crate) fn note(&self, what: impl FnOnce() -> String) {
+        if self.ears == Ears::Deaf {
+            return;
+        }
         let mut line = clock::wall().to_string();
         let _ = write!(line, " {}", what());
-        if self.aloud {
-            println!("{line}");
+        match self.ears {
+            Ears::Aloud => println!("{line}"),
+            _ => self.diary.lock().push(line),
         }
-        self.diary.lock().push(line);
     }
 
     pub(crate) fn diary(&self) -> Vec<String> {
@@ -133,7 +156,8 @@ impl House {
                 }
             }
             85..88 => self.clusters.values().for_each(PipedCluster::restart),
-            88..95 => self.change_a_mood(),
+            88..92 => self.change_a_mood(),
+            92..95 => self.change_manners(),
             _ => self.change_the_disk(),
         }
     }
@@ -150,6 +174,41 @@ impl House {
         });
         self.note(|| format!("{}: {mood:?}", reader.name));
         *reader.mood.lock() = mood;
+    }
+
+    fn change_manners(&self) {
+        if self.receivers.is_empty() {
+            return;
+        }
+        let receiver = &self.receivers[self.chance(|rng| rng.random_range(0..self.receivers.len()))];
+        if *receiver.manners.lock() == Manners::Gone {
+            return;
+        }
+        let manners = self.chance(|rng| match rng.random_range(0..8) {
+            0 | 1 => Manners::Good,
+            2 => Manners::Late(Duration::from_millis(rng.random_range(1..3000))),
+            3 => Manners::Mute,
+            4 => Manners::Failing(rng.random_range(0.1..1.0)),
+            5 => Manners::Busy(rng.random_range(0.1..1.0)),
+            6 => Manners::Cutting(rng.random_range(0.1..1.0)),
+            _ => Manners::Away,
+        });
+        self.note(|| format!("{}: {manners:?}", receiver.name));
+        *receiver.manners.lock() = manners;
+    }
+
+    /// A life begins, of which some receiver may see nothing at all.
+    pub(crate) fn begin_a_life(&self) {
+        for receiver in &self.receivers {
+            let was_gone = *receiver.manners.lock() == Manners::Gone;
+            let manners = match self.chance(|rng| rng.random_bool(0.1)) {
+                true => Manners::Gone,
+                false if was_gone => Manners::Good,
+                false => continue,
+            };
+            self.note(|| format!("{}: {manners:?}", receiver.name));
+            *receiver.manners.lock() = manners;
+        }
     }
 
     fn change_the_disk(&self) {
@@ -178,6 +237,15 @@ impl House {
         for reader in &self.readers {
             *reader.mood.lock() = Mood::Good;
         }
+        for receiver in &self.receivers {
+            *receiver.manners.lock() = Manners::Good;
+            *receiver.taste.lock() = Taste::default();
+        }
+    }
+
+    /// Everybody who is told from a journal.
+    pub(crate) fn journals(&self) -> impl Iterator<Item = &'static str> {
+        self.readers.iter().map(|reader| reader.name).chain(self.receivers.iter().map(|receiver| receiver.name))
     }
 
     /// The files of a reader's journal, with their bytes.

@@ -1,6 +1,7 @@
 //! The lives of a hub: begun from what is on disk, ended by will, by force, or with the power.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,22 +9,29 @@ use std::thread;
 use std::time::Duration;
 
 use actix::{Actor, System};
+use informer_hub::actors::sink::{LetterAnswer, LetterRequest};
 use informer_hub::actors::{Subscribe, Subscriber, Tuning};
 use informer_hub::app::{DurableSubscription, Hub, StartError};
 use informer_hub::cache::Query;
-use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, Projection, ResourceConfig};
+use informer_hub::config::{
+    BatchConfig, ClusterAccess, ClusterConfig, Config, HubConfig, Initial, Projection, ResourceConfig, RetryConfig,
+    SinkConfig, TransportConfig, WebhookConfig,
+};
+use informer_hub::dial::Dial;
 use informer_hub::sim::oracle::{Oracle, Replica};
-use informer_hub::sink::{RetryParams, StoreLimits};
-use informer_hub::source::Dial;
+use informer_hub::sink::{LetterFilter, RetryParams, StoreLimits};
 use informer_hub::types::chance::Decided;
 use informer_hub::types::{ApiResource, ClusterName, ClusterSelector, Notification, clock};
 use parking_lot::Mutex;
 use rand::Rng;
+use tokio::io::DuplexStream;
 use tokio::runtime::Builder;
 
 use crate::house::{House, STATE};
 use crate::judge;
+use crate::memory;
 use crate::reader::ReaderActor;
+use crate::receiver::Receiver;
 
 /// How long the last life has to come to the truth.
 const PATIENCE: Duration = Duration::from_secs(400);
@@ -43,6 +51,7 @@ fn on_a_new_thread<T: Send>(
     course: impl AsyncFnOnce(Arc<House>) -> T + Send,
 ) -> Result<T, String> {
     let body = || {
+        memory::measure(&house.net);
         let _decided = Decided::by(house.plan.seed.wrapping_mul(1000).wrapping_add(life as u64));
         let runtime = || Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let system = System::with_tokio_rt(runtime);
@@ -88,24 +97,54 @@ fn config(house: &House, clusters: &[String]) -> Config {
         clusters: clusters.iter().map(cluster).collect(),
         sources: Vec::new(),
         resources: vec![resource("pods"), resource("widgets.example.com")],
-        sinks: Vec::new(),
+        sinks: house.receivers.iter().map(|receiver| sink(house, receiver)).collect(),
     }
 }
 
-async fn start(house: &Arc<House>, clusters: &[String]) -> Result<Hub, StartError> {
-    let net = Arc::clone(house);
-    let dial = Dial::new(move |uri| {
-        let (net, pause) = (Arc::clone(&net), net.chance(|rng| rng.random_range(0..20)));
+fn sink(house: &House, receiver: &Receiver) -> SinkConfig {
+    let hook = WebhookConfig {
+        url: format!("http://{}.sim/told", receiver.name),
+        timeout: Duration::from_secs(2),
+        ..WebhookConfig::default()
+    };
+    let defaults = SinkConfig::new(receiver.name, TransportConfig::Webhook(hook));
+    let give_up_after = house.plan.give_up_after;
+    SinkConfig {
+        initial: Initial::Replay,
+        journal_limit: house.plan.journal,
+        batch: BatchConfig { max_wait: Duration::from_millis(50), ..defaults.batch },
+        retry: RetryConfig { first: Duration::from_millis(100), max: Duration::from_secs(20), give_up_after },
+        ..defaults
+    }
+}
+
+/// What opens connections to clusters, or to receivers: each takes a moment.
+fn dial<F>(house: &Arc<House>, connect: F) -> Dial
+where
+    F: Fn(&Arc<House>, &str) -> io::Result<DuplexStream> + Send + Sync + 'static,
+{
+    let (net, connect) = (Arc::clone(house), Arc::new(connect));
+    Dial::new(move |uri| {
+        let (net, connect) = (Arc::clone(&net), Arc::clone(&connect));
+        let pause = net.chance(|rng| rng.random_range(0..20));
         async move {
             tokio::time::sleep(Duration::from_millis(pause)).await;
             let name = uri.host().and_then(|host| host.strip_suffix(".sim")).unwrap_or_default();
-            net.clusters[name].connect()
+            connect(&net, name)
         }
-    });
+    })
+}
+
+async fn start(house: &Arc<House>, clusters: &[String]) -> Result<Hub, StartError> {
+    let receivers = |house: &Arc<House>, name: &str| {
+        let receiver = house.receivers.iter().find(|receiver| receiver.name == name);
+        receiver.map_or(Err(io::ErrorKind::HostUnreachable.into()), |receiver| receiver.connect(house))
+    };
     let mut builder = Hub::builder(config(house, clusters))
         .tuning(Tuning::default())
         .disk(Arc::new(house.disk.clone()))
-        .dial(dial)
+        .dial(dial(house, |house, name| house.clusters[name].connect()))
+        .dial_receivers(dial(house, receivers))
         .on_this_thread();
     for (at, reader) in house.readers.iter().enumerate() {
         let actor = ReaderActor { reader: Arc::clone(reader), house: Arc::clone(house) }.start();
@@ -126,12 +165,15 @@ async fn start(house: &Arc<House>, clusters: &[String]) -> Result<Hub, StartErro
     builder.start().await
 }
 
-/// Gives the clusters of a running hub other labels.
+/// Gives the clusters of a running hub other labels, and has its sinks batch in another way.
 async fn relabel(house: &House, hub: &Hub, names: &[String]) {
     let mut next = config(house, names);
     for cluster in &mut next.clusters {
         let tier = house.chance(|rng| ["prod", "dev"][rng.random_range(0..2)]);
         cluster.labels = BTreeMap::from([("tier".to_owned(), tier.to_owned())]);
+    }
+    for sink in &mut next.sinks {
+        sink.batch.max_events = house.chance(|rng| rng.random_range(2..200));
     }
     let outcome = hub.reloader().reload(next).await;
     house.note(|| format!("other labels: {}", outcome.is_ok()));
@@ -153,6 +195,7 @@ async fn overhear(hub: &Hub) -> Arc<Mutex<Replica>> {
 
 /// A life in which anything may happen.
 async fn live(house: Arc<House>) -> Result<(), String> {
+    let memory = judge::footing(&house);
     // What happens while nobody looks.
     for _ in 0..house.chance(|rng| rng.random_range(0..20)) {
         house.happen();
@@ -161,6 +204,7 @@ async fn live(house: Arc<House>) -> Result<(), String> {
         house.mend_the_disk();
     }
     house.disk.set_lie_rate(house.plan.lies);
+    house.begin_a_life();
     // Who takes a cluster out of the configuration ends the hub in order before.
     let leave_out = house.chance(|rng| rng.random_bool(0.2)).then(|| house.any_cluster());
     let in_order = std::mem::take(&mut *house.in_order.lock());
@@ -186,7 +230,14 @@ async fn live(house: Arc<House>) -> Result<(), String> {
         if house.chance(|rng| rng.random_bool(0.02)) {
             relabel(&house, &hub, &names).await;
         }
+        if house.chance(|rng| rng.random_bool(0.05)) {
+            judge::memory(&house, &hub, memory).await?;
+        }
+        if house.chance(|rng| rng.random_bool(0.02)) {
+            replay_letters(&house, &hub).await;
+        }
     }
+    judge::memory(&house, &hub, memory).await?;
     if house.chance(|rng| rng.random_bool(0.2)) {
         house.mend_the_disk();
         let report = hub.shutdown(Duration::from_secs(5)).await;
@@ -219,6 +270,7 @@ fn end(house: &House) {
 
 /// A life in which all is well, at the end of which everybody has the truth.
 async fn last(house: Arc<House>) -> Result<(), String> {
+    let memory = judge::footing(&house);
     house.heal();
     let names: Vec<_> = house.clusters.keys().cloned().collect();
     let hub = match start(&house, &names).await {
@@ -240,6 +292,11 @@ async fn last(house: Arc<House>) -> Result<(), String> {
             let mistakes = judge::mistakes(&house, &reader.replica.lock());
             wrong.extend(mistakes.iter().map(|it| format!("{}: {it}", reader.name)));
         }
+        replay_letters(&house, &hub).await;
+        for receiver in house.receivers.iter().filter(|_| promised) {
+            let mistakes = judge::mistakes(&house, &receiver.replica());
+            wrong.extend(mistakes.iter().map(|it| format!("{}: {it}", receiver.name)));
+        }
         if wrong.is_empty() {
             break;
         }
@@ -250,6 +307,7 @@ async fn last(house: Arc<House>) -> Result<(), String> {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     judge::bounds(&house)?;
+    judge::memory(&house, &hub, memory).await?;
     house.note(|| "everybody has the truth".to_owned());
     let report = hub.shutdown(Duration::from_secs(60)).await;
     if !report.undelivered.is_empty() || report.actors_left > 0 {
@@ -260,7 +318,28 @@ async fn last(house: Arc<House>) -> Result<(), String> {
         let theirs = judge::violations(&house, &reader.replica.lock());
         violations.extend(theirs.iter().map(|it| format!("{}: {it}", reader.name)));
     }
+    for receiver in house.receivers.iter().filter(|_| promised && house.plan.has_room()) {
+        violations.extend(receiver.violations().iter().map(|it| format!("{}: {it}", receiver.name)));
+    }
     if violations.is_empty() { Ok(()) } else { Err(format!("{violations:#?}")) }
+}
+
+/// Has what webhooks did not take delivered again.
+async fn replay_letters(house: &House, hub: &Hub) {
+    let reporter = hub.reporter();
+    for receiver in &house.receivers {
+        let all = LetterRequest::List { filter: LetterFilter::default(), from: 0, most: usize::MAX };
+        let Some(Ok(LetterAnswer::List(letters))) = reporter.letters(receiver.name, all).await else { continue };
+        if letters.is_empty() {
+            continue;
+        }
+        let ids: Vec<_> = letters.into_iter().map(|letter| letter.id).collect();
+        receiver.expect_again(&ids);
+        let count = ids.len();
+        let filter = LetterFilter { ids, ..LetterFilter::default() };
+        let answer = reporter.letters(receiver.name, LetterRequest::Replay { filter }).await;
+        house.note(|| format!("{}: {count} dead letters again: {answer:?}", receiver.name));
+    }
 }
 
 async fn cache_mistakes(house: &House, hub: &Hub) -> Vec<String> {

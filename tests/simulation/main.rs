@@ -1,5 +1,5 @@
-//! A whole hub under a seed: reflectors to durable readers, with its clock, its disk and its network simulated, through
-//! several lives.
+//! A whole hub under a seed: reflectors to durable readers and webhooks, with its clock, its disk and its network
+//! simulated, through several lives.
 //!
 //! Everything runs on one thread under a paused clock, and all chance comes from the seed, so that a seed that fails
 //! fails again in the same way: `SIMULATION_SEED=17 cargo test --test simulation -- --nocapture` shows what happened.
@@ -10,13 +10,16 @@
 mod house;
 mod judge;
 mod life;
+mod memory;
 mod plan;
 mod reader;
+mod receiver;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use house::House;
+use house::{Ears, House};
 use plan::Plan;
 
 /// Simulations, unless `SIMULATIONS` says otherwise.
@@ -25,10 +28,20 @@ const SIMULATIONS: u64 = 100;
 /// At once.
 const WORKERS: usize = 2;
 
-/// Runs one, and gives what happened, and what was wrong.
-fn simulate(seed: u64, aloud: bool) -> (Vec<String>, Result<(), String>) {
-    let plan = Plan::drawn(seed);
-    let house = House::new(plan, aloud);
+/// Runs one; what was wrong.
+fn simulate(seed: u64, ears: Ears) -> Result<(), String> {
+    let before = memory::net();
+    let house = House::new(Plan::drawn(seed), ears);
+    life::all(&house)?;
+    let (lives, net) = (house.plan.lives + 1, Arc::clone(&house.net));
+    Arc::into_inner(house).ok_or("something of a hub has outlived it")?;
+    let left = memory::net() - before + net.load(Relaxed);
+    judge::leaks(left, lives)
+}
+
+/// Runs one, and gives what happened.
+fn diary_of(seed: u64) -> (Vec<String>, Result<(), String>) {
+    let house = House::new(Plan::drawn(seed), Ears::Diary);
     let verdict = life::all(&house);
     (house.diary(), verdict)
 }
@@ -42,8 +55,7 @@ fn whatever_goes_wrong_nothing_is_lost() {
     judge::count_panics();
     if let Some(seed) = number("SIMULATION_SEED") {
         let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
-        let (_, verdict) = simulate(seed, true);
-        return verdict.unwrap();
+        return simulate(seed, Ears::Aloud).unwrap();
     }
     // At once: a run may be ended early.
     let tell = |(seed, why): &(u64, String)| eprintln!("SIMULATION_SEED={seed}: {why}");
@@ -51,7 +63,7 @@ fn whatever_goes_wrong_nothing_is_lost() {
     let failed = thread::scope(|scope| {
         let work = || {
             let seeds = std::iter::repeat_with(|| next.fetch_add(1, Relaxed)).take_while(|seed| *seed < last);
-            seeds.filter_map(|seed| Some((seed, simulate(seed, false).1.err()?))).inspect(tell).collect::<Vec<_>>()
+            seeds.filter_map(|seed| Some((seed, simulate(seed, Ears::Deaf).err()?))).inspect(tell).collect::<Vec<_>>()
         };
         let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
@@ -64,8 +76,8 @@ fn whatever_goes_wrong_nothing_is_lost() {
 fn a_seed_happens_again_in_the_same_way() {
     judge::count_panics();
     for seed in [1, 2, 3] {
-        let (first, verdict) = simulate(seed, false);
-        let (second, _) = simulate(seed, false);
+        let (first, verdict) = diary_of(seed);
+        let (second, _) = diary_of(seed);
         let differs = first.iter().zip(&second).position(|(first, second)| first != second);
         if let Some(at) = differs {
             let from = at.saturating_sub(5);

@@ -6,6 +6,8 @@ use informer_hub::types::Fsync;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::receiver::Taste;
+
 /// What is simulated.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -29,6 +31,10 @@ pub(crate) struct Plan {
     pub(crate) lies: f64,
     /// Whether power is lost, in place of the process alone.
     pub(crate) power: bool,
+    /// What receivers of webhooks do not like, one of each.
+    pub(crate) tastes: Vec<Taste>,
+    /// For how long a webhook is tried what it does not take.
+    pub(crate) give_up_after: Duration,
     /// For all that is decided on the way.
     pub(crate) rng: StdRng,
 }
@@ -45,6 +51,14 @@ impl Plan {
         let is_tight = rng.random_bool(0.4);
         let journal = if is_tight { [256 << 10, 1 << 20][rng.random_range(0..2)] } else { 1 << 30 };
         let lies = if rng.random_bool(0.1) { rng.random_range(0.01..0.5) } else { 0.0 };
+        // Journals at their limits put events together, which makes others of them.
+        let taste = |rng: &mut StdRng| Taste {
+            poison: (!is_tight && rng.random_bool(0.5)).then(|| rng.random_range(5..50)),
+            most: rng.random_bool(0.4).then(|| rng.random_range(1..20)),
+        };
+        let receivers = [0, 0, 1, 1, 2][rng.random_range(0..5)];
+        let tastes = (0..receivers).map(|_| taste(&mut rng)).collect();
+        let gives_up = !is_tight && rng.random_bool(0.3);
         Self {
             seed,
             clusters: rng.random_range(1..4),
@@ -58,6 +72,8 @@ impl Plan {
             bad_disk: [0.0, 0.02, 0.2][rng.random_range(0..3)],
             lies,
             power: rng.random_bool(0.5),
+            tastes,
+            give_up_after: Duration::from_secs(if gives_up { 4 } else { 24 * 3600 }),
             rng,
         }
     }
@@ -78,9 +94,11 @@ impl Plan {
         2 * self.journal
     }
 
-    /// Whether what was synced is there after whatever happens. Of a disk on which call after call fails nothing is
-    /// promised to durable readers but that the hub goes on and its caches are right.
+    /// Whether what was synced is there after whatever happens. Of a disk on which call after call fails, or that is
+    /// full and on which calls fail besides, nothing is promised to those who are told from journals but that the hub goes on
+    /// and its caches are right.
     pub(crate) fn keeps_promises(&self) -> bool {
-        self.bad_disk == 0.0 && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
+        let is_hopeless = self.bad_disk > 0.1 || self.bad_disk > 0.0 && self.fills_up;
+        !is_hopeless && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Barrier {
     waiting: Vec<(String, Arc<Inbox>, Mark)>,
     /// Who was told of the partition before the restart, and has not come yet.
     absent: BTreeSet<String>,
+    /// Nothing of it is on disk, nor is there anything to write yet: its first list has not come.
+    is_nothing: bool,
 }
 
 impl Barrier {
@@ -35,7 +37,8 @@ impl Barrier {
         // then when they begin.
         let begun = partition.health().is_on_disk();
         let waiting = readers.iter().filter(|_| begun).filter_map(inbox).collect();
-        let mut barrier = Self { id, passed: BTreeSet::new(), waiting, absent: BTreeSet::new() };
+        let is_nothing = !begun && partition.is_empty() && !partition.has_synced();
+        let mut barrier = Self { id, passed: BTreeSet::new(), waiting, absent: BTreeSet::new(), is_nothing };
         if let Some(restored) = partition.restored() {
             if restored.is_unchanged(partition) {
                 // They know all that is in it.
@@ -78,8 +81,8 @@ impl Barrier {
         all.into_iter().collect()
     }
 
-    /// What may be written; `None` while somebody has not answered.
+    /// What may be written; `None` while somebody has not answered, and where there is nothing to write.
     pub(super) fn commit(&self) -> Option<Commit> {
-        self.is_open().then(|| Commit { id: self.id, readers: self.passed.clone() })
+        (self.is_open() && !self.is_nothing).then(|| Commit { id: self.id, readers: self.passed.clone() })
     }
 }

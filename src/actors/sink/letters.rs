@@ -73,10 +73,11 @@ impl Handler<LetterRequest> for SinkActor {
                 }
                 LetterRequest::Show { number } => store.letter(number).map(|one| LetterAnswer::One(one.map(Box::new))),
                 LetterRequest::Purge { filter } => store.purge_letters(&filter).map(LetterAnswer::Count),
-                LetterRequest::Replay { filter } => store.replay_letters(&filter).map(|(count, now_at)| {
-                    end = Some(now_at);
-                    LetterAnswer::Count(count)
-                }),
+                LetterRequest::Replay { filter } => {
+                    let replayed = store.replay_letters(&filter);
+                    end = replayed.end;
+                    replayed.error.map_or(Ok(LetterAnswer::Count(replayed.count)), Err)
+                }
             };
             (done, store.state(), end)
         });

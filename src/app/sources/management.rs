@@ -17,12 +17,12 @@ use crate::app::convert;
 use crate::app::reload::Running;
 use crate::cache::Snapshot;
 use crate::config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management, SecretFormat};
+use crate::dial::Dial;
 use crate::fleet::{
     ARGOCD_SELECTOR, CLUSTER_API_SELECTOR, PROFILE_SECRETS_SELECTOR, Said, name_for, of_argocd, of_cluster_api,
     of_profiles,
 };
 use crate::reflector::{InformerOptions, Projection, StallPolicy};
-use crate::source::Dial;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, ClusterSelector, FieldPath, Gvr, LabelSelector, Notification, Phase,
     Scope, StoredObject, View, chance, clock,
@@ -52,7 +52,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of(running: &Running) -> Self {
-        Self { env: running.env.clone(), dial: running.dial.clone(), stall: running.stall }
+        Self { env: running.env.clone(), dial: running.dials.clusters.clone(), stall: running.stall }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Two events of one object made one, where both cannot be kept.
 //!
 //! The rules are those of a listener that is behind (see [`crate::cache`]): oldest `oldObject`, newest `object`; what
-//! was added and is deleted again is not told at all; a successor under the same name never merges.
+//! was added and is deleted again is not told at all; a successor under the same name never merges, nor does a dead letter
+//! that is delivered again, whose state is older than what lies before it.
 
 use std::sync::Arc;
 
@@ -37,6 +38,9 @@ impl Event {
         use EventType::{Added, Deleted, Updated};
         let (a, b) = (&*older.0, &*newer.0);
         if (&a.cluster, &a.subject, &a.uid) != (&b.cluster, &b.subject, &b.uid) {
+            return smallvec![older, newer];
+        }
+        if a.version.newer_than(&b.version) && b.event_type != Deleted {
             return smallvec![older, newer];
         }
         match (a.event_type, b.event_type) {
@@ -151,6 +155,12 @@ mod tests {
         let one = merged(&update("1", "2"), &deleted("3"));
         assert_eq!(one.iter().map(Event::event_type).collect::<Vec<_>>(), [EventType::Deleted]);
         assert!(merged(&added(pod("web", "1", "1"), false), &deleted("2")).is_empty());
+    }
+
+    #[test]
+    fn a_dead_letter_that_is_delivered_again_takes_nothing_newer_with_it() {
+        let both = merged(&update("2", "3"), &update("1", "2"));
+        assert_eq!(both.iter().map(|event| event.version().to_string()).collect::<Vec<_>>(), ["3", "2"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::types::Fsync;
 use crate::types::clock::Instant;
 
 /// A machine's journal, as it was found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Durability {
     /// When to sync.
     pub fsync: Fsync,
@@ -21,6 +21,8 @@ pub struct Durability {
     pub first: u64,
     /// How the journal is.
     pub state: JournalState,
+    /// Whether all that was found is durable: the disk may have refused that.
+    pub is_settled: bool,
 }
 
 /// Events that wait to be written, at most.
@@ -37,6 +39,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// See the module.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Durable<T> {
     fsync: Fsync,
     told: Told,
@@ -63,6 +66,9 @@ pub(super) struct Durable<T> {
     bytes: u64,
     /// Until when nothing is written, since it failed so many times.
     pause: Option<(Instant, u32)>,
+    /// Whether what was found at the start is durable. What it has told of is no news, and nobody is answered for that
+    /// before.
+    is_settled: bool,
     /// Whether events should be merged before anything more is written.
     crowded: bool,
     flushing: bool,
@@ -77,6 +83,7 @@ impl<T> Durable<T> {
             unwritten_bytes: 0,
             since: None,
             written: None,
+            is_settled: found.is_settled,
             waiting: VecDeque::new(),
             taken: 0,
             stored: 0,
@@ -121,6 +128,9 @@ impl<T> Durable<T> {
 
     /// Who can be answered now.
     pub(super) fn answers(&mut self) -> Vec<T> {
+        if !self.is_settled {
+            return Vec::new();
+        }
         let ready = self.waiting.partition_point(|(taken, _)| *taken <= self.stored);
         self.waiting.drain(..ready).map(|(_, reply)| reply).collect()
     }
@@ -152,7 +162,7 @@ impl<T> Durable<T> {
     }
 
     pub(super) fn is_unwritten(&self) -> bool {
-        self.working || self.taken > self.stored || !self.acked.is_empty()
+        self.working || self.taken > self.stored || !self.acked.is_empty() || !self.is_settled
     }
 
     /// The next thing for the store to do, unless it is at work.
@@ -168,7 +178,8 @@ impl<T> Durable<T> {
             let (events, bytes) = lanes.room();
             return Some(Work::Read { from: self.next_read, events, bytes });
         }
-        if self.pause.is_some_and(|(until, _)| now < until) || self.commit_due(letters).is_none_or(|due| now < due) {
+        let is_due = !self.is_settled || self.commit_due(letters).is_some_and(|due| due <= now);
+        if self.pause.is_some_and(|(until, _)| now < until) || !is_due {
             return None;
         }
         if std::mem::take(&mut self.crowded) {
@@ -210,8 +221,9 @@ impl<T> Durable<T> {
         if self.working || self.wants_events(lanes) {
             return None;
         }
-        let due = self.commit_due(letters)?;
-        Some(self.pause.map_or(due, |(until, _)| due.max(until)))
+        let until = self.pause.map(|(until, _)| until);
+        let due = self.commit_due(letters).or(until.filter(|_| !self.is_settled))?;
+        Some(until.map_or(due, |until| due.max(until)))
     }
 
     pub(super) fn worked(
@@ -228,13 +240,15 @@ impl<T> Durable<T> {
                 self.stored += events.len() as u64 + given_up;
                 params.health.dead_lettered.fetch_add(given_up, Relaxed);
                 params.health.dead_letters_forgotten.fetch_add(forgotten, Relaxed);
-                let caught_up = self.next_read >= self.end;
+                // Dead letters may have come in between: they are read.
+                let follow_on = events.first().and_then(Event::sequence) == Some(self.next_read);
                 self.appended(state.end);
                 (self.pending, self.bytes) = (state.pending, state.bytes);
                 params.health.show_journal(&state);
-                if caught_up {
+                if follow_on {
                     self.feed(events, lanes, now);
                 }
+                self.is_settled |= left.is_none();
                 match left {
                     Some((commit, error)) => self.put_back(commit, &error, letters, params, now),
                     None if self.pause.take().is_some() => {

@@ -9,7 +9,7 @@ use rand::SeedableRng;
 
 use super::*;
 use crate::disk::Disk;
-use crate::sim::disk::SimDisk;
+use crate::sim::disk::{DiskCall, SimDisk};
 use crate::sink::test_objects::{added, pod, updated};
 use crate::sink::{EventType, LetterFilter, Outcome, Store, StoreLimits};
 use crate::types::{Fsync, ObjectKey, ResourceVersion, clock};
@@ -340,14 +340,96 @@ fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
     rig.restart(true);
     assert_eq!(rig.store.list_letters(&all, 0, 10).unwrap(), letters);
     rig.receiver(|_| Outcome::Accepted);
-    let (count, end) = rig.store.replay_letters(&all).unwrap();
-    assert_eq!(count, 2);
-    rig.machine.appended(end);
+    let replayed = rig.store.replay_letters(&all);
+    assert_eq!((replayed.count, replayed.error.is_none()), (2, true));
+    rig.machine.appended(replayed.end.unwrap());
     rig.run(SECOND);
     assert_eq!(rig.versions()["/v1/pods/shop/web-3"], [1, 2]);
     let ids: Vec<_> = rig.accepted[18..].iter().map(Event::id).collect();
     assert!(letters.iter().all(|letter| ids.contains(&letter.id.as_str())));
     assert!(rig.store.list_letters(&all, 0, 10).unwrap().is_empty());
+}
+
+#[test]
+fn what_could_not_be_synced_is_neither_delivered_nor_answered_for_before_it_can_be() {
+    let mut rig = Rig::new();
+    rig.disk.fail(DiskCall::Sync, u32::MAX);
+    rig.send(history(3, 1));
+    rig.run(SECOND);
+    assert_eq!((rig.accepted.len(), rig.answered.len()), (0, 0));
+    rig.disk.fail(DiskCall::Sync, 0);
+    rig.run(60 * SECOND);
+    assert_eq!((rig.accepted.len(), rig.answered.len(), rig.machine.left()), (3, 1, 0));
+}
+
+#[test]
+fn what_was_found_at_a_start_whose_disk_fails_is_answered_for_once_it_is_durable() {
+    let mut rig = Rig::new();
+    rig.disk.fail(DiskCall::Sync, u32::MAX);
+    rig.send(history(3, 1));
+    rig.run(SECOND);
+    rig.disk.kill();
+    rig.disk.fail(DiskCall::Sync, 4);
+    (rig.store, rig.machine, rig.health) = open(&rig.disk, rig.limits, rig.fsync);
+    let sent = rig.send(history(3, 1));
+    rig.run(Duration::ZERO);
+    assert_eq!((rig.accepted.len(), rig.answered.len()), (0, 0), "the journal has told of all of it");
+    rig.run(60 * SECOND);
+    assert_eq!((rig.accepted.len(), &rig.answered[..], rig.machine.left()), (3, &[sent][..], 0));
+}
+
+/// A rig with two dead letters of `web-0`, whose receiver takes everything now.
+fn rig_with_letters() -> Rig {
+    let mut rig = Rig::new();
+    rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });
+    rig.send(history(1, 2));
+    rig.run(DAY);
+    rig.receiver(|_| Outcome::Accepted);
+    rig
+}
+
+#[test]
+fn a_replay_that_the_disk_refuses_answers_nobody_before_his_events_are_stored() {
+    let mut rig = rig_with_letters();
+    // The sync, and what is done instead of it.
+    rig.disk.fail(DiskCall::Sync, 2);
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    assert_eq!((replayed.count, replayed.error.is_some()), (0, true));
+    rig.disk.fail(DiskCall::Append, 1);
+    let (sent, answered) = (rig.send(history(3, 1)), rig.answered.len());
+    rig.run(Duration::ZERO);
+    assert_eq!(rig.answered.len(), answered);
+    rig.run(SECOND);
+    assert_eq!(rig.answered.last(), Some(&sent));
+    assert_eq!(rig.versions()["/v1/pods/shop/web-2"], [1]);
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    assert_eq!((replayed.count, replayed.error.is_none()), (2, true));
+}
+
+#[test]
+fn a_replay_while_a_sync_has_failed_takes_nobodys_events_along() {
+    let mut rig = rig_with_letters();
+    rig.disk.fail(DiskCall::Sync, 2);
+    let sent = rig.send(history(3, 1));
+    rig.run(Duration::ZERO);
+    assert_ne!(rig.answered.last(), Some(&sent));
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    rig.machine.appended(replayed.end.unwrap());
+    rig.run(SECOND);
+    assert_eq!((rig.answered.last(), rig.machine.left()), (Some(&sent), 0));
+}
+
+#[test]
+fn dead_letters_that_are_replayed_while_others_are_written_are_delivered_too() {
+    let mut rig = rig_with_letters();
+    let before = rig.accepted.len();
+    rig.send(history(3, 1));
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    // What was sent is written behind them, and the machine hears of that first.
+    rig.run(Duration::ZERO);
+    rig.machine.appended(replayed.end.unwrap());
+    rig.run(SECOND);
+    assert_eq!((rig.accepted.len() - before, rig.machine.left()), (5, 0));
 }
 
 #[test]

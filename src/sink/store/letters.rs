@@ -1,13 +1,24 @@
 //! A store's dead letters: kept, listed, replayed, purged.
 
-use super::{Commit, Letters, Store, StoreError};
+use super::{Letters, Store, StoreError, append_what_fits, sync};
 use crate::journal::{AppendError, Journal};
-use crate::sink::{DeadLetter, LetterFilter, LetterSummary};
+use crate::sink::{DeadLetter, Event, LetterFilter, LetterSummary};
 
 /// Letters that are taken out to make room for others, at a time.
 const LETTERS_AT_ONCE: usize = 100;
 /// Letters read at a time, and their bytes.
 const LETTERS_READ: (usize, usize) = (1000, 16 << 20);
+
+/// What came of replaying dead letters.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// How many are in the journal again, and no letters any more.
+    pub count: u64,
+    /// The journal's end, where there are some.
+    pub end: Option<u64>,
+    /// Why others are still letters.
+    pub error: Option<StoreError>,
+}
 
 impl Store {
     /// Keeps letters, where there is no machine with a journal to do it.
@@ -138,12 +149,15 @@ impl Store {
     }
 
     /// Puts those that fit into the journal again, oldest first, with the ids that they had, and throws them away as
-    /// letters. How many, and the journal's end.
-    ///
-    /// # Errors
-    /// [`StoreError`], when the journal takes no more: the rest are still letters, and a few may be in both places.
-    pub fn replay_letters(&mut self, filter: &LetterFilter) -> Result<(u64, u64), StoreError> {
-        let mut replayed = 0;
+    /// letters. Where the journal takes no more, or the disk refuses, the rest are still letters, and a few may be in both
+    /// places.
+    pub fn replay_letters(&mut self, filter: &LetterFilter) -> Replayed {
+        let mut replayed = Replayed::default();
+        replayed.error = self.try_replay(filter, &mut replayed).err();
+        replayed
+    }
+
+    fn try_replay(&mut self, filter: &LetterFilter, replayed: &mut Replayed) -> Result<(), StoreError> {
         // What is given up meanwhile is not replayed in the same go.
         let mut from = 0;
         loop {
@@ -152,12 +166,28 @@ impl Store {
                 numbers.push(number);
                 events.push(letter.event);
             })?;
-            let Some(last) = numbers.last() else { return Ok((replayed, self.state().end)) };
+            let Some(last) = numbers.last() else { return Ok(()) };
             from = last + 1;
-            self.append(&mut Commit { events, sync: true, ..Commit::default() }, &mut Vec::new())?;
-            self.remove_letters(&numbers)?;
-            replayed += numbers.len() as u64;
+            let mut appended = Vec::new();
+            let done = self.write_again(&mut events, &mut appended);
+            if !appended.is_empty() {
+                replayed.end = Some(self.state().end);
+            }
+            self.remove_letters(&numbers[..appended.len()])?;
+            replayed.count += appended.len() as u64;
+            done?;
         }
+    }
+
+    /// Moves what is in the journal durably to `written`. Apart from what a machine has written: nobody waits for these to
+    /// be stored.
+    fn write_again(&mut self, events: &mut Vec<Event>, written: &mut Vec<Event>) -> Result<(), StoreError> {
+        let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return Ok(()) };
+        let mut appended = Vec::new();
+        let done = append_what_fits(journal, past, events, &mut appended);
+        sync(journal, appended.first(), &mut self.doubtful)?;
+        written.append(&mut appended);
+        done.map_err(|error| self.refused(error))
     }
 }
 

@@ -65,6 +65,13 @@ impl Past {
         self.fold(journal)
     }
 
+    /// Tries once more to write down what the disk did not take when the journal let go of it.
+    pub(super) fn settle(&mut self, journal: &Journal<Event>) {
+        if !self.owed.is_empty() && self.fold(journal).is_err() {
+            tracing::debug!(file = %self.path.display(), "what was told before is still not on disk");
+        }
+    }
+
     /// The caches on disk are not older than this number. Tells whether the journal may let go of what lies before it: not
     /// while there is an older word here, which would be taken for the last one then.
     pub(super) fn release(&mut self, before: u64) -> bool {
@@ -145,9 +152,16 @@ impl Past {
 
 fn note(words: &mut Words, number: u64, event: Event) {
     let object = identity(&event);
-    if words.get(&object).is_none_or(|(last, _)| *last <= number) {
+    let is_last = |(last, known): &(u64, Event)| *last <= number && follows(known, &event);
+    if words.get(&object).is_none_or(is_last) {
         words.insert(object, (number, event));
     }
+}
+
+/// Whether an event is not that of a dead letter which is delivered again, behind what is newer.
+fn follows(before: &Event, event: &Event) -> bool {
+    let is_deletion = |event: &Event| event.event_type() == EventType::Deleted;
+    is_deletion(event) || !is_deletion(before) && !before.version().newer_than(event.version())
 }
 
 fn word(payload: &[u8]) -> Option<(u64, Event)> {

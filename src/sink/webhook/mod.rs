@@ -11,6 +11,7 @@
 //! | 3xx | tried again; redirects are never followed, for a signed body is meant for one address |
 //! | everything else, and none | tried again |
 
+mod caller;
 mod headers;
 mod request;
 mod service;
@@ -30,6 +31,7 @@ pub use sign::{InvalidSecret, SigningKeys};
 pub use tls::{check_client_cert, check_roots};
 
 use super::{Event, Outcome, Shape, Transport};
+use crate::dial::Dial;
 use service::Service;
 
 /// How bodies are compressed.
@@ -75,6 +77,8 @@ pub struct WebhookParams {
     pub headers: ExtraHeaders,
     /// What the hub shows a receiver that asks who it is.
     pub client_cert: Option<ClientCert>,
+    /// What opens connections, in place of TCP and of proxies; for addresses that say `http`. Unset: TCP.
+    pub dial: Option<Dial>,
 }
 
 impl WebhookParams {
@@ -91,6 +95,7 @@ impl WebhookParams {
             compression: None,
             headers: ExtraHeaders::default(),
             client_cert: None,
+            dial: None,
         }
     }
 }
@@ -151,6 +156,9 @@ pub enum WebhookError {
         /// What is wrong, and what would be right.
         problem: &'static str,
     },
+    /// TLS is not spoken over connections that are dialled.
+    #[error("url says https, and no TLS is spoken over connections that a program dials itself; it should say http")]
+    DialledTls,
     /// The HTTP client could not be built (no usable system roots, for one).
     #[error("http client could not be set up")]
     Client(#[source] reqwest::Error),
@@ -179,7 +187,7 @@ impl WebhookError {
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {
-            Self::Url(_) => "url",
+            Self::Url(_) | Self::DialledTls => "url",
             Self::CaFile { .. } | Self::NoCertificate { .. } | Self::Client(_) => "ca_file",
             Self::ClientCertFile { key, .. } | Self::ClientCert { key, .. } => key,
         }

@@ -1,17 +1,16 @@
 //! The HTTP side of a webhook: the client, one exchange, and what its answer means.
 
-use std::error::Error;
-use std::fmt::Write;
 use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use parking_lot::Mutex;
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Response, Url};
 use tracing::Span;
 
+use super::caller::{Caller, chain};
 use super::request::HeaderParams;
-use super::{WebhookError, WebhookParams, request, tls};
+use super::{WebhookError, WebhookParams, request};
 use crate::disk::FileState;
 use crate::sink::{Event, Outcome};
 use crate::types::{TraceParent, clock};
@@ -20,8 +19,6 @@ use crate::types::{TraceParent, clock};
 const MAX_ANSWER: usize = 4096;
 /// How much of it goes into an error message.
 const MAX_QUOTE: usize = 200;
-/// How long a connection is kept for the next batch.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// A client and whom it talks to.
 #[derive(Debug)]
@@ -34,7 +31,7 @@ pub(super) struct Service {
 /// A client, and what the files were like that it was made from.
 #[derive(Debug)]
 struct Made {
-    client: Client,
+    client: Caller,
     files: Vec<FileState>,
     /// Files that no client could be made from; said once.
     broken: Vec<FileState>,
@@ -43,7 +40,7 @@ struct Made {
 impl Service {
     pub(super) fn new(params: WebhookParams) -> Result<Self, WebhookError> {
         let files = file_states(&params);
-        let made = Made { client: make_client(&params)?, files, broken: Vec::new() };
+        let made = Made { client: Caller::new(&params)?, files, broken: Vec::new() };
         let content_type = params.shape.content_type(params.batched);
         let content_type = HeaderValue::from_str(content_type).unwrap_or(HeaderValue::from_static("text/plain"));
         Ok(Self { client: Mutex::new(made), params, content_type })
@@ -51,11 +48,11 @@ impl Service {
 
     /// The client; a new one where its files have changed. What cannot be used (yet: files are replaced one after the
     /// other) leaves the old one in its place.
-    fn client(&self) -> Client {
+    fn client(&self) -> Caller {
         let mut made = self.client.lock();
         let files = file_states(&self.params);
         if files != made.files {
-            match make_client(&self.params) {
+            match Caller::new(&self.params) {
                 Ok(client) => *made = Made { client, files, broken: Vec::new() },
                 Err(error) if files != made.broken => {
                     let error = chain(&error);
@@ -89,11 +86,11 @@ impl Service {
             Ok(body) => body,
             Err(error) => return retry(format!("the body could not be compressed: {error}")),
         };
-        let request = self.client().post(params.url.0.clone()).headers(headers).body(body);
+        let client = self.client();
         let exchange = async {
-            match request.send().await {
+            match client.post(&params.url.0, headers, body).await {
                 Ok(response) => judge(response, &params.url.0).await,
-                Err(error) => retry(describe(error)),
+                Err(error) => retry(error),
             }
         };
         let outcome = match tokio::time::timeout(params.timeout, exchange).await {
@@ -183,39 +180,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let date = |text: &str| jiff::Timestamp::try_from(httpdate::parse_http_date(text).ok()?).ok();
     let said = headers.get(DATE).and_then(|now| date(now.to_str().ok()?.trim()));
     Some(Duration::try_from(date(text)?.duration_since(said.unwrap_or_else(clock::wall))).unwrap_or_default())
-}
-
-/// The whole chain of causes, without the address.
-fn describe(error: reqwest::Error) -> String {
-    chain(&error.without_url())
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        // Writing into a String cannot fail.
-        let _ = write!(text, ": {source}");
-        cause = source.source();
-    }
-    text
-}
-
-fn make_client(params: &WebhookParams) -> Result<Client, WebhookError> {
-    // Whoever comes first decides on the process's TLS provider; that it was somebody else is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        .pool_idle_timeout(IDLE)
-        .connect_timeout(params.timeout);
-    let roots = params.ca_file.as_deref().map(tls::read_roots).transpose()?.unwrap_or_default();
-    // A plain receiver needs no roots, and a machine without any must not stop it.
-    builder = if params.url.is_https() { builder.tls_certs_merge(roots) } else { builder.tls_certs_only(roots) };
-    if let Some(cert) = &params.client_cert {
-        builder = builder.identity(tls::read_identity(cert)?);
-    }
-    builder.build().map_err(WebhookError::Client)
 }
 
 /// What the files are like that a client is made from.

@@ -488,3 +488,35 @@ impl Bed for WebhookBed {
 async fn a_webhook_keeps_the_contract_of_transports() {
     keeps_the_contract(WebhookBed::start).await;
 }
+
+#[tokio::test]
+async fn what_is_dialled_is_spoken_to_in_place_of_tcp_and_without_tls() {
+    let (heard, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    let dial = Dial::new(move |uri| {
+        let heard = heard.clone();
+        async move {
+            let (ours, theirs) = tokio::io::duplex(1024);
+            tokio::spawn(async move {
+                let answer = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+                    let (heard, host) = (heard.clone(), uri.host().map(ToOwned::to_owned));
+                    async move {
+                        let _ = heard.send((host, request.method().clone(), request.uri().path().to_owned()));
+                        let answer = http::Response::builder().status(429).header("retry-after", "7");
+                        answer.body("later".to_owned())
+                    }
+                });
+                let io = hyper_util::rt::TokioIo::new(ours);
+                let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, answer).await;
+            });
+            Ok(theirs)
+        }
+    });
+    let at = |url| WebhookParams { dial: Some(dial.clone()), ..WebhookParams::new(WebhookUrl::parse(url).unwrap()) };
+    let outcome = attempt(at("http://nowhere.invalid/told"), 1).await;
+    let error = "receiver answered 429 Too Many Requests: later".to_owned();
+    assert_eq!(outcome, Outcome::Retry { after: Some(Duration::from_secs(7)), content: false, error });
+    let (host, method, path) = requests.recv().await.unwrap();
+    assert_eq!((host.as_deref(), method.as_str(), path.as_str()), (Some("nowhere.invalid"), "POST", "/told"));
+    let refused = WebhookTransport::new(at("https://nowhere.invalid/told")).unwrap_err();
+    assert_eq!((refused.key(), refused.to_string().contains("should say http")), ("url", true));
+}

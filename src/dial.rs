@@ -19,15 +19,16 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// What opens connections to apiservers: a tunnel, a pipe to a simulated server, as `rest.Config.Dial` of client-go. TLS
-/// is spoken over what it gives, where the address says `https`.
+/// What opens connections to apiservers, or to receivers of webhooks: a tunnel, a pipe to a simulated server, as
+/// `rest.Config.Dial` of client-go.
 #[derive(Clone)]
 pub struct Dial(Arc<dyn Fn(Uri) -> Opening + Send + Sync>);
 
 type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
 impl Dial {
-    /// Opens each connection by `open`, which has ten seconds for it.
+    /// Opens each connection by `open`, which has ten seconds for one to an apiserver, and for one to a receiver as long as
+    /// an attempt may take.
     #[must_use]
     pub fn new<F, S>(open: impl Fn(Uri) -> F + Send + Sync + 'static) -> Self
     where
