@@ -85,7 +85,7 @@ pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<SourcedCluster>> {
 /// Writes them where somebody has removed the file; whether that was so.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn tend(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedCluster>) -> io::Result<bool> {
     let is_gone = matches!(disk.open(path, Open::Read), Err(error) if error.kind() == io::ErrorKind::NotFound);
     if is_gone {
