@@ -305,6 +305,8 @@ impl Driver {
         if !self.machine.is_listing() {
             health.set_phase(Phase::Watching);
             self.clear_error();
+            // So that the first of what comes is known to go on from there.
+            self.note_progress();
         }
     }
 

@@ -162,7 +162,11 @@ impl DeltaFifo {
             };
         }
         match change {
-            Change::ReplaceBegin => self.listing = Some(HashSet::new()),
+            Change::ReplaceBegin => {
+                self.listing = Some(HashSet::new());
+                // What comes from here on is of some moment of the list, and none is complete before its end.
+                self.received = None;
+            }
             Change::ReplaceKeep(key) => {
                 self.listing.get_or_insert_default().insert(key);
             }
@@ -186,8 +190,8 @@ impl DeltaFifo {
     }
 
     /// Up to which version everything that was taken in has been taken out again; `None` where that cannot be told, as
-    /// before the first list is complete. Who has applied all that was taken out may resume from there. After a list that
-    /// began anew it may go back.
+    /// while a list is under way. Who has applied all that was taken out may resume from there. After a list that began anew
+    /// it may go back.
     #[must_use]
     pub fn watermark(&self) -> Option<&ResourceVersion> {
         self.queue.front().map_or(&self.received, |first| &first.since).as_ref()

@@ -264,7 +264,9 @@ impl Store {
     ) -> Option<Outbox> {
         let mut partition = self.next.take(id)?;
         let is_news = !batch.is_empty() || version.is_none();
-        if version.is_some() {
+        // Without a version nobody can tell how far it is complete with what comes now: from an earlier one on a watch
+        // would bring back what a list that was broken off has ended.
+        if version.is_some() || !batch.is_empty() {
             partition.resume = version;
         }
         let mut applied = Vec::with_capacity(batch.len());

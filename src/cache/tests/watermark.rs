@@ -196,3 +196,20 @@ fn a_later_event_of_a_key_in_line_does_not_carry_the_mark_past_an_earlier_one_be
     fifo.pop(1);
     assert_eq!(fifo.watermark(), Some(&version(4)));
 }
+
+#[test]
+fn while_a_list_is_under_way_nobody_may_resume_with_what_it_has_brought() {
+    let (mut fifo, mut store) = (DeltaFifo::new(usize::MAX), Store::new(pods()));
+    let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
+    let mut step = |changes: &[&str]| {
+        changes.iter().for_each(|change| fifo.push(crate::cache::testing::change(change)));
+        let batch = fifo.pop(usize::MAX);
+        store.apply_up_to(id, batch, fifo.watermark().cloned());
+        store.published().load().partition(id).unwrap().resume_version().and_then(ResourceVersion::as_number)
+    };
+    assert_eq!(step(&["[", "*a@1", "]1"]), Some(1));
+    assert_eq!(step(&["["]), Some(1), "it has brought nothing yet");
+    assert_eq!(step(&["*b@3"]), None);
+    assert_eq!(step(&["-a@4"]), None, "a streaming list that has been told of it so far");
+    assert_eq!(step(&["[", "*b@3", "]5"]), Some(5));
+}
