@@ -80,6 +80,8 @@ struct Book {
     /// The newest of each replay, by their objects.
     newest_replayed: HashMap<(u64, String), Rank>,
     violations: Vec<String>,
+    /// What came after newer states of its object, by its id, and what is said of it.
+    late: Vec<(String, String)>,
 }
 
 /// Where a state is among those of its object: by its version, the deletion last.
@@ -186,7 +188,9 @@ impl Receiver {
     /// What it was told that cannot be, or in an order that cannot be.
     pub(crate) fn violations(&self) -> Vec<String> {
         let book = self.book.lock();
-        book.violations.iter().chain(book.replica().violations()).cloned().collect()
+        // What was given up, and of which the disk did not take that, comes again from the journal, besides as a dead letter.
+        let late = book.late.iter().filter(|(id, _)| !book.replayed.contains_key(id)).map(|(_, what)| what);
+        book.violations.iter().chain(late).chain(book.replica().violations()).cloned().collect()
     }
 }
 
@@ -226,7 +230,7 @@ impl Book {
             Some(None) => return,
         };
         if let Some(newest) = before.filter(|newest| *newest >= rank) {
-            self.violations.push(format!("{object} was told of at {rank:?} after {newest:?}: {id}"));
+            self.late.push((id.to_owned(), format!("{object} was told of at {rank:?} after {newest:?}: {id}")));
         }
     }
 
