@@ -202,7 +202,9 @@ fn while_a_list_is_under_way_nobody_may_resume_with_what_it_has_brought() {
     let (mut fifo, mut store) = (DeltaFifo::new(usize::MAX), Store::new(pods()));
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
     let mut step = |changes: &[&str]| {
-        changes.iter().for_each(|change| fifo.push(crate::cache::testing::change(change)));
+        for change in changes {
+            fifo.push(crate::cache::testing::change(change));
+        }
         let batch = fifo.pop(usize::MAX);
         store.apply_up_to(id, batch, fifo.watermark().cloned());
         store.published().load().partition(id).unwrap().resume_version().and_then(ResourceVersion::as_number)
