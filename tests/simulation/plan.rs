@@ -94,11 +94,9 @@ impl Plan {
         2 * self.journal
     }
 
-    /// Whether what was synced is there after whatever happens. Of a disk on which call after call fails, or that is
-    /// full and on which calls fail besides, nothing is promised to those who are told from journals but that the hub goes on
-    /// and its caches are right.
+    /// Whether what was synced is there after whatever happens. Of a disk on which calls fail nothing is promised to those who
+    /// are told from journals but that the hub goes on and its caches are right.
     pub(crate) fn keeps_promises(&self) -> bool {
-        let is_hopeless = self.bad_disk > 0.1 || self.bad_disk > 0.0 && self.fills_up;
-        !is_hopeless && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
+        self.bad_disk == 0.0 && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
     }
 }
