@@ -82,6 +82,8 @@ struct Book {
     violations: Vec<String>,
     /// What came after newer states of its object, by its id, and what is said of it.
     late: Vec<(String, String)>,
+    /// Ids of what was refused for its content.
+    refused: BTreeSet<String>,
 }
 
 /// Where a state is among those of its object: by its version, the deletion last.
@@ -159,7 +161,9 @@ impl Receiver {
             return Some(StatusCode::PAYLOAD_TOO_LARGE);
         }
         let one_in = taste.poison?;
-        let poison = events.iter().map(|event| digest(self.name, &event["id"])).find(|digest| digest % one_in == 0)?;
+        let id = events.iter().map(|event| &event["id"]).find(|id| digest(self.name, id) % one_in == 0)?;
+        self.book.lock().refused.extend(id.as_str().map(str::to_owned));
+        let poison = digest(self.name, id);
         Some(if poison / one_in % 2 == 0 { StatusCode::BAD_REQUEST } else { StatusCode::UNPROCESSABLE_ENTITY })
     }
 
@@ -189,7 +193,8 @@ impl Receiver {
     pub(crate) fn violations(&self) -> Vec<String> {
         let book = self.book.lock();
         // What was given up, and of which the disk did not take that, comes again from the journal, besides as a dead letter.
-        let late = book.late.iter().filter(|(id, _)| !book.replayed.contains_key(id)).map(|(_, what)| what);
+        let may_be_late = |id: &String| book.replayed.contains_key(id) || book.refused.contains(id);
+        let late = book.late.iter().filter(|(id, _)| !may_be_late(id)).map(|(_, what)| what);
         book.violations.iter().chain(late).chain(book.replica().violations()).cloned().collect()
     }
 }
@@ -240,7 +245,9 @@ impl Book {
         let late_objects: BTreeSet<_> = self
             .told
             .iter()
-            .filter(|told| told.id.as_ref().is_some_and(|id| self.replayed.contains_key(id)))
+            .filter(|told| {
+                told.id.as_ref().is_some_and(|id| self.replayed.contains_key(id) || self.refused.contains(id))
+            })
             .filter_map(|told| Some(place(told)?.0))
             .collect();
         for told in &self.told {
