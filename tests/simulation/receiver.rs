@@ -161,10 +161,14 @@ impl Receiver {
             return Some(StatusCode::PAYLOAD_TOO_LARGE);
         }
         let one_in = taste.poison?;
-        let id = events.iter().map(|event| &event["id"]).find(|id| digest(self.name, id) % one_in == 0)?;
+        let id = events.iter().map(|event| &event["id"]).find(|id| digest(self.name, id).is_multiple_of(one_in))?;
         self.book.lock().refused.extend(id.as_str().map(str::to_owned));
         let poison = digest(self.name, id);
-        Some(if poison / one_in % 2 == 0 { StatusCode::BAD_REQUEST } else { StatusCode::UNPROCESSABLE_ENTITY })
+        Some(if (poison / one_in).is_multiple_of(2) {
+            StatusCode::BAD_REQUEST
+        } else {
+            StatusCode::UNPROCESSABLE_ENTITY
+        })
     }
 
     fn take(&self, house: &House, event: Value) -> Result<(), Box<dyn Error + Send + Sync>> {
