@@ -1,8 +1,9 @@
 //! Two events of one object made one, where both cannot be kept.
 //!
-//! The rules are those of a listener that is behind (see [`crate::cache`]): oldest `oldObject`, newest `object`; what
-//! was added and is deleted again is not told at all; a successor under the same name never merges, nor does a dead letter
-//! that is delivered again, whose state is older than what lies before it.
+//! The rules are those of a listener that is behind (see [`crate::cache`]): oldest `oldObject`, newest `object`; a
+//! successor under the same name never merges, nor does a dead letter that is delivered again, whose state is older than what
+//! lies before it. But of what was added and is deleted again the deletion stays: what waits in a journal may have been
+//! delivered, in a life of the process that ended before its acknowledgement was on disk.
 
 use std::sync::Arc;
 
@@ -45,9 +46,8 @@ impl Event {
         }
         match (a.event_type, b.event_type) {
             (Added, Updated) => one(added(a, b), older, newer),
-            (Added, Deleted) => SmallVec::new(),
             (Updated, Updated) => one(updated(a, b), older, newer),
-            (Updated, Deleted) => smallvec![newer],
+            (Added | Updated, Deleted) => smallvec![newer],
             _ => smallvec![older, newer],
         }
     }
@@ -151,10 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_stays_unless_the_addition_was_not_told_either() {
-        let one = merged(&update("1", "2"), &deleted("3"));
-        assert_eq!(one.iter().map(Event::event_type).collect::<Vec<_>>(), [EventType::Deleted]);
-        assert!(merged(&added(pod("web", "1", "1"), false), &deleted("2")).is_empty());
+    fn a_deletion_stays_since_the_addition_may_have_been_delivered() {
+        for older in [update("1", "2"), added(pod("web", "2", "2"), false)] {
+            let one = merged(&older, &deleted("3"));
+            assert_eq!(one.iter().map(Event::event_type).collect::<Vec<_>>(), [EventType::Deleted]);
+        }
     }
 
     #[test]
