@@ -85,11 +85,13 @@ impl ListenerActor {
 
     /// Whether it has to wait until the objects have been on disk once. A subscriber that keeps what it is told must not be
     /// told of objects whose end nobody would notice after a restart.
-    fn waits_for_disk(&mut self, ctx: &mut Context<Self>) -> bool {
+    fn waits_for_disk(&self) -> bool {
         let is_kept = self.subscription.durable && self.env.checkpoints.keeping().is_some();
-        if !is_kept || self.health.is_on_disk() || self.env.checkpoints.is_closing() {
-            return false;
-        }
+        is_kept && !self.health.is_on_disk() && !self.env.checkpoints.is_closing()
+    }
+
+    /// Looks again later whether they are.
+    fn look_again(&mut self, ctx: &mut Context<Self>) {
         let synced = self.health.has_synced();
         if synced {
             self.env.checkpoints.hurry();
@@ -106,16 +108,20 @@ impl ListenerActor {
             });
             self.looking = Some((timer, look));
         }
-        true
     }
 
     /// Hands the next batch over, unless one is under way.
     fn pump(&mut self, ctx: &mut Context<Self>) {
-        if self.busy || !self.stopping && self.waits_for_disk(ctx) {
+        if self.busy {
             return;
         }
-        if self.stopping && !self.draining {
+        let waits = self.waits_for_disk();
+        // What waits for the disk stays in the inbox for who goes on with it.
+        if self.stopping && (waits || !self.draining) {
             return ctx.stop();
+        }
+        if waits {
+            return self.look_again(ctx);
         }
         // Another has taken over: this one was only slow to stop.
         let Some(batch) = self.inbox.next(self.turn, DELIVER_BATCH) else { return ctx.stop() };

@@ -273,7 +273,7 @@ async fn open_stores(
                 stores.push(OpenStore::in_memory());
                 continue;
             };
-            let opened = OpenStore::open(&sink, &place, &|event| found.knows(event));
+            let opened = OpenStore::open(&sink, &place, &|event| found.knows(&sink, event));
             let (store, orphans) = opened.map_err(|source| StartError::Journal { sink: sink.clone(), source })?;
             found.adopt(&sink, &orphans);
             stores.push(store);

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::start::StartError;
 use crate::actors::messages::{InformerFor, Wanted};
 use crate::actors::{Env, Keeping, StateStatus, ToldVersions};
-use crate::cache::{DeclaredIndex, PartitionId, Snapshot};
+use crate::cache::{DeclaredIndex, Partition, PartitionId, Snapshot};
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::reflector::Decoder;
@@ -192,12 +192,19 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Whether a cache has what an event tells of: its object in that state or a newer one, or all that happened up to
-    /// then, so that the object is gone. Or nobody wants it any more.
-    pub(super) fn knows(&self, event: &Event) -> bool {
+    /// Whether a cache has what an event has told a reader, and knows that it was told of all that is there. Or nobody wants it
+    /// any more.
+    pub(super) fn knows(&self, reader: &str, event: &Event) -> bool {
         let Some(about) = About::of(event) else { return true };
         let Some((cache, id)) = self.partition_of(&about) else { return true };
         let Some(partition) = self.on_disk[cache].partition(id) else { return true };
+        let has_it = self.has(event, &about, (cache, id), partition);
+        has_it && partition.restored().is_some_and(|restored| restored.has_reader(reader))
+    }
+
+    /// Whether a partition on disk has what an event tells of: its object in that state or a newer one, or all that happened
+    /// up to then, so that the object is gone.
+    fn has(&self, event: &Event, about: &About<'_>, at: (usize, PartitionId), partition: &Partition) -> bool {
         let stored = partition.get(&about.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
         // All of up to its version has been applied: an object of before then that is not there is gone. Its deletion need
         // not be in the journal, whose reader may not want to hear of it.
@@ -208,7 +215,7 @@ impl Found {
         let is_on_disk = if event.event_type() == EventType::Deleted { stored.is_none() } else { is_past };
         if !is_on_disk {
             let mut ahead = self.ahead.lock();
-            let newest = ahead.entry((cache, id)).or_insert_with(|| event.version().clone());
+            let newest = ahead.entry(at).or_insert_with(|| event.version().clone());
             if event.version().newer_than(newest) {
                 newest.clone_from(event.version());
             }
@@ -251,16 +258,22 @@ impl Found {
         }
     }
 
-    /// Takes in objects, and states of objects, that a reader was told of after the last checkpoint.
+    /// Takes in objects, and states of objects, that a reader was told of after the last checkpoint, and has the reader go on
+    /// from them.
     pub(super) fn adopt(&mut self, reader: &str, orphans: &[Event]) {
         for event in orphans {
             let Some(about) = About::of(event) else { continue };
-            let Some((cache, partition)) = self.partition_of(&about) else { continue };
+            let Some((cache, id)) = self.partition_of(&about) else { continue };
+            let Some(partition) = self.on_disk[cache].partition(id) else { continue };
             let resource = self.loaded.caches[cache].resource.clone();
             let Some(demand) = self.wishes.demand(&resource, about.cluster) else { continue };
             let object = about.object(event, &resource, demand);
+            let is_on_disk = self.has(event, &about, (cache, id), partition);
+            if let Some(restored) = partition.restored() {
+                restored.note_told(reader, Arc::clone(&object));
+            }
             let cache = &mut self.loaded.caches[cache];
-            if cache.store.revive(partition, reader, &object) {
+            if !is_on_disk && cache.store.revive(id, &object) {
                 cache.plain.push(object);
             }
         }

@@ -86,15 +86,60 @@ struct Waiting {
     is_fresh: bool,
     readers: BTreeSet<String>,
     objects: Option<Objects>,
-    /// What readers were told of afterwards, each its own.
+    /// What readers were told of that is not on disk as told to them, each its own.
     told: BTreeMap<String, Vec<Arc<StoredObject>>>,
 }
 
+impl Waiting {
+    /// Takes a reader off who is waited for: whether it was told that the first list was complete, and the objects that it was
+    /// told of.
+    fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
+        let told = self.told.remove(name);
+        if !self.readers.remove(name) {
+            // Of the partition on disk it was told nothing but this.
+            let mut then = Objects::default();
+            for object in told? {
+                then.insert(object);
+            }
+            return Some((false, then));
+        }
+        let objects = if self.readers.is_empty() { self.objects.take() } else { self.objects.clone() };
+        let mut then = objects?;
+        for object in told.unwrap_or_default() {
+            // Of the same object a body is worth more than a newer version without one.
+            let is_worth_less = |stored: &Arc<StoredObject>| stored.uid() == object.uid() && !object.is_kept();
+            if !then.get(object.key()).is_some_and(is_worth_less) {
+                then.insert(object);
+            }
+        }
+        Some((self.synced, then))
+    }
+}
+
 impl Restored {
-    /// Who has not come yet.
+    /// Who was told of all that was in it, and has not come yet.
     #[must_use]
     pub fn readers(&self) -> BTreeSet<String> {
         self.waiting.lock().readers.clone()
+    }
+
+    /// Whether this one is among them.
+    #[must_use]
+    pub fn has_reader(&self, name: &str) -> bool {
+        self.waiting.lock().readers.contains(name)
+    }
+
+    /// Who was told of some of it, and has not come yet.
+    #[must_use]
+    pub fn awaited(&self) -> BTreeSet<String> {
+        let waiting = self.waiting.lock();
+        waiting.readers.iter().chain(waiting.told.keys()).cloned().collect()
+    }
+
+    /// Notes an object of which a reader was told: one that is not on disk in that state; or any, where it is not known on disk
+    /// who was told of the partition. The later one counts.
+    pub fn note_told(&self, reader: &str, object: Arc<StoredObject>) {
+        self.waiting.lock().told.entry(reader.to_owned()).or_default().push(object);
     }
 
     /// Waits for nobody any more: who comes later begins anew.
@@ -118,21 +163,10 @@ impl Restored {
         waiting.objects.as_ref().is_none_or(|objects| objects.is_same(&partition.objects))
     }
 
-    /// A reader that was told of the restored state has come: what has happened since then, which it is to be told next.
-    /// And whether it was told that the first list was complete. `None` when it was not told, or has come before.
+    /// A reader that was told of the restored state, or of some of it, has come: what has happened since then, which it is to be
+    /// told next. And whether it was told that the first list was complete. `None` when it was told nothing, or has come before.
     pub(super) fn welcome(&self, name: &str, now: &Partition) -> Option<(bool, Vec<Applied>)> {
-        let mut waiting = self.waiting.lock();
-        if !waiting.readers.remove(name) {
-            return None;
-        }
-        let mut then = if waiting.readers.is_empty() { waiting.objects.take() } else { waiting.objects.clone() }?;
-        for object in waiting.told.remove(name).unwrap_or_default() {
-            if is_news(&object, then.get(object.key())) {
-                then.insert(object);
-            }
-        }
-        let synced = waiting.synced;
-        drop(waiting);
+        let (synced, then) = self.waiting.lock().take(name)?;
         let mut since = Vec::new();
         then.changes(&now.objects, |change| match change {
             Change::Added(new) => since.push(Applied::Added(Arc::clone(new))),
@@ -193,20 +227,14 @@ impl Store {
     }
 
     /// Takes in an object of which a reader was told after the partition was written to disk: unless what is there under
-    /// its key is not older, or is the same object with a body that this one lacks. The reader goes on from that state;
-    /// how far the partition has come stays as it is. Tells whether the store has it now.
-    pub fn revive(&mut self, id: PartitionId, reader: &str, object: &Arc<StoredObject>) -> bool {
+    /// its key is not older, or is the same object with a body that this one lacks. How far the partition has come stays as it
+    /// is. Tells whether the store has it now.
+    pub fn revive(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {
             if is_news(object, partition.get(object.key())) {
                 store.set(id, partition, object);
                 is_in = true;
-            }
-            if let Some(restored) = &partition.restored {
-                let mut waiting = restored.waiting.lock();
-                if waiting.readers.contains(reader) {
-                    waiting.told.entry(reader.to_owned()).or_default().push(Arc::clone(object));
-                }
             }
         });
         is_in

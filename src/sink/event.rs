@@ -111,6 +111,8 @@ struct Parts {
     sequence_at: u32,
     /// Whether `body` says where it is in a trace.
     is_traced: bool,
+    /// Whether it was a dead letter.
+    is_again: bool,
     body: Box<str>,
 }
 
@@ -234,6 +236,7 @@ impl Event {
             sequence: None,
             sequence_at,
             is_traced: parent.is_some(),
+            is_again: false,
             body: body.into(),
             id: id.into(),
             subject: subject.into(),
@@ -316,6 +319,20 @@ impl Event {
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self(Arc::new(Parts { body: Box::default(), sequence_at: 0, ..Parts::clone(&self.0) }))
+    }
+
+    /// The same as a dead letter that is delivered again: it comes behind what is newer than it is, and so says nothing of how
+    /// its object was left.
+    #[must_use]
+    pub fn again(mut self) -> Self {
+        Arc::make_mut(&mut self.0).is_again = true;
+        self
+    }
+
+    /// Whether it is what [`Self::again`] made.
+    #[must_use]
+    pub fn is_again(&self) -> bool {
+        self.0.is_again
     }
 
     /// What the event counts against bounds in bytes.

@@ -1,17 +1,17 @@
 //! Objects that a journal has told of and that the caches on disk do not have, or not in that state: they came, or changed,
-//! after the last checkpoint.
+//! after the last checkpoint. Of a reader that the caches on disk do not know yet, all that it was told of.
 //!
 //! If they are gone when the hub starts again, nobody would notice, for a cache misses only what it had; a successor of an
 //! object would be taken for the object itself. So the caches begin with what was told; what the cluster says of it is
 //! then compared as for any object.
 //!
-//! A dead letter that is delivered again lies behind what is newer than it is: it says nothing of how its object was left.
+//! What a journal says of a name counts in the journal's order, whatever the versions are: a watch that goes on from an
+//! earlier version tells of objects that came and went before those which were told of first. A dead letter that is delivered
+//! again says nothing of how its object was left.
 
 use hashbrown::HashMap;
 
-use super::told::identity;
 use super::{Event, EventType};
-use crate::types::ResourceVersion;
 
 /// Bytes of events that are held while a journal is read. Of objects beyond that no body is known, if they are gone.
 const MOST: usize = 64 * 1024 * 1024;
@@ -19,35 +19,23 @@ const MOST: usize = 64 * 1024 * 1024;
 /// See the module. Filled in the journal's order.
 #[derive(Debug, Default)]
 pub struct Orphans {
-    events: HashMap<(Box<str>, Box<str>), Event>,
+    /// By what names an object, whichever version of its resource it is told in.
+    events: HashMap<u64, Event>,
     bytes: usize,
-    /// The newest that was told under each name, by the name's hash.
-    newest: HashMap<u64, Newest>,
-}
-
-/// A state that was told.
-#[derive(Debug)]
-struct Newest {
-    /// Which object.
-    identity: u64,
-    version: ResourceVersion,
-    is_gone: bool,
 }
 
 impl Orphans {
-    /// Notes an event, and whether a cache on disk has its object in that state, or a newer one.
+    /// Notes an event, and whether a cache on disk has its object in that state, or a newer one, and knows that this reader was
+    /// told of it.
     pub fn note(&mut self, event: &Event, is_known: bool) {
-        if event.event_type() == EventType::Synced {
+        if event.event_type() == EventType::Synced || event.is_again() {
             return;
         }
-        if !self.is_newest(event) {
-            return;
-        }
-        let key = (event.cluster().into(), event.subject().into());
+        let key = event.lane_hash();
         let is_gone = event.event_type() == EventType::Deleted;
         if is_known || is_gone {
             // A deletion may be of an earlier object of that name.
-            let same = |known: &&Event| is_known || known.uid() == event.uid();
+            let same = |known: &&Event| !is_gone || known.uid() == event.uid();
             if let Some(size) = self.events.get(&key).filter(same).map(Event::size) {
                 self.bytes -= size;
                 self.events.remove(&key);
@@ -60,30 +48,6 @@ impl Orphans {
         self.bytes -= before.map_or(0, |before| before.size());
     }
 
-    /// Whether nothing newer has been noted under its name, in which case this is noted.
-    fn is_newest(&mut self, event: &Event) -> bool {
-        let new = Newest {
-            identity: identity(event),
-            version: event.version().clone(),
-            is_gone: event.event_type() == EventType::Deleted,
-        };
-        let Some(newest) = self.newest.get_mut(&event.lane_hash()) else {
-            self.newest.insert(event.lane_hash(), new);
-            return true;
-        };
-        if new.is_gone && new.identity == newest.identity {
-            // A tombstone may carry an older state.
-            newest.is_gone = true;
-            return true;
-        }
-        let is_older = newest.version.newer_than(&new.version);
-        let is_over = newest.is_gone && newest.version == new.version;
-        if !is_older && !is_over {
-            *newest = new;
-        }
-        !is_older && !is_over
-    }
-
     /// The last event of each.
     #[must_use]
     pub fn into_events(self) -> Vec<Event> {
@@ -94,7 +58,7 @@ impl Orphans {
 #[cfg(test)]
 mod tests {
     use super::super::EventOptions;
-    use super::super::test_objects::{added, pod, updated};
+    use super::super::test_objects::{added, pod, pod_of, updated};
     use super::*;
     use crate::types::Notification;
 
@@ -131,14 +95,34 @@ mod tests {
     fn a_dead_letter_that_is_delivered_again_brings_nothing_back() {
         let gone = |version| Notification::Deleted { object: pod("gone", version, "x"), tombstone: false };
         let told = [
-            (updated(pod("web", "1", "x"), pod("web", "3", "x")), false),
-            (updated(pod("web", "1", "x"), pod("web", "2", "x")), false),
-            (added(pod("gone", "4", "x"), false), false),
+            (updated(pod("web", "1", "x"), pod("web", "3", "x")), false, false),
+            (updated(pod("web", "1", "x"), pod("web", "2", "x")), false, true),
+            (added(pod("gone", "4", "x"), false), false, false),
             // A tombstone's version is that of the last state that was known.
-            (gone("4"), false),
-            (added(pod("gone", "4", "x"), false), false),
-            (added(pod("back", "5", "x"), false), true),
-            (added(pod("back", "4", "x"), false), false),
+            (gone("4"), false, false),
+            (added(pod("gone", "4", "x"), false), false, true),
+            (added(pod("back", "5", "x"), false), true, false),
+            (added(pod("back", "4", "x"), false), false, true),
+        ];
+        let mut orphans = Orphans::default();
+        for (notification, is_known, is_again) in &told {
+            let event = event(notification);
+            orphans.note(&if *is_again { event.again() } else { event }, *is_known);
+        }
+        let left: Vec<_> =
+            orphans.into_events().iter().map(|it| format!("{}@{}", it.subject(), it.version())).collect();
+        assert_eq!(left, ["/v1/pods/shop/web@3"]);
+    }
+
+    #[test]
+    fn an_object_of_before_that_is_told_of_after_its_successors_end_is_left() {
+        let pod = |uid, version| pod_of("web", uid, version);
+        let told = [
+            (added(pod("later", "7"), false), false),
+            (Notification::Deleted { object: pod("later", "8"), tombstone: false }, false),
+            (added(pod("earlier", "3"), false), false),
+            // Once more, of another object.
+            (Notification::Deleted { object: pod("later", "8"), tombstone: true }, true),
         ];
         assert_eq!(left(&told), ["/v1/pods/shop/web@3"]);
     }

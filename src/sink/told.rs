@@ -16,25 +16,21 @@ pub struct Told {
     objects: HashMap<u64, Last>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Last {
     version: ResourceVersion,
     deleted: bool,
 }
 
 impl Told {
-    /// Notes an event that is in the journal; in the journal's order, but for dead letters that are delivered again: these
-    /// lie behind what is newer than they are, and say nothing of what was told last.
+    /// Notes an event that is in the journal, in the journal's order. A dead letter that is delivered again says nothing of what
+    /// was told last.
     pub fn note(&mut self, event: &Event) {
-        if event.event_type() == EventType::Synced {
+        if event.event_type() == EventType::Synced || event.is_again() {
             return;
         }
         let last = Last { version: event.version().clone(), deleted: event.event_type() == EventType::Deleted };
-        let known = self.objects.entry(identity(event)).or_insert_with(|| last.clone());
-        // A tombstone carries the state of an older checkpoint.
-        if last.deleted || !known.deleted && !known.version.newer_than(&last.version) {
-            *known = last;
-        }
+        self.objects.insert(identity(event), last);
     }
 
     /// Whether an event tells anything newer. One that does ends the comparison for its object: what follows it is newer
@@ -146,11 +142,11 @@ mod tests {
     #[test]
     fn a_dead_letter_that_is_delivered_again_takes_nothing_back() {
         let mut told = Told::default();
-        for version in ["5", "7", "6"] {
-            told.note(&update(version));
+        for event in [update("5"), update("7"), update("6").again()] {
+            told.note(&event);
         }
         assert!(!told.is_news(&update("7"), false));
-        for event in [deleted("7"), update("6")] {
+        for event in [deleted("7"), update("6").again()] {
             told.note(&event);
         }
         assert!(!told.is_news(&deleted("7"), false));

@@ -40,11 +40,12 @@ impl Barrier {
         let is_nothing = !begun && partition.is_empty() && !partition.has_synced();
         let mut barrier = Self { id, passed: BTreeSet::new(), waiting, absent: BTreeSet::new(), is_nothing };
         if let Some(restored) = partition.restored() {
-            if restored.is_unchanged(partition) {
+            let (readers, awaited) = (restored.readers(), restored.awaited());
+            if restored.is_unchanged(partition) && readers == awaited {
                 // They know all that is in it.
-                barrier.passed.extend(restored.readers());
+                barrier.passed.extend(readers);
             } else if keeping.waits() {
-                barrier.absent = restored.readers();
+                barrier.absent = awaited;
             } else {
                 restored.give_up();
             }

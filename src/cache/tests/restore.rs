@@ -86,6 +86,24 @@ fn a_reader_that_was_there_is_told_what_has_happened_since_and_others_all_there_
 }
 
 #[test]
+fn a_reader_of_which_the_disk_does_not_know_goes_on_from_what_its_journal_says() {
+    let (mut store, id) = restored(&["a", "b"], &["known"]);
+    let restored = Arc::clone(store.published().load_full().partition(id).unwrap().restored().unwrap());
+    // Another reader has heard of a successor already.
+    let earlier = Arc::new(object_with("ns", "b", "u", 1, &[], &[]));
+    let later = Arc::new(object_with("ns", "b", "v", 9, &[], &[]));
+    restored.note_told("stranger", earlier);
+    restored.note_told("known", Arc::clone(&later));
+    assert!(store.revive(id, &later));
+    assert_eq!(restored.readers().len(), 1);
+    assert_eq!(restored.awaited(), ["known", "stranger"].map(str::to_owned).into());
+    apply(&mut store, id, "-b:v@10");
+    assert_eq!(queue(&store, id, "stranger"), ["!a@1", "†b@1", "synced"]);
+    assert_eq!(queue(&store, id, "known"), ["†b@9"]);
+    assert!(restored.awaited().is_empty());
+}
+
+#[test]
 fn who_is_given_up_begins_anew() {
     let (mut store, id) = restored(&["a"], &["gone"]);
     apply(&mut store, id, "~a@7");

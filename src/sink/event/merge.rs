@@ -1,8 +1,8 @@
 //! Two events of one object made one, where both cannot be kept.
 //!
 //! The rules are those of a listener that is behind (see [`crate::cache`]): oldest `oldObject`, newest `object`; a
-//! successor under the same name never merges, nor does a dead letter that is delivered again, whose state is older than what
-//! lies before it. But of what was added and is deleted again the deletion stays: what waits in a journal may have been
+//! successor under the same name never merges, nor does a dead letter that is delivered again, whose state may be older than
+//! what lies before it. But of what was added and is deleted again the deletion stays: what waits in a journal may have been
 //! delivered, in a life of the process that ended before its acknowledgement was on disk.
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Event {
         if (&a.cluster, &a.subject, &a.uid) != (&b.cluster, &b.subject, &b.uid) {
             return smallvec![older, newer];
         }
-        if a.version.newer_than(&b.version) && b.event_type != Deleted {
+        if a.is_again || b.is_again {
             return smallvec![older, newer];
         }
         match (a.event_type, b.event_type) {
@@ -160,8 +160,10 @@ mod tests {
 
     #[test]
     fn a_dead_letter_that_is_delivered_again_takes_nothing_newer_with_it() {
-        let both = merged(&update("2", "3"), &update("1", "2"));
+        let letter = event(&update("1", "2"), 2).again();
+        let both = Event::merge(event(&update("2", "3"), 1), letter.clone());
         assert_eq!(both.iter().map(|event| event.version().to_string()).collect::<Vec<_>>(), ["3", "2"]);
+        assert_eq!(Event::merge(letter, event(&deleted("3"), 3)).len(), 2);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 1 byte    format, 1
-//! 1 byte    type: 0 added, 1 updated, 2 deleted, 3 synced
+//! 1 byte    type: 0 added, 1 updated, 2 deleted, 3 synced; and 128 for a dead letter that is delivered again
 //! 5 texts   id, cluster, subject, uid, resourceVersion: each its length in 4 bytes, little endian, and as many bytes
 //! the rest  the JSON as it goes over the wire
 //! ```
@@ -13,6 +13,7 @@ use super::{Event, EventType, Parts, lane_hash, trace_parent_of};
 use crate::types::ResourceVersion;
 
 const FORMAT: u8 = 1;
+const AGAIN: u8 = 0x80;
 const TYPES: [EventType; 4] = [EventType::Added, EventType::Updated, EventType::Deleted, EventType::Synced];
 
 /// Bytes that are no event: they are damaged, or of a later version of this program.
@@ -32,7 +33,8 @@ impl Event {
         let version = parts.version.to_string();
         let kind = TYPES.iter().position(|known| *known == parts.event_type).unwrap_or_default();
         out.reserve(parts.body.len() + 256);
-        out.extend([FORMAT, u8::try_from(kind).unwrap_or_default()]);
+        let again = if parts.is_again { AGAIN } else { 0 };
+        out.extend([FORMAT, u8::try_from(kind).unwrap_or_default() | again]);
         for text in [&*parts.id, &*parts.cluster, &*parts.subject, &*parts.uid, &version] {
             out.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
             out.extend(text.as_bytes());
@@ -49,7 +51,7 @@ impl Event {
         if format != FORMAT {
             return Err(InvalidRecord("its format is not known"));
         }
-        let event_type = *TYPES.get(usize::from(kind)).ok_or(InvalidRecord("its type is not known"))?;
+        let event_type = *TYPES.get(usize::from(kind & !AGAIN)).ok_or(InvalidRecord("its type is not known"))?;
         let mut texts: [&str; 5] = [""; 5];
         for text in &mut texts {
             (*text, rest) = take_text(rest)?;
@@ -67,6 +69,7 @@ impl Event {
             sequence,
             sequence_at: 0,
             is_traced: trace_parent_of(body).is_some(),
+            is_again: kind & AGAIN != 0,
             body: body.into(),
         })))
     }
@@ -108,6 +111,7 @@ mod tests {
         assert_eq!((read.json(), read.lane_hash()), (event.json(), event.lane_hash()));
         assert_eq!(read.sequence(), Some(17));
         assert_eq!(bytes(&read), bytes(&event));
+        assert!(!read.is_again() && Event::decode(&bytes(&read.again()), None).unwrap().is_again());
     }
 
     #[test]

@@ -17,9 +17,13 @@ pub(crate) fn origin(group: &str, resource: &str, kind: &str) -> Arc<Origin> {
 }
 
 pub(crate) fn object(origin: Arc<Origin>, namespace: &str, name: &str, version: &str, json: &Value) -> Object {
+    object_of(origin, ObjectKey::new(namespace, name), &format!("uid-of-{name}"), version, json)
+}
+
+fn object_of(origin: Arc<Origin>, key: ObjectKey, uid: &str, version: &str, json: &Value) -> Object {
     let stored = StoredObject::new(StoredObjectParts {
-        key: ObjectKey::new(namespace, name),
-        uid: Uid::new(&format!("uid-of-{name}")),
+        key,
+        uid: Uid::new(uid),
         resource_version: ResourceVersion::new(version),
         labels: Labels::default(),
         index_values: Vec::new(),
@@ -36,6 +40,11 @@ pub(crate) fn pod(name: &str, version: &str, phase: &str) -> Object {
         "status": {"phase": phase}
     });
     object(origin("", "pods", "Pod"), "shop", name, version, &json)
+}
+
+/// One of several pods that have had a name.
+pub(crate) fn pod_of(name: &str, uid: &str, version: &str) -> Object {
+    object_of(origin("", "pods", "Pod"), ObjectKey::new("shop", name), uid, version, &json!({"kind": "Pod"}))
 }
 
 pub(crate) fn secret(version: &str) -> Object {

@@ -164,7 +164,7 @@ impl Store {
             let (mut numbers, mut events) = (Vec::new(), Vec::new());
             self.letters(filter, from, LETTERS_AT_ONCE, |number, letter| {
                 numbers.push(number);
-                events.push(letter.event);
+                events.push(letter.event.again());
             })?;
             let Some(last) = numbers.last() else { return Ok(()) };
             from = last + 1;

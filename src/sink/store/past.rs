@@ -95,7 +95,7 @@ impl Past {
     fn gather(&self, journal: &Journal<Event>) -> io::Result<Words> {
         let mut news = self.owed.clone();
         journal.visit_retained(&mut |number, event: Event| {
-            if event.event_type() != EventType::Synced {
+            if event.event_type() != EventType::Synced && !event.is_again() {
                 note(&mut news, number, event.without_body());
             }
         })?;
@@ -152,16 +152,9 @@ impl Past {
 
 fn note(words: &mut Words, number: u64, event: Event) {
     let object = identity(&event);
-    let is_last = |(last, known): &(u64, Event)| *last <= number && follows(known, &event);
-    if words.get(&object).is_none_or(is_last) {
+    if words.get(&object).is_none_or(|(last, _)| *last <= number) {
         words.insert(object, (number, event));
     }
-}
-
-/// Whether an event is not that of a dead letter which is delivered again, behind what is newer.
-fn follows(before: &Event, event: &Event) -> bool {
-    let is_deletion = |event: &Event| event.event_type() == EventType::Deleted;
-    is_deletion(event) || !is_deletion(before) && !before.version().newer_than(event.version())
 }
 
 fn word(payload: &[u8]) -> Option<(u64, Event)> {
