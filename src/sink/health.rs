@@ -64,9 +64,9 @@ pub struct SinkHealth {
     pub unreadable: AtomicU64,
     /// Of these, thrown away because the sink is disabled.
     pub discarded: AtomicU64,
-    /// Events in the queue, those in flight included.
+    /// Events that are not acknowledged, those in flight and in the journal included.
     pub pending_events: AtomicU64,
-    /// Bytes in the queue, those in flight included.
+    /// Bytes of events in memory, those in flight included.
     pub pending_bytes: AtomicU64,
     /// Notifications that wait for room in the queue, their senders with them.
     pub held: AtomicU64,

@@ -6,11 +6,13 @@
 //! then compared as for any object.
 //!
 //! What a journal says of a name counts in the journal's order, whatever the versions are: a watch that goes on from an
-//! earlier version tells of objects that came and went before those which were told of first. A dead letter that is delivered
-//! again says nothing of how its object was left.
+//! earlier version tells of objects that came and went before those which were told of first. Of one object the newest state
+//! counts, and its end is final: what was handed over twice, because who did it died, is in the journal twice, the second time
+//! perhaps not to its end. A dead letter that is delivered again says nothing of how its object was left.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
+use super::told::identity;
 use super::{Event, EventType};
 
 /// Bytes of events that are held while a journal is read. Of objects beyond that no body is known, if they are gone.
@@ -22,6 +24,8 @@ pub struct Orphans {
     /// By what names an object, whichever version of its resource it is told in.
     events: HashMap<u64, Event>,
     bytes: usize,
+    /// Objects that are gone.
+    ended: HashSet<u64>,
 }
 
 impl Orphans {
@@ -31,8 +35,16 @@ impl Orphans {
         if event.event_type() == EventType::Synced || event.is_again() {
             return;
         }
-        let key = event.lane_hash();
+        let (key, object) = (event.lane_hash(), identity(event));
         let is_gone = event.event_type() == EventType::Deleted;
+        let is_newer = |before: &Event| identity(before) == object && before.version().newer_than(event.version());
+        let is_repeated = !is_gone && (self.ended.contains(&object) || self.events.get(&key).is_some_and(is_newer));
+        if is_repeated {
+            return;
+        }
+        if is_gone {
+            self.ended.insert(object);
+        }
         if is_known || is_gone {
             // A deletion may be of an earlier object of that name.
             let same = |known: &&Event| !is_gone || known.uid() == event.uid();
@@ -112,6 +124,25 @@ mod tests {
         let left: Vec<_> =
             orphans.into_events().iter().map(|it| format!("{}@{}", it.subject(), it.version())).collect();
         assert_eq!(left, ["/v1/pods/shop/web@3"]);
+    }
+
+    #[test]
+    fn what_was_handed_over_twice_says_nothing_new() {
+        let gone = |object| Notification::Deleted { object, tombstone: false };
+        let [before, after] = ["3", "4"].map(|version| pod_of("web", "earlier", version));
+        let told = [
+            (added(before.clone(), false), false),
+            (updated(before.clone(), after.clone()), false),
+            (gone(after.clone()), false),
+            (added(pod_of("web", "later", "5"), false), false),
+            (added(before.clone(), false), false),
+            (updated(before, after), false),
+        ];
+        assert_eq!(left(&told), ["/v1/pods/shop/web@5"]);
+        let states = ["6", "7"].map(|version| pod_of("api", "one", version));
+        let change = || (updated(states[0].clone(), states[1].clone()), false);
+        let told = [(added(states[0].clone(), false), false), change(), (added(states[0].clone(), false), false)];
+        assert_eq!(left(&told), ["/v1/pods/shop/api@7"]);
     }
 
     #[test]

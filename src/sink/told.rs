@@ -16,21 +16,25 @@ pub struct Told {
     objects: HashMap<u64, Last>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Last {
     version: ResourceVersion,
     deleted: bool,
 }
 
 impl Told {
-    /// Notes an event that is in the journal, in the journal's order. A dead letter that is delivered again says nothing of what
-    /// was told last.
+    /// Notes an event that is in the journal, in the journal's order. What was handed over twice, and a dead letter that is
+    /// delivered again, says nothing of what was told last.
     pub fn note(&mut self, event: &Event) {
         if event.event_type() == EventType::Synced || event.is_again() {
             return;
         }
         let last = Last { version: event.version().clone(), deleted: event.event_type() == EventType::Deleted };
-        self.objects.insert(identity(event), last);
+        let known = self.objects.entry(identity(event)).or_insert_with(|| last.clone());
+        // A tombstone carries the state of an older checkpoint.
+        if last.deleted || !known.deleted && !known.version.newer_than(&last.version) {
+            *known = last;
+        }
     }
 
     /// Whether an event tells anything newer. One that does ends the comparison for its object: what follows it is newer

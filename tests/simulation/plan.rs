@@ -97,6 +97,6 @@ impl Plan {
     /// Whether what was synced is there after whatever happens. Of a disk on which calls fail nothing is promised to those who
     /// are told from journals but that the hub goes on and its caches are right.
     pub(crate) fn keeps_promises(&self) -> bool {
-        self.bad_disk == 0.0 && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
+        !(self.bad_disk > 0.0 && self.fills_up) && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
     }
 }

@@ -247,7 +247,14 @@ impl Bed for LinesBed {
         *self.hanging.lock() = None;
         let out = self.out.lock();
         match fault {
-            Fault::Hang => *self.hanging.lock() = Some(Arc::clone(&out.gate).try_lock_owned().unwrap()),
+            Fault::Hang => {
+                // Who is at a write just now is soon through.
+                let closed = std::iter::repeat_with(|| {
+                    std::thread::yield_now();
+                    Arc::clone(&out.gate).try_lock_owned().ok()
+                });
+                *self.hanging.lock() = closed.flatten().next();
+            }
             Fault::FailOnce => out.script.lock().push_back(Err(io::ErrorKind::StorageFull.into())),
             Fault::None | Fault::Poison(_) => {}
         }

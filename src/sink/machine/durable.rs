@@ -63,7 +63,6 @@ pub(super) struct Durable<T> {
     next_read: u64,
     end: u64,
     pending: u64,
-    bytes: u64,
     /// Until when nothing is written, since it failed so many times.
     pause: Option<(Instant, u32)>,
     /// Whether what was found at the start is durable. What it has told of is no news, and nobody is answered for that
@@ -93,7 +92,6 @@ impl<T> Durable<T> {
             next_read: found.first,
             end: found.state.end,
             pending: found.state.pending,
-            bytes: found.state.bytes,
             pause: None,
             crowded: false,
             flushing: false,
@@ -157,8 +155,9 @@ impl<T> Durable<T> {
         self.taken - self.stored
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes + self.unwritten_bytes as u64
+    /// Bytes that wait for the disk.
+    pub(super) fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes
     }
 
     pub(super) fn is_unwritten(&self) -> bool {
@@ -243,7 +242,7 @@ impl<T> Durable<T> {
                 // Dead letters may have come in between: they are read.
                 let follow_on = events.first().and_then(Event::sequence) == Some(self.next_read);
                 self.appended(state.end);
-                (self.pending, self.bytes) = (state.pending, state.bytes);
+                self.pending = state.pending;
                 params.health.show_journal(&state);
                 if follow_on {
                     self.feed(events, lanes, now);
@@ -270,7 +269,7 @@ impl<T> Durable<T> {
                 }
             }
             Done::Merged { freed, state } => {
-                (self.pending, self.bytes) = (state.pending, state.bytes);
+                self.pending = state.pending;
                 params.health.show_journal(&state);
                 params.health.merged.fetch_add(freed, Relaxed);
                 tracing::warn!(sink = %params.name, freed, "the journal was full: events of the same objects were merged");

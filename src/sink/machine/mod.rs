@@ -388,12 +388,12 @@ impl<T> Machine<T> {
     /// Shows how much waits.
     pub fn show(&self) {
         let health = &self.params.health;
-        let (events, bytes) = match &self.durable {
-            None => (self.lanes.events() as u64, self.lanes.bytes() as u64),
-            Some(durable) => (durable.pending(), durable.bytes()),
+        let (events, unwritten) = match &self.durable {
+            None => (self.lanes.events() as u64, 0),
+            Some(durable) => (durable.pending(), durable.unwritten_bytes()),
         };
         health.pending_events.store(events, Relaxed);
-        health.pending_bytes.store(bytes, Relaxed);
+        health.pending_bytes.store((self.lanes.bytes() + unwritten) as u64, Relaxed);
         health.held.store(self.held_count() as u64, Relaxed);
     }
 }

@@ -246,9 +246,11 @@ fn a_backlog_larger_than_memory_allows_waits_on_disk_and_comes_in_order() {
     }
     assert_eq!(rig.answered.len(), 20, "nobody waits for a dead receiver");
     assert_eq!((rig.health.status().pending_events, rig.machine.left()), (2000, 2000));
+    let on_disk = rig.store.state().bytes;
+    assert!((1..on_disk / 2).contains(&rig.health.status().pending_bytes), "what is on disk alone is not in memory");
     rig.receiver(|_| Outcome::Accepted);
     rig.run(Duration::from_secs(3600));
-    assert_eq!(rig.accepted.len(), 2000);
+    assert_eq!((rig.accepted.len(), rig.health.status().pending_bytes), (2000, 0));
     assert!(rig.versions().values().all(|versions| versions.iter().copied().eq(1..=40)));
     assert_eq!(rig.machine.left(), 0);
 }

@@ -152,9 +152,16 @@ impl Past {
 
 fn note(words: &mut Words, number: u64, event: Event) {
     let object = identity(&event);
-    if words.get(&object).is_none_or(|(last, _)| *last <= number) {
+    let is_last = |(last, known): &(u64, Event)| *last <= number && follows(known, &event);
+    if words.get(&object).is_none_or(is_last) {
         words.insert(object, (number, event));
     }
+}
+
+/// Whether an event is not the repetition of an earlier one of its object.
+fn follows(before: &Event, event: &Event) -> bool {
+    let is_deletion = |event: &Event| event.event_type() == EventType::Deleted;
+    is_deletion(event) || !is_deletion(before) && !before.version().newer_than(event.version())
 }
 
 fn word(payload: &[u8]) -> Option<(u64, Event)> {
