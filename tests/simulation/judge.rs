@@ -61,7 +61,7 @@ pub(crate) fn mistakes(house: &House, replica: &Replica) -> Vec<String> {
 
 /// What a reader was told that cannot be.
 pub(crate) fn violations(house: &House, replica: &Replica) -> Vec<String> {
-    if house.plan.has_room() { replica.violations().to_vec() } else { Vec::new() }
+    if house.plan.keeps_order() { replica.violations().to_vec() } else { Vec::new() }
 }
 
 /// Whether what lives have left behind in memory is no more than a thread does that ends.

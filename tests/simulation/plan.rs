@@ -78,10 +78,12 @@ impl Plan {
         }
     }
 
-    /// Whether there is room for everything at any time. Where there is not, a journal lets go of what it has told of and
-    /// remembers the last word alone, or nothing: after a restart some of it may be told again.
-    pub(crate) fn has_room(&self) -> bool {
-        !self.is_tight() && !self.fills_up
+    /// Whether readers are told each thing once and in order, over restarts too. Where there is not room for everything at any
+    /// time a journal lets go of what it has told of and remembers the last word alone, or nothing: after a restart some of
+    /// it may be told again. And what a disk could not sync for a long time a loss of power may leave in part, a later event
+    /// without an earlier one.
+    pub(crate) fn keeps_order(&self) -> bool {
+        !self.is_tight() && !self.fills_up && !(self.bad_disk > 0.0 && self.power)
     }
 
     /// Whether journals reach their limits.
@@ -94,9 +96,10 @@ impl Plan {
         2 * self.journal
     }
 
-    /// Whether what was synced is there after whatever happens. Of a disk on which calls fail nothing is promised to those who
-    /// are told from journals but that the hub goes on and its caches are right.
+    /// Whether readers have the truth in the end: unless what was synced may be lost, or a disk is full on which calls fail as
+    /// well, which a kill may meet when a journal has let go of what it told of, to make room to write that down.
     pub(crate) fn keeps_promises(&self) -> bool {
-        !(self.bad_disk > 0.0 && self.fills_up) && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
+        let forgets = self.fills_up && self.bad_disk > 0.0;
+        !forgets && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
     }
 }
