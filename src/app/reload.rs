@@ -22,7 +22,7 @@ use serde::Serialize;
 pub use plan::{Changes, Difference};
 
 use super::convert;
-use super::readers::{Followed, Follower, Reader, stamps};
+use super::readers::{Followed, Follower, Reader, files_of};
 use super::report::{RunningSink, RunningSinks};
 use super::sources::Sources;
 use super::start::{Dials, StartError};
@@ -31,8 +31,9 @@ use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabe
 use crate::actors::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
 use crate::config::{ClusterConfig, Config};
+use crate::disk::FileStates;
 use crate::reflector::StallPolicy;
-use crate::source::{KubeConnector, Stamps};
+use crate::source::KubeConnector;
 use crate::types::{ClusterName, clock};
 
 /// Why a configuration is not applied, or not all of it.
@@ -274,13 +275,13 @@ impl Running {
         plan: &mut Changes,
     ) -> Result<(Vec<(Reader, OpenStore)>, Vec<Reader>), ReloadError> {
         let configured = |one: &RunningSink| Some((one.name().to_owned(), one.files.clone()?));
-        let known: Vec<(String, Stamps)> = self.sinks.lock().iter().filter_map(configured).collect();
+        let known: Vec<(String, FileStates)> = self.sinks.lock().iter().filter_map(configured).collect();
         let (added, mut changed) = (plan.sinks.added.clone(), plan.sinks.changed.clone());
         let (sinks, state, io) = (config.sinks.clone(), self.state.clone(), self.env.io.clone());
         let (fsync, dial) = (self.at_start.hub.fsync, self.dials.receivers.clone());
         let building = self.env.io.spawn_blocking(move || {
             for sink in &sinks {
-                let is_other = |(name, files): &(String, Stamps)| *name == sink.name && *files != stamps(sink);
+                let is_other = |(name, files): &(String, FileStates)| *name == sink.name && *files != files_of(sink);
                 if known.iter().any(is_other) && !changed.contains(&sink.name) {
                     changed.push(sink.name.clone());
                 }

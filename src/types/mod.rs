@@ -4,6 +4,7 @@
 //! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
 
 mod body;
+mod bucket;
 mod built_in;
 mod catalogue;
 pub mod chance;
@@ -38,6 +39,7 @@ mod watched;
 /// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
 pub use arcstr::ArcStr as SharedStr;
 pub use body::{PackOutcome, PackedTotals, Packer};
+pub use bucket::TokenBucket;
 pub use built_in::{BuiltIn, built_in, is_built_in};
 pub use catalogue::{Catalogue, Found, GroupOffer, Offer, VersionOffer, nearest};
 pub use delta::{Change, Delta, DeltaKind, Deltas};

@@ -177,8 +177,7 @@ async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &
     let mut place = std::io::stdout().is_terminal().then(InPlace::default);
     let mut told: Option<Vec<Row>> = None;
     let mut last: Option<String> = None;
-    let mut tick = tokio::time::interval(view.interval.0);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut tick = crate::types::clock::ticks(view.interval.0);
     loop {
         tick.tick().await;
         let status = match client.get(&["v1", "status"], &[]).await {
