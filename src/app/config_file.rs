@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::load::load;
 use super::manager;
-use super::reload::{Changes, Reloader};
+use super::reload::Reloader;
 use crate::api::Reloaded;
 use crate::config::Config;
 use crate::disk::FileStates;
@@ -90,7 +90,11 @@ impl ConfigFile {
         let others = others(&config);
         match reloader.reload(config).await {
             Ok(changes) => {
-                tell(&changes);
+                if changes.is_empty() {
+                    tracing::info!("the configuration says what it said before");
+                } else {
+                    changes.log();
+                }
                 if others != self.others {
                     self.others = others;
                     self.applied = self.look().await;
@@ -103,18 +107,6 @@ impl ConfigFile {
                 Err(error)
             }
         }
-    }
-}
-
-fn tell(changes: &Changes) {
-    if changes.is_empty() {
-        return tracing::info!("the configuration says what it said before");
-    }
-    let shown = serde_json::to_string(changes).unwrap_or_default();
-    tracing::info!(changes = shown, "the configuration is applied");
-    if !changes.needs_restart.is_empty() {
-        let keys = changes.needs_restart.join(", ");
-        tracing::warn!(keys, "read at the start alone: start the process again for these");
     }
 }
 

@@ -34,7 +34,7 @@ use crate::config::{ClusterConfig, Config};
 use crate::disk::FileStates;
 use crate::reflector::StallPolicy;
 use crate::source::KubeConnector;
-use crate::types::{ClusterName, clock};
+use crate::types::{ClusterName, clock, first_names};
 
 /// Why a configuration is not applied, or not all of it.
 #[derive(Debug, thiserror::Error)]
@@ -220,7 +220,7 @@ impl Running {
         let mut current = self.current.lock().await;
         self.check_open()?;
         let (mut config, roster) = self.sources.effective(&current.written);
-        let plan = Changes::between(&current.effective, &config).clusters;
+        let plan = Changes::of_clusters(&current.effective, &config);
         self.change_clusters(&current.effective, &config, &plan).await?;
         let mut refused = Vec::new();
         for cluster in config.clusters.iter().filter(|cluster| is_new(cluster, &plan)) {
@@ -236,12 +236,10 @@ impl Running {
             }
         }
         config.clusters.retain(|cluster| !refused.contains(&cluster.name));
-        if !plan.is_empty() {
-            let Difference { added, changed, removed } = &plan;
-            for (what, names) in [("come", added), ("changed", changed), ("gone", removed)] {
-                if !names.is_empty() {
-                    tracing::info!(clusters = first(names), "clusters of sources have {what}");
-                }
+        let Difference { added, changed, removed } = &plan;
+        for (what, names) in [("come", added), ("changed", changed), ("gone", removed)] {
+            if !names.is_empty() {
+                tracing::info!(clusters = first_names(names), "clusters of sources have {what}");
             }
         }
         self.sources.in_force(roster);
@@ -401,13 +399,6 @@ impl Running {
 /// Whether a cluster was not there before.
 fn is_new(cluster: &ClusterConfig, changes: &Difference) -> bool {
     changes.added.iter().any(|added| added == cluster.name.as_str())
-}
-
-/// The first few names of a list, and how many more there are.
-fn first(names: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
 }
 
 /// The store of a sink that begins while the hub runs; the caches have all that its journal tells of, if there is one.

@@ -55,11 +55,12 @@ impl ClusterActor {
     /// Says that the cluster does not answer: once for each kind of failure, whatever it was asked.
     pub(super) fn tell_out_of_reach(&mut self, error: &SourceError) {
         let cluster = &self.parts.name;
-        if self.told.contains(&error.class) {
+        let kind = error.class.kind();
+        if self.told.contains(&kind) {
             tracing::debug!(%cluster, %error, "the cluster still cannot be asked");
             return;
         }
-        self.told.push(error.class);
+        self.told.push(kind);
         if error.class.is_refusal() {
             tracing::warn!(%cluster, %error, "the cluster refuses to say what it has, it is tried again");
         } else {
@@ -70,7 +71,8 @@ impl ClusterActor {
     /// Says that it does again, to whatever it is asked.
     pub(super) fn tell_in_reach(&mut self) {
         let fails = |want: &WantState| want.resolved.is_none() && want.health.answers() == Some(false);
-        if self.told.is_empty() || self.survey.failing || self.wants.values().any(|want| fails(want)) {
+        let is_unasked = self.survey.failing || self.wants.values().any(|want| fails(want));
+        if self.told.is_empty() || is_unasked || self.is_silent() {
             return;
         }
         self.told.clear();
