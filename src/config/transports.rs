@@ -353,11 +353,7 @@ fn nats(table: &mut Table<'_>, lacks_url: bool) -> NatsConfig {
 }
 
 fn nats_auth(table: &mut Table<'_>) -> Option<NatsAuth> {
-    let ways = ["creds_file", "token", "user", "nkey"];
-    let given: Vec<_> = ways.into_iter().filter(|way| table.has(way)).collect();
-    if let [first, second, ..] = given[..] {
-        table.checker.mistake(&table.path, format!("has {first} and {second}; keep one of them"));
-    }
+    table.chosen(&["creds_file", "token", "user", "nkey"]);
     let creds_file = table.file("creds_file");
     let token = table.secret("token");
     let (user, password) = (table.text("user"), table.secret("password"));
@@ -393,10 +389,7 @@ fn format(table: &mut Table<'_>) -> BodyConfig {
 
 /// The form of a webhook's events.
 fn body(table: &mut Table<'_>) -> BodyConfig {
-    let given: Vec<_> = FORMS.into_iter().filter(|form| table.has(form)).collect();
-    if let [first, second, ..] = given[..] {
-        table.checker.mistake(&table.path, format!("has {first} and {second}; keep one of them"));
-    }
+    let given = table.chosen(&FORMS);
     let format = format(table);
     let text = table.text("template").map(TemplateText::Inline);
     let file = table.file("template_file").map(TemplateText::File);

@@ -46,6 +46,11 @@ pub(super) struct Keys {
     pub(super) proxy: &'static str,
 }
 
+/// A text of an object; an empty one says nothing.
+pub(super) fn given(text: Option<&str>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
 impl Credentials {
     /// Whether anything says who the hub is.
     pub(super) fn is_anonymous(&self) -> bool {
