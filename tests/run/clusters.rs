@@ -9,7 +9,8 @@ use informer_hub::sim::World;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::process::{Launch, Process, cluster, message_of, sim, until};
+use crate::process::{Launch, Process, cluster, message_of, sim};
+use crate::waiting::until;
 
 const PODS: &str = "[resources.pods]\n";
 

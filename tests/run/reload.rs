@@ -2,8 +2,9 @@
 
 use informer_hub::sim::{SimCluster, World};
 
-use crate::process::{Launch, Process, cluster, sim, until};
+use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
+use crate::waiting::until;
 
 const PODS: &str = "[resources.pods]\n";
 const NODES: &str = "[resources.nodes]\n";
