@@ -87,7 +87,7 @@ impl Credentials {
 
     fn check(&self, keys: Keys) -> Result<(), String> {
         let uri = url(&self.server).map_err(|problem| format!("{}: {problem}", keys.server))?;
-        if uri.scheme_str() == Some("http") && !self.is_anonymous() && !is_loopback(&uri) {
+        if uri.scheme_str() == Some("http") && !self.is_anonymous() && !is_loopback(uri.host().unwrap_or_default()) {
             return Err(format!("{} would have credentials sent unencrypted; write https://", keys.server));
         }
         if self.insecure && self.ca_data.is_some() {

@@ -6,6 +6,7 @@ use rand::Rng;
 
 use super::lanes::{Gate, LaneId};
 use crate::types::clock::Instant;
+use crate::types::doubled;
 
 /// A receiver's `Retry-After` counts up to this: a slip of the pen must not stop a sink for a year.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
@@ -57,8 +58,7 @@ impl RetryParams {
         if now >= deadline {
             return Decision::GiveUp;
         }
-        let doubled = self.first.saturating_mul(1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX));
-        let delay = rng.random_range(Duration::ZERO..=doubled.min(self.max));
+        let delay = rng.random_range(Duration::ZERO..=doubled(self.first, attempts.saturating_sub(1), self.max));
         let at = (now + delay).min(deadline);
         Decision::RetryAt(after.map_or(at, |after| at.max(hold(now, after))))
     }

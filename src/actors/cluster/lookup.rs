@@ -9,7 +9,7 @@ use super::{ClusterActor, WantKey, WantState, informer_key_of};
 use crate::actors::messages::{Resolved, Wanted};
 use crate::actors::supervision::detach;
 use crate::reflector::{ResolveError, SourceError};
-use crate::types::{ApiResource, InformerHealth, Phase, chance};
+use crate::types::{ApiResource, InformerHealth, Phase, chance, doubled};
 
 /// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
 const ABSENT_REST: Duration = Duration::from_secs(20);
@@ -201,6 +201,6 @@ pub(super) fn jittered(rest: Duration) -> Duration {
 
 /// Exponential, with full jitter above the first delay.
 fn retry_after(attempts: u32) -> Duration {
-    let cap = FIRST_RETRY.saturating_mul(1 << attempts.min(6)).min(LAST_RETRY);
+    let cap = doubled(FIRST_RETRY, attempts, LAST_RETRY);
     FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(chance::unit())
 }
