@@ -18,7 +18,6 @@ use crate::actors::{Env, RegistryActor, Subscribe, SubscriptionId};
 use crate::config::{Initial, ResourceConfig, SinkConfig};
 use crate::dial::Dial;
 use crate::disk::FileStates;
-use crate::sink;
 use crate::types::{ClusterSelector, Fsync, StoreLimits, Threads};
 
 /// A sink or a durable subscription, ready to be started.
@@ -75,7 +74,7 @@ impl Reader {
         let interest = Interest {
             resources: one.resources.clone(),
             clusters: one.clusters.clone(),
-            skip_initial: one.selection.initial == sink::Initial::Skip,
+            skip_initial: one.selection.initial == Initial::Skip,
         };
         Self { name: one.name.clone(), params: one.params(place, io), interest, files: None }
     }

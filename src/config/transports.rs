@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use figment::value::Value;
 
-use super::Secret;
 use super::error::{nearest, suggestion};
 use super::files::secret_at;
 use super::rules::{nats_urls, url};
 use super::table::{Table, kind};
+use super::{Compression, Preset, Secret};
 
 pub(super) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
 pub(super) const CONCURRENCY: RangeInclusive<usize> = 1..=256;
@@ -93,15 +93,6 @@ pub struct ClientCertConfig {
     pub key_file: PathBuf,
 }
 
-/// `compression` of a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// `gzip`.
-    Gzip,
-    /// `zstd`.
-    Zstd,
-}
-
 /// One of `headers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderConfig {
@@ -154,17 +145,6 @@ pub enum TemplateText {
     Inline(String),
     /// In a file, read at the start.
     File(PathBuf),
-}
-
-/// `preset` of a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
-    /// `slack`.
-    Slack,
-    /// `teams`.
-    Teams,
-    /// `discord`.
-    Discord,
 }
 
 /// A stream of NATS JetStream.

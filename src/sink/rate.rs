@@ -1,19 +1,9 @@
 //! How often a sink may send: a bucket of tokens, one for each event. Pure; time is given.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::types::TokenBucket;
 use crate::types::clock::Instant;
-
-/// What a receiver wants to be spared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimit {
-    /// Events per second in the long run.
-    pub events_per_second: NonZeroU32,
-    /// Events at once after a pause.
-    pub burst: NonZeroU32,
-}
+use crate::types::{RateLimit, TokenBucket};
 
 /// Says when a batch may go. A batch of more events than a burst holds waits for a full bucket and leaves a debt, so
 /// that it goes at all and the rate in the long run still holds.
@@ -49,6 +39,8 @@ fn tokens(events: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::types::clock;
 

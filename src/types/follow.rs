@@ -84,11 +84,12 @@ impl Allowance {
     /// At once, and a second.
     pub const MOST: u32 = 100;
 
+    const INTERVAL: Duration = Duration::from_secs(1).checked_div(Self::MOST).expect("it is not zero");
+
     /// All of it.
     #[must_use]
     pub const fn new() -> Self {
-        let interval = Duration::from_secs(1).checked_div(Self::MOST).expect("it is not zero");
-        Self(Mutex::new(TokenBucket::new(interval, Self::MOST)))
+        Self(Mutex::new(TokenBucket::new(Self::INTERVAL, Self::MOST)))
     }
 
     /// Whether one more may begin.

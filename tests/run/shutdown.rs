@@ -14,9 +14,9 @@ fn launch(hub: &str, url: &str, receiver: &Receiver) -> Process {
 }
 
 /// A hub over a cluster's pods, whose receiver has met it in this mode.
-async fn met(sim: SimCluster, mode: Mode, more: &str) -> (SimCluster, Receiver, Process) {
+async fn met(sim: SimCluster, mode: Mode, settings: &str) -> (SimCluster, Receiver, Process) {
     let receiver = Receiver::start(mode);
-    let hub = launch(more, &sim.url(), &receiver);
+    let hub = launch(settings, &sim.url(), &receiver);
     hub.ready().await;
     receiver.met(mode, 1).await;
     (sim, receiver, hub)

@@ -189,8 +189,8 @@ mod tests {
         (Gvr::new("", "v1", resource), Scope::all())
     }
 
-    fn error(class: ErrorClass) -> Option<SourceError> {
-        Some(SourceError { class, message: format!("{class:?}") })
+    fn fails(troubles: &mut Troubles, resource: &str, class: ErrorClass) -> bool {
+        troubles.note(key(resource), Some(SourceError { class, message: format!("{class:?}") }))
     }
 
     fn told(troubles: &mut Troubles) -> Vec<(ErrorClass, String)> {
@@ -201,37 +201,37 @@ mod tests {
     #[test]
     fn those_who_fail_of_the_same_are_told_of_together_and_once() {
         let mut troubles = Troubles::default();
-        assert!(troubles.note(key("pods"), error(ErrorClass::Transient)));
-        assert!(!troubles.note(key("nodes"), error(ErrorClass::Refused)), "somebody will tell");
-        assert!(!troubles.note(key("secrets"), error(ErrorClass::Forbidden)));
+        assert!(fails(&mut troubles, "pods", ErrorClass::Transient));
+        assert!(!fails(&mut troubles, "nodes", ErrorClass::Refused), "somebody will tell");
+        assert!(!fails(&mut troubles, "secrets", ErrorClass::Forbidden));
         assert_eq!(
             told(&mut troubles),
             [(ErrorClass::Refused, "nodes pods".to_owned()), (ErrorClass::Forbidden, "secrets".to_owned())]
         );
         for class in [ErrorClass::Refused, ErrorClass::Stalled, ErrorClass::Transient] {
-            assert!(!troubles.note(key("pods"), error(class)), "{class:?} is one outage with what was told");
+            assert!(!fails(&mut troubles, "pods", class), "{class:?} is one outage with what was told");
         }
-        assert!(troubles.note(key("pods"), error(ErrorClass::Forbidden)), "that is something else");
+        assert!(fails(&mut troubles, "pods", ErrorClass::Forbidden), "that is something else");
         assert_eq!(told(&mut troubles), [(ErrorClass::Forbidden, "pods".to_owned())]);
         assert!(troubles.over().is_empty());
         assert!(troubles.note(key("pods"), None) && !troubles.note(key("nodes"), None));
         assert_eq!(troubles.over(), ["nodes", "pods"]);
         assert!(troubles.over().is_empty());
         troubles.is_due = false;
-        assert!(troubles.note(key("pods"), error(ErrorClass::Refused)), "it went well in between");
+        assert!(fails(&mut troubles, "pods", ErrorClass::Refused), "it went well in between");
     }
 
     #[test]
     fn a_silent_cluster_is_not_told_of_by_its_resources_and_what_stays_silent_in_it_is() {
         let mut troubles = Troubles::default();
-        troubles.note(key("pods"), error(ErrorClass::Transient));
-        troubles.note(key("nodes"), error(ErrorClass::Refused));
-        troubles.note(key("nodes"), error(ErrorClass::Malformed));
+        fails(&mut troubles, "pods", ErrorClass::Transient);
+        fails(&mut troubles, "nodes", ErrorClass::Refused);
+        fails(&mut troubles, "nodes", ErrorClass::Malformed);
         assert!(troubles.hush().is_some_and(|error| error.class.is_silence()));
         assert_eq!(told(&mut troubles), [(ErrorClass::Malformed, "nodes".to_owned())]);
         assert!(troubles.hush().is_none());
         troubles.note(key("nodes"), None);
-        assert!(troubles.note(key("pods"), error(ErrorClass::Refused)) || troubles.is_due);
+        assert!(fails(&mut troubles, "pods", ErrorClass::Refused) || troubles.is_due);
         assert_eq!(told(&mut troubles), [(ErrorClass::Refused, "pods".to_owned())]);
         assert_eq!(troubles.over(), ["nodes"]);
     }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn who_is_gone_is_told_of_no_more() {
         let mut troubles = Troubles::default();
-        troubles.note(key("pods"), error(ErrorClass::Forbidden));
+        fails(&mut troubles, "pods", ErrorClass::Forbidden);
         troubles.retain(|_| false);
         assert!(told(&mut troubles).is_empty() && troubles.over().is_empty());
         assert!(!troubles.note(key("pods"), None));
