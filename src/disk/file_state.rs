@@ -85,6 +85,9 @@ mod tests {
         std::fs::write(&new, "newer").unwrap();
         std::os::unix::fs::symlink(&old, &link).unwrap();
         let before = FileState::of(&link);
+        std::fs::write(&old, "no more").unwrap();
+        assert_ne!(FileState::of(&link), before, "it is the file that counts");
+        let before = FileState::of(&link);
         std::fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(&new, &link).unwrap();
         assert_ne!(FileState::of(&link), before);

@@ -24,7 +24,7 @@ mod tests {
     fn the_nearest_is_meant_where_it_is_near() {
         let known = ["namespaces", "resync", "name"];
         assert_eq!(meant("namespace", known, 3), Some("namespaces"));
-        assert_eq!(meant("Resnyc", known, 3), Some("resync"));
+        assert_eq!(meant("RESNYC", known, 3), Some("resync"));
         assert_eq!(meant("nmae", known, 3), Some("name"));
         assert_eq!(meant("colour", known, 3), None);
         assert_eq!((meant("nomospecas", known, 3), meant("nomospecas", known, 2)), (None, None));

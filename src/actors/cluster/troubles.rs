@@ -209,7 +209,8 @@ mod tests {
             [(ErrorClass::Refused, "nodes pods".to_owned()), (ErrorClass::Forbidden, "secrets".to_owned())]
         );
         for class in [ErrorClass::Refused, ErrorClass::Stalled, ErrorClass::Transient] {
-            assert!(!fails(&mut troubles, "pods", class), "{class:?} is one outage with what was told");
+            let are_new = ["pods", "nodes"].map(|resource| fails(&mut troubles, resource, class));
+            assert_eq!(are_new, [false, false], "{class:?} is one outage with what was told");
         }
         assert!(fails(&mut troubles, "pods", ErrorClass::Forbidden), "that is something else");
         assert_eq!(told(&mut troubles), [(ErrorClass::Forbidden, "pods".to_owned())]);
