@@ -176,22 +176,6 @@ impl ErrorClass {
         matches!(self, Self::Unauthorized | Self::Forbidden | Self::NotFound)
     }
 
-    /// Whether the server has not answered, as far as can be told: down, cut off, or broken behind who answers for it.
-    #[must_use]
-    pub fn is_silence(self) -> bool {
-        matches!(self, Self::Refused | Self::Stalled | Self::Transient)
-    }
-
-    /// The one that stands for all that are the same to who looks on: an outage is one, however it shows.
-    #[must_use]
-    pub fn kind(self) -> Self {
-        match self {
-            _ if self.is_silence() => Self::Transient,
-            Self::Throttled(_) => Self::Throttled(None),
-            other => other,
-        }
-    }
-
     /// Why a list begins that follows such a failure.
     #[must_use]
     pub fn list_reason(self) -> ListReason {

@@ -44,6 +44,22 @@ struct Outbreak {
     resources: Vec<String>,
 }
 
+impl ErrorClass {
+    /// Whether the server has not answered, as far as can be told: down, cut off, or broken behind who answers for it.
+    pub(in crate::actors) fn is_silence(self) -> bool {
+        matches!(self, Self::Refused | Self::Stalled | Self::Transient)
+    }
+
+    /// The one that stands for all that are the same to who looks on: an outage is one, however it shows.
+    pub(in crate::actors) fn kind(self) -> Self {
+        match self {
+            _ if self.is_silence() => Self::Transient,
+            Self::Throttled(_) => Self::Throttled(None),
+            other => other,
+        }
+    }
+}
+
 impl Troubles {
     /// An informer has failed, or gets what it asks for again (`None`). Whether there is something to tell, and nobody yet
     /// who will.
