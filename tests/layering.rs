@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("journal", &["types", "disk"]),
     ("state", &["types", "disk", "cache", "journal"]),
     ("dial", &[]),
-    ("source", &["types", "reflector", "dial"]),
+    ("source", &["types", "reflector", "disk", "dial"]),
     ("sink", &["types", "disk", "journal", "dial"]),
     ("config", &["types"]),
     ("fleet", &["types", "config"]),

@@ -27,8 +27,8 @@ use super::turns::Turns;
 use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
 use crate::reflector::{Connection, Connector, ErrorClass, InformerOptions};
-use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Phase, Scope};
+use crate::types::clock::Instant;
+use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Scope};
 
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
@@ -37,10 +37,11 @@ mod labels;
 mod lookup;
 mod patterns;
 mod survey;
+mod troubles;
 mod view;
 
-use lookup::jittered;
 use survey::Survey;
+use troubles::Troubles;
 
 /// What a cluster actor is made of.
 #[derive(Clone)]
@@ -99,6 +100,7 @@ pub(super) struct ClusterActor {
     error: Option<String>,
     /// How the cluster has failed to answer since it did, as far as that was said.
     told: Vec<ErrorClass>,
+    troubles: Troubles,
     // Behind pointers, since a map makes room for eleven where mostly there are few.
     wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
     informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
@@ -125,6 +127,7 @@ impl ClusterActor {
             connect_attempts: 0,
             error: None,
             told: Vec::new(),
+            troubles: Troubles::default(),
             wants: BTreeMap::new(),
             informers: BTreeMap::new(),
             ending: BTreeSet::new(),
@@ -160,6 +163,7 @@ impl ClusterActor {
             indexes: options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect(),
             settings: options.fingerprint().unwrap_or(0),
             watch_errors: Arc::clone(&want.watch_errors),
+            troubles: ctx.address().recipient(),
             rest: Rest::No,
             moved_from: moved_from.map(Arc::new),
         };
@@ -371,28 +375,6 @@ impl ClusterActor {
             act.show();
         }))
     }
-
-    fn on_informer_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
-        let dead = self.informers.iter_mut().find(|(_, informer)| informer.number == exited.child);
-        let Some((key, informer)) = dead else { return };
-        informer.address = None;
-        let key = key.clone();
-        let name = &self.parts.name;
-        if self.supervision.note_death(clock::now()) {
-            tracing::warn!(cluster = %name, resource = %key.0, "an informer {}; starting it again", exited.status);
-            return self.launch(&key, ctx);
-        }
-        tracing::error!(cluster = %name, resource = %key.0, "an informer {} once too often; it is degraded", exited.status);
-        informer.parts.health.set_phase(Phase::Degraded);
-        ctx.run_later(jittered(self.env.tuning.degraded_rest), move |act, ctx| {
-            // It may have been dropped, or dropped and wanted again, meanwhile.
-            if act.informers.get(&key).is_some_and(|informer| informer.number == exited.child) {
-                act.launch(&key, ctx);
-                act.show();
-            }
-        });
-        self.show();
-    }
 }
 
 /// Which informer watches what is wanted, once that has been looked up.
@@ -485,6 +467,7 @@ impl Handler<StopCluster> for ClusterActor {
 
     fn handle(&mut self, stop: StopCluster, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
+        self.tell_last_troubles();
         self.end_survey();
         self.wants.clear();
         let informers = std::mem::take(&mut self.informers);

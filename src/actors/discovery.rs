@@ -208,9 +208,9 @@ impl Handler<Heard> for DiscoveryActor {
 
     fn handle(&mut self, Heard { of, news }: Heard, ctx: &mut Self::Context) {
         let (cluster, answers) = (&self.parts.cluster, self.answers());
-        let watched = match of {
-            Names::Definitions => &mut self.definitions,
-            Names::Services => &mut self.services,
+        let (watched, other) = match of {
+            Names::Definitions => (&mut self.definitions, &self.services),
+            Names::Services => (&mut self.services, &self.definitions),
         };
         let was_watched = matches!(watched, Watched::All(_));
         let is_news = match (news, &mut *watched) {
@@ -225,7 +225,12 @@ impl Handler<Heard> for DiscoveryActor {
                 if !is_told && (answers || matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound)) {
                     is_told = true;
                     let resource = resource_of(of).gvr;
-                    tracing::warn!(%cluster, %resource, %error, "changes of what the cluster offers cannot be heard of; it is asked every half minute");
+                    // Whoever may not watch the one mostly may not watch the other.
+                    if matches!(other, Watched::Refused(_, true)) {
+                        tracing::debug!(%cluster, %resource, %error, "nor can these be watched");
+                    } else {
+                        tracing::warn!(%cluster, %resource, %error, "changes of what the cluster offers cannot be heard of; it is asked every half minute");
+                    }
                 }
                 *watched = Watched::Refused(error, is_told);
                 is_new

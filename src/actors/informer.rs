@@ -24,7 +24,7 @@ use super::messages::{
     AddListener, ClosePartition, Enqueue, Join, Lease, Leave, OpenedPartition, RemoveListener, Rest, Stop, StopInformer,
 };
 use super::processor::{CachePort, ProcessorActor, UseFifo};
-use super::reflector::{ReflectorActor, ReflectorParts};
+use super::reflector::{ReflectorActor, ReflectorParts, Trouble};
 use super::subscription::{Subscription, SubscriptionId};
 use super::supervision::{
     ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
@@ -55,6 +55,8 @@ pub(super) struct InformerParts {
     /// What tells how it takes objects in from how others do; zero where that cannot be told.
     pub(super) settings: u64,
     pub(super) watch_errors: Arc<WatchErrors>,
+    /// Who tells of its failures.
+    pub(super) troubles: Recipient<Trouble>,
     /// Whether it asks its cluster anything.
     pub(super) rest: Rest,
     /// What it was before it became what it is: whose objects it goes on with, where there are some.
@@ -212,6 +214,7 @@ impl InformerActor {
             options: self.env.tuning.reflector.clone(),
             resume: self.resume.take(),
             watch_errors: Arc::clone(&self.parts.watch_errors),
+            troubles: self.parts.troubles.clone(),
             handlers: self.env.handlers.clone(),
             budget: self.env.budget.clone(),
         };

@@ -19,8 +19,8 @@ use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
 use super::watch_errors::WatchErrors;
 use crate::reflector::{
-    ErrorClass, ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped,
-    SourceError, Step, WatchBatch, WatchItem, WatchRequest,
+    ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped, SourceError,
+    Step, WatchBatch, WatchItem, WatchRequest,
 };
 use crate::telemetry::spans;
 use crate::types::clock;
@@ -42,10 +42,19 @@ pub(super) struct ReflectorParts {
     pub(super) fifo: Recipient<Enqueue>,
     pub(super) options: ReflectorOptions,
     pub(super) watch_errors: Arc<WatchErrors>,
+    pub(super) troubles: Recipient<Trouble>,
     pub(super) handlers: Threads,
     pub(super) budget: Budget,
     /// Where to go on without a list: the store is complete up to there.
     pub(super) resume: Option<ResourceVersion>,
+}
+
+/// A list or watch has failed, or works again (`None`).
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Trouble {
+    pub(super) origin: Arc<Origin>,
+    pub(super) error: Option<SourceError>,
 }
 
 /// See the module.
@@ -107,8 +116,8 @@ struct Driver {
     listing: Option<Listing>,
     /// Why the next list would begin.
     relists_for: ListReason,
-    /// Kinds of failure that were logged since it last went well, so that each is logged once and not per attempt.
-    told: Vec<ErrorClass>,
+    /// Whether it has yet to be seen that it watches: since it began, and since a failure.
+    unproven: bool,
     /// How far the fifo was told last that it has everything.
     progress: Option<ResourceVersion>,
 }
@@ -138,7 +147,7 @@ impl Driver {
             skipped: None,
             listing: None,
             relists_for,
-            told: Vec::new(),
+            unproven: true,
             progress: None,
         }
     }
@@ -328,7 +337,7 @@ impl Driver {
             let next = tokio::select! {
                 biased;
                 next = next => next,
-                () = tokio::time::sleep_until(proven), if !self.told.is_empty() && !self.machine.is_listing() => {
+                () = tokio::time::sleep_until(proven), if self.unproven && !self.machine.is_listing() => {
                     self.show_well();
                     continue;
                 }

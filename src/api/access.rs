@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,7 +22,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::answer::wrong;
-use crate::disk::FileState;
+use crate::disk::FileStates;
 
 /// A shorter one could be guessed.
 const LEAST_TOKEN: usize = 16;
@@ -175,9 +175,9 @@ impl Access {
     }
 
     /// The state of the files that tokens come from.
-    pub(super) fn files(&self) -> Vec<FileState> {
+    pub(super) fn files(&self) -> FileStates {
         let tokens = [&self.token, &self.read_token].into_iter().flatten();
-        tokens.filter_map(|token| token.file.as_deref()).map(|file: &Path| FileState::of(file)).collect()
+        FileStates::of(tokens.filter_map(|token| token.file.as_ref()))
     }
 
     /// Reads the tokens; where one cannot be had, all stay as they were.

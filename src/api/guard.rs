@@ -9,7 +9,8 @@ use rustls::ServerConfig;
 
 use super::access::{Access, TokenError, TokenFrom};
 use super::tls::{TlsError, TlsFiles};
-use crate::disk::FileState;
+use crate::disk::FileStates;
+use crate::types::clock;
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -88,8 +89,8 @@ pub struct Guard {
 /// What files were like when they were read last, whether or not they were of use.
 #[derive(Debug, Default)]
 struct Seen {
-    tls: Vec<FileState>,
-    tokens: Vec<FileState>,
+    tls: FileStates,
+    tokens: FileStates,
 }
 
 impl Guard {
@@ -104,7 +105,7 @@ impl Guard {
         let certificates = files.as_ref().is_some_and(|files| files.client_ca_file.is_some());
         let access = Access::new(token, read_token, certificates, metrics_open)?;
         // Before the first look they may have changed since they were read: then they are read once more.
-        let seen = Mutex::new(Seen { tls, tokens: Vec::new() });
+        let seen = Mutex::new(Seen { tls, tokens: FileStates::default() });
         Ok(Self { files, config: ArcSwapOption::new(config), access, limits, seen })
     }
 
@@ -161,8 +162,7 @@ impl Guard {
 
     /// Keeps up with the files, and tells of those who were refused, until it is dropped.
     pub(super) async fn keep(self: Arc<Self>) {
-        let mut tick = tokio::time::interval(LOOK);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut tick = clock::ticks(LOOK);
         for looks in 1_u32.. {
             tick.tick().await;
             let guard = Arc::clone(&self);

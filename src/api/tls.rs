@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::disk::FileState;
+use crate::disk::FileStates;
 
 /// The files of TLS. Looked at every second, and read again when they have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +60,9 @@ impl TlsError {
 
 impl TlsFiles {
     /// The state of the files.
-    pub(super) fn states(&self) -> Vec<FileState> {
+    pub(super) fn states(&self) -> FileStates {
         let files = [Some(&self.cert_file), Some(&self.key_file), self.client_ca_file.as_ref()];
-        files.into_iter().flatten().map(|file| FileState::of(file)).collect()
+        FileStates::of(files.into_iter().flatten())
     }
 
     /// What connections are made with. A certificate is asked for, not demanded: probes have none.

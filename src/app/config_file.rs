@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::MissedTickBehavior;
 
 use super::load::load;
 use super::manager;
-use super::reload::{Changes, Reloader};
+use super::reload::Reloader;
 use crate::api::Reloaded;
 use crate::config::Config;
-use crate::source::Stamps;
+use crate::disk::FileStates;
+use crate::types::clock;
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -30,21 +30,20 @@ pub(super) struct ConfigFile {
     path: PathBuf,
     /// Files that sinks are built from.
     others: Vec<PathBuf>,
-    applied: Stamps,
+    applied: FileStates,
 }
 
 impl ConfigFile {
     /// The file that a configuration was read from. Blocks.
     pub(super) fn new(path: PathBuf, config: &Config) -> Self {
         let others = others(config);
-        let applied = stamps(&path, &others);
+        let applied = files(&path, &others);
         Self { path, others, applied }
     }
 
     /// Reloads until it is dropped.
     pub(super) async fn keep(mut self, reloader: Reloader, mut hangup: Signal, mut asks: mpsc::Receiver<Asked>) {
-        let mut ticks = tokio::time::interval(LOOK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = clock::ticks(LOOK);
         let mut seen = self.applied.clone();
         loop {
             let (is_asked, reply) = tokio::select! {
@@ -69,9 +68,9 @@ impl ConfigFile {
         }
     }
 
-    async fn look(&self) -> Stamps {
+    async fn look(&self) -> FileStates {
         let (path, others) = (self.path.clone(), self.others.clone());
-        let looking = tokio::task::spawn_blocking(move || stamps(&path, &others));
+        let looking = tokio::task::spawn_blocking(move || files(&path, &others));
         looking.await.unwrap_or_else(|_| self.applied.clone())
     }
 
@@ -91,7 +90,11 @@ impl ConfigFile {
         let others = others(&config);
         match reloader.reload(config).await {
             Ok(changes) => {
-                tell(&changes);
+                if changes.is_empty() {
+                    tracing::info!("the configuration says what it said before");
+                } else {
+                    changes.log();
+                }
                 if others != self.others {
                     self.others = others;
                     self.applied = self.look().await;
@@ -107,22 +110,10 @@ impl ConfigFile {
     }
 }
 
-fn tell(changes: &Changes) {
-    if changes.is_empty() {
-        return tracing::info!("the configuration says what it said before");
-    }
-    let shown = serde_json::to_string(changes).unwrap_or_default();
-    tracing::info!(changes = shown, "the configuration is applied");
-    if !changes.needs_restart.is_empty() {
-        let keys = changes.needs_restart.join(", ");
-        tracing::warn!(keys, "read at the start alone: start the process again for these");
-    }
-}
-
 fn others(config: &Config) -> Vec<PathBuf> {
     config.sinks.iter().flat_map(|sink| sink.files()).map(Path::to_owned).collect()
 }
 
-fn stamps(path: &Path, others: &[PathBuf]) -> Stamps {
-    Stamps::of(std::iter::once(path.to_owned()).chain(others.iter().cloned()))
+fn files(path: &Path, others: &[PathBuf]) -> FileStates {
+    FileStates::of(std::iter::once(path).chain(others.iter().map(PathBuf::as_path)))
 }

@@ -20,7 +20,6 @@ use crate::actors::sink::Drain;
 use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor, Tuning};
 use crate::cache::Chain;
 use crate::config::Config;
-use crate::disk::Disk;
 use crate::types::clock::{self, Instant};
 use crate::types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
@@ -81,14 +80,6 @@ impl Hub {
     /// As [`Hub::start`].
     pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
         Self::builder(config).tuning(tuning).start().await
-    }
-
-    /// The same, with another disk under the state directory.
-    ///
-    /// # Errors
-    /// As [`Hub::start`].
-    pub async fn start_on(config: Config, tuning: Tuning, disk: Arc<dyn Disk>) -> Result<Self, StartError> {
-        Self::builder(config).tuning(tuning).disk(disk).start().await
     }
 
     /// A hub that is yet to be started, with more to it than a configuration says.

@@ -5,10 +5,10 @@ use std::sync::Once;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
-use tokio::time::MissedTickBehavior;
 
 use super::report::{HubReport, Reporter};
 use crate::actors::ClusterState;
+use crate::types::clock;
 
 /// How often the state is told where no watchdog wants it sooner.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -47,8 +47,7 @@ pub(super) async fn keep_informed(reporter: Reporter) {
     }
     let watchdog = sd_notify::watchdog_enabled();
     let period = watchdog.map_or(PERIOD, |limit| (limit / 3).clamp(Duration::from_millis(10), PERIOD));
-    let mut ticks = tokio::time::interval(period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = clock::ticks(period);
     loop {
         ticks.tick().await;
         // One that does not answer is not well: the next look is soon enough, if there still is one.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +17,7 @@ use crate::actors::sink::{OpenStore, Sink, SinkParams, StorePlace};
 use crate::actors::{Env, RegistryActor, Subscribe, SubscriptionId};
 use crate::config::{Initial, ResourceConfig, SinkConfig};
 use crate::dial::Dial;
-use crate::sink;
-use crate::source::Stamps;
+use crate::disk::FileStates;
 use crate::types::{ClusterSelector, Fsync, StoreLimits, Threads};
 
 /// A sink or a durable subscription, ready to be started.
@@ -28,7 +26,7 @@ pub(super) struct Reader {
     pub(super) params: SinkParams,
     pub(super) interest: Interest,
     /// The files of a sink, as they were when it was built; `None` of a durable subscription, which has no configuration.
-    pub(super) files: Option<Stamps>,
+    pub(super) files: Option<FileStates>,
 }
 
 /// What a reader wants to hear of.
@@ -60,7 +58,7 @@ impl Reader {
         io: &Threads,
         dial: Option<&Dial>,
     ) -> Result<Self, StartError> {
-        let files = stamps(sink);
+        let files = files_of(sink);
         let mut params = sinks::sink(sink, io, dial)?;
         params.place = state.map(|state| place(state, &sink.name, sinks::limits(sink), fsync));
         let interest = Interest {
@@ -76,7 +74,7 @@ impl Reader {
         let interest = Interest {
             resources: one.resources.clone(),
             clusters: one.clusters.clone(),
-            skip_initial: one.selection.initial == sink::Initial::Skip,
+            skip_initial: one.selection.initial == Initial::Skip,
         };
         Self { name: one.name.clone(), params: one.params(place, io), interest, files: None }
     }
@@ -162,6 +160,6 @@ impl Follower {
 }
 
 /// A sink's files, as they are now. Blocks.
-pub(super) fn stamps(sink: &SinkConfig) -> Stamps {
-    Stamps::of(sink.files().into_iter().map(Path::to_owned))
+pub(super) fn files_of(sink: &SinkConfig) -> FileStates {
+    FileStates::of(sink.files())
 }

@@ -22,7 +22,7 @@ use serde::Serialize;
 pub use plan::{Changes, Difference};
 
 use super::convert;
-use super::readers::{Followed, Follower, Reader, stamps};
+use super::readers::{Followed, Follower, Reader, files_of};
 use super::report::{RunningSink, RunningSinks};
 use super::sources::Sources;
 use super::start::{Dials, StartError};
@@ -31,9 +31,10 @@ use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabe
 use crate::actors::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
 use crate::config::{ClusterConfig, Config};
+use crate::disk::FileStates;
 use crate::reflector::StallPolicy;
-use crate::source::{KubeConnector, Stamps};
-use crate::types::{ClusterName, clock};
+use crate::source::KubeConnector;
+use crate::types::{ClusterName, clock, first_names};
 
 /// Why a configuration is not applied, or not all of it.
 #[derive(Debug, thiserror::Error)]
@@ -219,7 +220,7 @@ impl Running {
         let mut current = self.current.lock().await;
         self.check_open()?;
         let (mut config, roster) = self.sources.effective(&current.written);
-        let plan = Changes::between(&current.effective, &config).clusters;
+        let plan = Changes::of_clusters(&current.effective, &config);
         self.change_clusters(&current.effective, &config, &plan).await?;
         let mut refused = Vec::new();
         for cluster in config.clusters.iter().filter(|cluster| is_new(cluster, &plan)) {
@@ -235,12 +236,10 @@ impl Running {
             }
         }
         config.clusters.retain(|cluster| !refused.contains(&cluster.name));
-        if !plan.is_empty() {
-            let Difference { added, changed, removed } = &plan;
-            for (what, names) in [("come", added), ("changed", changed), ("gone", removed)] {
-                if !names.is_empty() {
-                    tracing::info!(clusters = first(names), "clusters of sources have {what}");
-                }
+        let Difference { added, changed, removed } = &plan;
+        for (what, names) in [("come", added), ("changed", changed), ("gone", removed)] {
+            if !names.is_empty() {
+                tracing::info!(clusters = first_names(names), "clusters of sources have {what}");
             }
         }
         self.sources.in_force(roster);
@@ -274,13 +273,13 @@ impl Running {
         plan: &mut Changes,
     ) -> Result<(Vec<(Reader, OpenStore)>, Vec<Reader>), ReloadError> {
         let configured = |one: &RunningSink| Some((one.name().to_owned(), one.files.clone()?));
-        let known: Vec<(String, Stamps)> = self.sinks.lock().iter().filter_map(configured).collect();
+        let known: Vec<(String, FileStates)> = self.sinks.lock().iter().filter_map(configured).collect();
         let (added, mut changed) = (plan.sinks.added.clone(), plan.sinks.changed.clone());
         let (sinks, state, io) = (config.sinks.clone(), self.state.clone(), self.env.io.clone());
         let (fsync, dial) = (self.at_start.hub.fsync, self.dials.receivers.clone());
         let building = self.env.io.spawn_blocking(move || {
             for sink in &sinks {
-                let is_other = |(name, files): &(String, Stamps)| *name == sink.name && *files != stamps(sink);
+                let is_other = |(name, files): &(String, FileStates)| *name == sink.name && *files != files_of(sink);
                 if known.iter().any(is_other) && !changed.contains(&sink.name) {
                     changed.push(sink.name.clone());
                 }
@@ -400,13 +399,6 @@ impl Running {
 /// Whether a cluster was not there before.
 fn is_new(cluster: &ClusterConfig, changes: &Difference) -> bool {
     changes.added.iter().any(|added| added == cluster.name.as_str())
-}
-
-/// The first few names of a list, and how many more there are.
-fn first(names: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
 }
 
 /// The store of a sink that begins while the hub runs; the caches have all that its journal tells of, if there is one.

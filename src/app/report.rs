@@ -14,15 +14,15 @@ use super::sources::{ClusterSourceStatus, Sources};
 use crate::actors::messages::GetStatus;
 use crate::actors::sink::{LetterAnswer, LetterRequest, Sink};
 use crate::actors::{HubStatus, RegistryActor};
+use crate::disk::FileStates;
 use crate::sink::{SinkHealth, SinkStatus, StoreError};
-use crate::source::Stamps;
 
 /// A sink, or a durable subscription, of a running hub.
 pub(super) struct RunningSink {
     pub(super) follower: Follower,
     pub(super) health: Arc<SinkHealth>,
     /// `None` where the configuration says nothing of it.
-    pub(super) files: Option<Stamps>,
+    pub(super) files: Option<FileStates>,
     pub(super) followed: Followed,
 }
 

@@ -12,12 +12,10 @@ use crate::config::{
 use crate::dial::Dial;
 use crate::sink::file::{FileParams, LinesTransport};
 use crate::sink::nats::{NatsAuth, NatsParams, NatsTransport};
-use crate::sink::webhook::{
-    ClientCert, Compression, ExtraHeaders, SigningKeys, WebhookParams, WebhookTransport, WebhookUrl,
-};
+use crate::sink::webhook::{ClientCert, ExtraHeaders, SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
 use crate::sink::{
-    BatchParams, Bounds, EventOptions, EventType, Filter, Initial, MachineParams, OnFilterError, Preset, RateLimit,
-    Redaction, RetryParams, Selection, Shape, SinkHealth, StoreLimits, Template, Transport,
+    Bounds, EventOptions, Filter, MachineParams, Redaction, Selection, Shape, SinkHealth, StoreLimits, Template,
+    Transport,
 };
 use crate::types::Threads;
 
@@ -55,15 +53,11 @@ pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Resu
         name: sink.name.as_str().into(),
         selection: Arc::new(selection(sink, redaction.clone(), &wrong)?),
         options: EventOptions { include_old: sink.include_old, redaction, ..EventOptions::default() },
-        batch: BatchParams {
-            max_events: sink.batch.max_events,
-            max_bytes: sink.batch.max_bytes,
-            max_wait: sink.batch.max_wait,
-        },
-        retry: RetryParams { first: sink.retry.first, max: sink.retry.max, give_up_after: sink.retry.give_up_after },
+        batch: sink.batch,
+        retry: sink.retry,
         bounds: Bounds::default(),
         concurrency: NonZeroUsize::new(sink.transport.concurrency()).unwrap_or(NonZeroUsize::MIN),
-        rate_limit: rate_limit(sink),
+        rate_limit: sink.rate_limit,
         health: SinkHealth::new(),
     };
     Ok(SinkParams { machine, transport, io: io.clone(), place: None })
@@ -74,38 +68,17 @@ pub(super) fn limits(sink: &SinkConfig) -> StoreLimits {
     StoreLimits { journal: sink.journal_limit, letters: sink.dead_letter_limit }
 }
 
-/// How many events a sink may send.
-fn rate_limit(sink: &SinkConfig) -> Option<RateLimit> {
-    let limit = sink.rate_limit?;
-    Some(RateLimit { events_per_second: limit.events_per_second, burst: limit.burst })
-}
-
 fn selection(sink: &SinkConfig, redaction: Redaction, wrong: &Wrong<'_>) -> Result<Selection, StartError> {
     let filter = sink.filter.as_deref().map(Filter::compile).transpose().map_err(wrong.at("filter"))?;
     Ok(Selection {
-        events: sink.select.events.iter().copied().map(event_type).collect(),
+        events: sink.select.events.clone(),
         namespaces: sink.select.namespaces.clone(),
-        initial: match sink.initial {
-            config::Initial::Skip => Initial::Skip,
-            config::Initial::Replay => Initial::Replay,
-        },
+        initial: sink.initial,
         changed: sink.changed.clone(),
         filter,
-        on_filter_error: match sink.on_filter_error {
-            config::OnFilterError::Deliver => OnFilterError::Deliver,
-            config::OnFilterError::Drop => OnFilterError::Drop,
-        },
+        on_filter_error: sink.on_filter_error,
         redaction,
     })
-}
-
-fn event_type(event: config::EventType) -> EventType {
-    match event {
-        config::EventType::Added => EventType::Added,
-        config::EventType::Updated => EventType::Updated,
-        config::EventType::Deleted => EventType::Deleted,
-        config::EventType::Synced => EventType::Synced,
-    }
 }
 
 fn shape(body: &BodyConfig, wrong: &Wrong<'_>) -> Result<Shape, StartError> {
@@ -121,11 +94,7 @@ fn shape(body: &BodyConfig, wrong: &Wrong<'_>) -> Result<Shape, StartError> {
             };
             Shape::Template(Box::new(Template::compile(&text, content_type).map_err(wrong.at(key))?))
         }
-        BodyConfig::Preset(preset) => Shape::Preset(match preset {
-            config::Preset::Slack => Preset::Slack,
-            config::Preset::Teams => Preset::Teams,
-            config::Preset::Discord => Preset::Discord,
-        }),
+        BodyConfig::Preset(preset) => Shape::Preset(*preset),
     })
 }
 
@@ -152,10 +121,7 @@ fn webhook(
         ca_file: hook.ca_file.clone(),
         batched: batched && !shape.is_single(),
         shape,
-        compression: hook.compression.map(|compression| match compression {
-            config::Compression::Gzip => Compression::Gzip,
-            config::Compression::Zstd => Compression::Zstd,
-        }),
+        compression: hook.compression,
         headers: headers.map_err(wrong.at("headers"))?,
         client_cert: hook
             .client_cert

@@ -14,7 +14,7 @@ use reqwest::{Certificate, Identity, StatusCode, Url};
 use rustls::CertificateError;
 use serde_json::Value;
 
-use crate::config::{Config, HubConfig, Secret};
+use crate::config::{Config, HubConfig, Secret, is_loopback};
 
 /// Where a hub is that nothing is said of.
 const DEFAULT: &str = "http://127.0.0.1:7080";
@@ -67,7 +67,7 @@ impl HubArgs {
         let url = self.url.clone().or_else(|| hub.as_ref().map(address)).unwrap_or_else(|| DEFAULT.to_owned());
         let url = parse(&url)?;
         let token = self.token(hub.as_ref())?;
-        if token.is_some() && url.scheme() == "http" && !is_loopback(&url) {
+        if token.is_some() && url.scheme() == "http" && !is_loopback(url.host_str().unwrap_or_default()) {
             eprintln!(
                 "informer-hub: the token goes to {} as plain text; write https:// if the hub has hub.tls",
                 shown(&url)
@@ -206,11 +206,6 @@ fn parse(text: &str) -> anyhow::Result<Url> {
     Ok(url)
 }
 
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 fn read(option: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("{option} {} cannot be read", path.display()))
 }
@@ -301,7 +296,7 @@ mod tests {
             shown(&parse("https://hub.example.com:7080/hunter2?key=hunter2").unwrap()),
             "https://hub.example.com:7080"
         );
-        assert!(is_loopback(&parse("http://[::1]:1").unwrap()) && is_loopback(&parse("http://localhost").unwrap()));
-        assert!(!is_loopback(&parse("http://10.0.0.1").unwrap()));
+        let is_here = |text: &str| is_loopback(parse(text).unwrap().host_str().unwrap());
+        assert!(is_here("http://[::1]:1") && is_here("http://localhost") && !is_here("http://10.0.0.1"));
     }
 }

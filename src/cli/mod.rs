@@ -21,7 +21,6 @@ mod dead_letters;
 mod demo;
 mod import;
 mod look;
-mod out;
 mod print;
 mod rbac;
 mod run;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{Cell, Table};
 
-use super::print::{Format, answer, say, table};
+use super::print::{Format, answer, number, say, table};
 use crate::disk::RealDisk;
 use crate::journal::inspect::JournalReport;
 use crate::state::caches::CacheReport;
@@ -112,10 +112,6 @@ fn text(report: &StateReport) -> String {
     out
 }
 
-fn number(number: u64) -> Cell {
-    Cell::new(number).set_alignment(CellAlignment::Right)
-}
-
 fn caches(reports: &[CacheReport]) -> Table {
     let mut table = table(&["CACHE", "CLUSTER", "SCOPE", "OBJECTS", "VERSION", "SYNCED", "ALIVE", "BYTES", "DAMAGED"]);
     for cache in reports {
@@ -131,7 +127,7 @@ fn caches(reports: &[CacheReport]) -> Table {
             ]);
         }
         let mut all: Vec<_> = [cache.directory.as_str(), "all"].iter().map(Cell::new).collect();
-        all.extend([Cell::new(""), number(cache.partitions.iter().map(|it| it.objects as u64).sum())]);
+        all.extend([Cell::new(""), number(cache.partitions.iter().map(|it| it.objects as u64).sum::<u64>())]);
         all.extend(["", "", ""].iter().map(Cell::new));
         all.extend([number(cache.snapshot_bytes + cache.deltas_bytes), number(cache.damage.len() as u64)]);
         table.add_row(all);

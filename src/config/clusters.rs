@@ -80,7 +80,7 @@ fn check_ways(table: &mut Table<'_>) {
 fn check_server(table: &Table<'_>, server: &str, has_token: bool) {
     match url(server) {
         Err(problem) => table.mistake("server", problem),
-        Ok(uri) if has_token && uri.scheme_str() == Some("http") && !is_loopback(&uri) => {
+        Ok(uri) if has_token && uri.scheme_str() == Some("http") && !is_loopback(uri.host().unwrap_or_default()) => {
             table.mistake("server", "would send the token unencrypted; write https://");
         }
         Ok(_) => {}

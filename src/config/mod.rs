@@ -36,7 +36,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,10 +50,14 @@ pub use self::sources::{
     ProviderConfig, SecretFormat,
 };
 pub use self::transports::{
-    BodyConfig, ClientCertConfig, Compression, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, Preset,
-    StdoutConfig, TemplateText, TransportConfig, WebhookConfig,
+    BodyConfig, ClientCertConfig, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, StdoutConfig,
+    TemplateText, TransportConfig, WebhookConfig,
 };
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
+pub use crate::types::{
+    BatchParams as BatchConfig, Compression, EventType, Initial, OnFilterError, Preset, RateLimit as RateLimitConfig,
+    RetryParams as RetryConfig,
+};
 use crate::types::{
     ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, Selected, StoreLimits,
 };
@@ -338,68 +341,4 @@ pub struct SinkMatch {
     pub namespaces: Vec<String>,
     /// Which events. Default `added`, `updated`, `deleted` (not `synced`).
     pub events: Vec<EventType>,
-}
-
-/// The types of event a sink can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EventType {
-    /// An object appeared.
-    Added,
-    /// An object changed.
-    Updated,
-    /// An object is gone.
-    Deleted,
-    /// A first list is complete.
-    Synced,
-}
-
-/// What a sink does with objects that were there before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Initial {
-    /// They are not delivered.
-    #[default]
-    Skip,
-    /// They are delivered as `added`, with `initial` set.
-    Replay,
-}
-
-/// `on_filter_error` of a sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OnFilterError {
-    /// The event is delivered.
-    #[default]
-    Deliver,
-    /// It is not.
-    Drop,
-}
-
-/// `rate_limit` of a sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimitConfig {
-    /// Events per second in the long run.
-    pub events_per_second: NonZeroU32,
-    /// Events at once after a pause. Default: those of one second.
-    pub burst: NonZeroU32,
-}
-
-/// `batch` of a sink.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchConfig {
-    /// Events per request at most. Default 100.
-    pub max_events: usize,
-    /// Bytes per request at most (a larger single event goes alone). Default 1 MiB.
-    pub max_bytes: usize,
-    /// How long the first event of a batch waits for more. Default 250 ms.
-    pub max_wait: Duration,
-}
-
-/// `retry` of a sink.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetryConfig {
-    /// First delay. Default 500 ms; doubles, with full jitter.
-    pub first: Duration,
-    /// Longest delay. Default 5 min.
-    pub max: Duration,
-    /// How long a batch is tried before it is given up. Default 24 h.
-    pub give_up_after: Duration,
 }

@@ -38,22 +38,6 @@ impl Default for SinkMatch {
     }
 }
 
-impl Default for BatchConfig {
-    fn default() -> Self {
-        Self { max_events: 100, max_bytes: 1 << 20, max_wait: Duration::from_millis(250) }
-    }
-}
-
-impl Default for RetryConfig {
-    fn default() -> Self {
-        Self {
-            first: Duration::from_millis(500),
-            max: Duration::from_secs(300),
-            give_up_after: Duration::from_secs(24 * 3600),
-        }
-    }
-}
-
 impl FromStr for EventType {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {

@@ -108,6 +108,15 @@ impl<'c> Table<'c> {
         self.values.contains_key(key)
     }
 
+    /// Which of some keys are given, of which one at most may be.
+    pub(super) fn chosen<'k>(&self, keys: &[&'k str]) -> Vec<&'k str> {
+        let given: Vec<_> = keys.iter().copied().filter(|key| self.has(key)).collect();
+        if let [first, second, ..] = given[..] {
+            self.checker.mistake(&self.path, format!("has {first} and {second}; keep one of them"));
+        }
+        given
+    }
+
     /// Whether none of some keys is given, not even misspelt, in what is a table at all: what is to be asked before
     /// saying that one of them is missing, since one slip is one mistake.
     pub(super) fn lacks(&self, keys: &[&str]) -> bool {

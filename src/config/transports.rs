@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use figment::value::Value;
 
-use super::Secret;
 use super::error::{nearest, suggestion};
 use super::files::secret_at;
 use super::rules::{nats_urls, url};
 use super::table::{Table, kind};
+use super::{Compression, Preset, Secret};
 
 pub(super) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
 pub(super) const CONCURRENCY: RangeInclusive<usize> = 1..=256;
@@ -93,15 +93,6 @@ pub struct ClientCertConfig {
     pub key_file: PathBuf,
 }
 
-/// `compression` of a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// `gzip`.
-    Gzip,
-    /// `zstd`.
-    Zstd,
-}
-
 /// One of `headers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderConfig {
@@ -154,17 +145,6 @@ pub enum TemplateText {
     Inline(String),
     /// In a file, read at the start.
     File(PathBuf),
-}
-
-/// `preset` of a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
-    /// `slack`.
-    Slack,
-    /// `teams`.
-    Teams,
-    /// `discord`.
-    Discord,
 }
 
 /// A stream of NATS JetStream.
@@ -353,11 +333,7 @@ fn nats(table: &mut Table<'_>, lacks_url: bool) -> NatsConfig {
 }
 
 fn nats_auth(table: &mut Table<'_>) -> Option<NatsAuth> {
-    let ways = ["creds_file", "token", "user", "nkey"];
-    let given: Vec<_> = ways.into_iter().filter(|way| table.has(way)).collect();
-    if let [first, second, ..] = given[..] {
-        table.checker.mistake(&table.path, format!("has {first} and {second}; keep one of them"));
-    }
+    table.chosen(&["creds_file", "token", "user", "nkey"]);
     let creds_file = table.file("creds_file");
     let token = table.secret("token");
     let (user, password) = (table.text("user"), table.secret("password"));
@@ -393,10 +369,7 @@ fn format(table: &mut Table<'_>) -> BodyConfig {
 
 /// The form of a webhook's events.
 fn body(table: &mut Table<'_>) -> BodyConfig {
-    let given: Vec<_> = FORMS.into_iter().filter(|form| table.has(form)).collect();
-    if let [first, second, ..] = given[..] {
-        table.checker.mistake(&table.path, format!("has {first} and {second}; keep one of them"));
-    }
+    let given = table.chosen(&FORMS);
     let format = format(table);
     let text = table.text("template").map(TemplateText::Inline);
     let file = table.file("template_file").map(TemplateText::File);

@@ -12,7 +12,7 @@ mod file_state;
 pub mod frame;
 mod real;
 
-pub use file_state::FileState;
+pub use file_state::{FileState, FileStates};
 pub use real::RealDisk;
 
 /// How a file is opened.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::credentials::{Credentials, Keys};
+use super::credentials::{Credentials, Keys, given};
 use super::object::{Secret, read};
 use super::said::{Candidate, Said};
 use crate::config::{ClusterAccess, ClusterSourceConfig, Management};
@@ -107,13 +107,12 @@ fn credentials(server: String, config: Login) -> Result<Credentials, String> {
                     write a [clusters.<name>] with a kubeconfig whose user has exec"
             .to_owned());
     }
-    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let (token, user) = (given(config.bearer_token), given(config.username));
+    let (token, user) = (given(config.bearer_token.as_deref()), given(config.username.as_deref()));
     if token.is_some() && user.is_some() {
         return Err("data.config has bearerToken and username; keep one of them".to_owned());
     }
     let tls = config.tls_client_config.unwrap_or_default();
-    let certificate = match (given(tls.cert_data), given(tls.key_data)) {
+    let certificate = match (given(tls.cert_data.as_deref()), given(tls.key_data.as_deref())) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         (Some(_), None) => return Err("data.config: tlsClientConfig has certData without keyData".to_owned()),
@@ -121,10 +120,10 @@ fn credentials(server: String, config: Login) -> Result<Credentials, String> {
     };
     Ok(Credentials {
         server,
-        ca_data: given(tls.ca_data),
+        ca_data: given(tls.ca_data.as_deref()),
         insecure: tls.insecure.unwrap_or(false),
-        tls_server_name: given(tls.server_name),
-        proxy_url: given(config.proxy_url),
+        tls_server_name: given(tls.server_name.as_deref()),
+        proxy_url: given(config.proxy_url.as_deref()),
         token,
         password: user.map(|name| (name, config.password.unwrap_or_default())),
         certificate,

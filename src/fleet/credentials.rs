@@ -46,6 +46,11 @@ pub(super) struct Keys {
     pub(super) proxy: &'static str,
 }
 
+/// A text of an object; an empty one says nothing.
+pub(super) fn given(text: Option<&str>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
 impl Credentials {
     /// Whether anything says who the hub is.
     pub(super) fn is_anonymous(&self) -> bool {
@@ -82,7 +87,7 @@ impl Credentials {
 
     fn check(&self, keys: Keys) -> Result<(), String> {
         let uri = url(&self.server).map_err(|problem| format!("{}: {problem}", keys.server))?;
-        if uri.scheme_str() == Some("http") && !self.is_anonymous() && !is_loopback(&uri) {
+        if uri.scheme_str() == Some("http") && !self.is_anonymous() && !is_loopback(uri.host().unwrap_or_default()) {
             return Err(format!("{} would have credentials sent unencrypted; write https://", keys.server));
         }
         if self.insecure && self.ca_data.is_some() {

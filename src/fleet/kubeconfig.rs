@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::credentials::{Credentials, Keys};
+use super::credentials::{Credentials, Keys, given};
 use crate::config::{InlineKubeconfig, url};
 
 /// Keys of a kubeconfig, for messages.
@@ -145,18 +145,19 @@ impl Kubeconfig {
         if let Some((key, _, why)) = refused.into_iter().find(|(_, is_there, _)| *is_there) {
             return Err(format!("its user has {key}, which is not supported: {why}"));
         }
-        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        credentials.token = given(&user.token);
-        credentials.password = given(&user.username).map(|name| (name, user.password.clone().unwrap_or_default()));
-        credentials.certificate = match (given(&user.client_certificate_data), given(&user.client_key_data)) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, None) => None,
-            _ => {
-                return Err(
-                    "its user has one of client-certificate-data and client-key-data; both are needed".to_owned()
-                );
-            }
-        };
+        credentials.token = given(user.token.as_deref());
+        credentials.password =
+            given(user.username.as_deref()).map(|name| (name, user.password.clone().unwrap_or_default()));
+        credentials.certificate =
+            match (given(user.client_certificate_data.as_deref()), given(user.client_key_data.as_deref())) {
+                (Some(certificate), Some(key)) => Some((certificate, key)),
+                (None, None) => None,
+                _ => {
+                    return Err(
+                        "its user has one of client-certificate-data and client-key-data; both are needed".to_owned()
+                    );
+                }
+            };
         Ok(credentials)
     }
 }
@@ -172,13 +173,12 @@ pub(super) fn of_cluster(cluster: &Cluster) -> Result<Credentials, String> {
         let problem = "its cluster has certificate-authority, which is not supported: write certificate-authority-data";
         return Err(problem.to_owned());
     }
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     Ok(Credentials {
         server: cluster.server.clone().unwrap_or_default(),
-        ca_data: given(&cluster.certificate_authority_data),
+        ca_data: given(cluster.certificate_authority_data.as_deref()),
         insecure: cluster.insecure_skip_tls_verify.unwrap_or(false),
-        tls_server_name: given(&cluster.tls_server_name),
-        proxy_url: given(&cluster.proxy_url),
+        tls_server_name: given(cluster.tls_server_name.as_deref()),
+        proxy_url: given(cluster.proxy_url.as_deref()),
         ..Credentials::default()
     })
 }

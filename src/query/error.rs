@@ -4,6 +4,8 @@ use std::fmt;
 
 use smol_str::SmolStr;
 
+use crate::types::meant;
+
 /// A text that is not a question; whoever wrote it is at fault.
 ///
 /// Displays as one line; [`Self::picture`] adds the place in the text with a mark below it.
@@ -136,16 +138,7 @@ fn printable(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }
 
-/// Longer texts are no slip of the pen; a bound on the time to compare one.
-const LONGEST_WORD: usize = 32;
-
-/// The one of `known` that a person who wrote `text` most likely meant, if any is near enough.
+/// The word that was meant, by what was written.
 pub(super) fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
-    if text.len() > LONGEST_WORD {
-        return None;
-    }
-    let text = text.to_lowercase();
-    let bound = (text.chars().count() / 3).clamp(1, 2);
-    let distance = |candidate: &'static str| (strsim::damerau_levenshtein(&text, candidate), candidate);
-    known.iter().map(|known| distance(known)).filter(|(d, _)| *d <= bound).min().map(|(_, candidate)| candidate)
+    meant(text, known.iter().copied(), 2)
 }

@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::Redaction;
 use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, DecodeError, Notification, Object, Origin, ResourceVersion, TraceParent,
+    ApiResource, ClusterLabels, ClusterName, DecodeError, EventType, Notification, Object, Origin, ResourceVersion,
+    TraceParent,
 };
 
 mod data;
@@ -21,19 +22,6 @@ mod record;
 
 pub use data::{EventData, EventResource};
 pub use record::InvalidRecord;
-
-/// The types of event a sink can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EventType {
-    /// An object appeared.
-    Added,
-    /// An object changed.
-    Updated,
-    /// An object is gone.
-    Deleted,
-    /// A first list is complete.
-    Synced,
-}
 
 impl EventType {
     /// The type of a notification.

@@ -3,27 +3,10 @@
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::event::Event;
+use crate::types::BatchParams;
 use crate::types::clock::Instant;
-
-/// How events are put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchParams {
-    /// Events per batch at most. Default 100.
-    pub max_events: usize,
-    /// Bytes per batch at most (a larger single event goes alone). Default 1 MiB.
-    pub max_bytes: usize,
-    /// How long the first event of a batch waits for more. Default 250 ms.
-    pub max_wait: Duration,
-}
-
-impl Default for BatchParams {
-    fn default() -> Self {
-        Self { max_events: 100, max_bytes: 1024 * 1024, max_wait: Duration::from_millis(250) }
-    }
-}
 
 /// What the queue of one sink may hold, events in flight included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

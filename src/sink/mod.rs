@@ -45,19 +45,19 @@ pub(crate) mod contract;
 #[cfg(test)]
 pub(crate) use event::tests as test_objects;
 
-pub use crate::types::StoreLimits;
-pub use event::{Event, EventData, EventError, EventOptions, EventResource, EventType, InvalidRecord};
+pub use crate::types::{BatchParams, EventType, Initial, OnFilterError, Preset, RateLimit, RetryParams, StoreLimits};
+pub use event::{Event, EventData, EventError, EventOptions, EventResource, InvalidRecord};
 pub use filter::{Filter, InvalidFilter};
 pub use health::{AttemptOutcome, JournalStatus, SinkHealth, SinkStatus};
-pub use lanes::{BatchParams, Bounds, Gate, LaneId, Lanes};
+pub use lanes::{Bounds, Gate, LaneId, Lanes};
 pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
 pub use machine::{Action, Broken, Durability, Intake, Machine, MachineParams};
 pub use orphans::Orphans;
-pub use rate::{RateLimit, RateLimiter};
+pub use rate::RateLimiter;
 pub use redact::{REDACTED, Redaction};
-pub use retry::{Circuit, Decision, RetryParams};
-pub use select::{Initial, OnFilterError, Selection, Verdict};
-pub use shape::{InvalidTemplate, Preset, Shape, Template};
+pub use retry::{Circuit, Decision};
+pub use select::{Selection, Verdict};
+pub use shape::{InvalidTemplate, Shape, Template};
 pub use store::{Commit, Done, Found, JournalState, Replayed, Store, StoreError, Work};
 pub use told::Told;
 

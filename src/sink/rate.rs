@@ -1,62 +1,53 @@
 //! How often a sink may send: a bucket of tokens, one for each event. Pure; time is given.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::types::clock::Instant;
-
-/// What a receiver wants to be spared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimit {
-    /// Events per second in the long run.
-    pub events_per_second: NonZeroU32,
-    /// Events at once after a pause.
-    pub burst: NonZeroU32,
-}
+use crate::types::{RateLimit, TokenBucket};
 
 /// Says when a batch may go. A batch of more events than a burst holds waits for a full bucket and leaves a debt, so
 /// that it goes at all and the rate in the long run still holds.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimiter {
-    /// Between two events.
-    interval: Duration,
-    burst: NonZeroU32,
-    /// When the bucket is full again. One number stands for tokens and time.
-    full: Instant,
+    burst: u32,
+    bucket: TokenBucket,
 }
 
 impl RateLimiter {
     /// A full bucket.
     #[must_use]
-    pub fn new(limit: RateLimit, now: Instant) -> Self {
-        Self { interval: Duration::from_secs(1) / limit.events_per_second.get(), burst: limit.burst, full: now }
+    pub fn new(limit: RateLimit) -> Self {
+        let (interval, burst) = (Duration::from_secs(1) / limit.events_per_second.get(), limit.burst.get());
+        Self { burst, bucket: TokenBucket::new(interval, burst) }
     }
 
-    /// When a batch of `events` may go; not after `now` where it may go at once.
+    /// When a batch of `events` may go; `now` where it may go at once.
     #[must_use]
     pub fn ready_at(&self, events: usize, now: Instant) -> Instant {
-        let events = u32::try_from(events).unwrap_or(u32::MAX).min(self.burst.get());
-        let slack = self.interval.saturating_mul(self.burst.get() - events);
-        self.full.checked_sub(slack).unwrap_or(now)
+        now + self.bucket.wait(tokens(events).min(self.burst), now)
     }
 
     /// Takes what a batch of `events` that goes now needs. Also where it goes too early, e.g. for a shutdown.
     pub fn take(&mut self, events: usize, now: Instant) {
-        let events = u32::try_from(events).unwrap_or(u32::MAX);
-        self.full = self.full.max(now) + self.interval.saturating_mul(events);
+        self.bucket.take(tokens(events), now);
     }
+}
+
+fn tokens(events: usize) -> u32 {
+    u32::try_from(events).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::types::clock;
 
     fn limiter(events_per_second: u32, burst: u32) -> (RateLimiter, Instant) {
         let number = |n| NonZeroU32::new(n).unwrap();
         let limit = RateLimit { events_per_second: number(events_per_second), burst: number(burst) };
-        let now = clock::now();
-        (RateLimiter::new(limit, now), now)
+        (RateLimiter::new(limit), clock::now())
     }
 
     #[test]

@@ -6,30 +6,10 @@ use rand::Rng;
 
 use super::lanes::{Gate, LaneId};
 use crate::types::clock::Instant;
+use crate::types::{RetryParams, doubled};
 
 /// A receiver's `Retry-After` counts up to this: a slip of the pen must not stop a sink for a year.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
-
-/// How long a failing batch is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryParams {
-    /// Upper end of the first delay; it doubles with each attempt. Default 500 ms.
-    pub first: Duration,
-    /// Upper end of every delay. Default 5 min.
-    pub max: Duration,
-    /// From the first attempt until the batch is given up. Default 24 h.
-    pub give_up_after: Duration,
-}
-
-impl Default for RetryParams {
-    fn default() -> Self {
-        Self {
-            first: Duration::from_millis(500),
-            max: Duration::from_secs(300),
-            give_up_after: Duration::from_secs(24 * 3600),
-        }
-    }
-}
 
 /// What to do with a batch that was not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +37,7 @@ impl RetryParams {
         if now >= deadline {
             return Decision::GiveUp;
         }
-        let doubled = self.first.saturating_mul(1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX));
-        let delay = rng.random_range(Duration::ZERO..=doubled.min(self.max));
+        let delay = rng.random_range(Duration::ZERO..=doubled(self.first, attempts.saturating_sub(1), self.max));
         let at = (now + delay).min(deadline);
         Decision::RetryAt(after.map_or(at, |after| at.max(hold(now, after))))
     }

@@ -1,29 +1,8 @@
 //! Which notifications a sink takes.
 
-use super::event::EventType;
 use super::filter::Filter;
 use super::redact::Redaction;
-use crate::types::{FieldPath, Notification, Object};
-
-/// What a sink does with objects that were there before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Initial {
-    /// They are not delivered.
-    #[default]
-    Skip,
-    /// They are delivered as `added`, with `initial` set.
-    Replay,
-}
-
-/// What becomes of an event whose filter could not be evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OnFilterError {
-    /// It is taken: an event too many can be thrown away, and one too few cannot be had back.
-    #[default]
-    Deliver,
-    /// It is not taken.
-    Drop,
-}
+use crate::types::{EventType, FieldPath, Initial, Notification, Object, OnFilterError};
 
 /// What a sink takes of the notifications of the informers it listens to.
 #[derive(Debug)]

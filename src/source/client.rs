@@ -12,10 +12,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 
-use super::live::Stamps;
 use super::request::describe;
 use super::transport::{self, CONNECT_TIMEOUT};
 use crate::dial::Dial;
+use crate::disk::FileStates;
 use crate::reflector::bounded;
 use crate::types::Threads;
 use crate::types::clock::{self, Instant};
@@ -181,7 +181,7 @@ pub(super) struct Made {
     /// Where it goes, without user information.
     pub(super) address: String,
     /// Files that are not read again.
-    pub(super) files: Stamps,
+    pub(super) files: FileStates,
 }
 
 /// Makes a client for a cluster, on the runtime `io`, to which it belongs from then on. Its connections are TCP, unless
@@ -316,17 +316,17 @@ fn without_user(url: http::Uri) -> http::Uri {
 }
 
 /// The configuration, and the files of it that a client does not read again itself.
-async fn load(access: Access, threads: &Threads) -> Result<(Config, Stamps), ClientError> {
+async fn load(access: Access, threads: &Threads) -> Result<(Config, FileStates), ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,
-        Access::InCluster => Ok((Config::incluster().map_err(ClientError::NotInCluster)?, Stamps::default())),
-        Access::Server { server, ca_file, token } => Ok((from_parts(&server, ca_file, token)?, Stamps::default())),
+        Access::InCluster => Ok((Config::incluster().map_err(ClientError::NotInCluster)?, FileStates::default())),
+        Access::Server { server, ca_file, token } => Ok((from_parts(&server, ca_file, token)?, FileStates::default())),
         Access::Inline { text, origin } => {
             let unusable =
                 |error| ClientError::Inline { origin: origin.to_string(), message: kubeconfig_problem(&error) };
             let kubeconfig = Kubeconfig::from_yaml(&text).map_err(unusable)?;
             let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-            Ok((config.map_err(unusable)?, Stamps::default()))
+            Ok((config.map_err(unusable)?, FileStates::default()))
         }
         Access::Awaited { source } => Err(ClientError::Awaited(source)),
     }
@@ -340,13 +340,13 @@ async fn from_kubeconfig(
     path: PathBuf,
     context: Option<String>,
     threads: &Threads,
-) -> Result<(Config, Stamps), ClientError> {
+) -> Result<(Config, FileStates), ClientError> {
     let (file, wanted) = (path.clone(), context.clone());
     let read = threads.spawn_blocking(move || {
         // Stamped before it is read: what changes in between is seen the next time.
-        let own = Stamps::of([file.clone()]);
+        let own = FileStates::of([file.clone()]);
         let kubeconfig = read_kubeconfig(&file, wanted.as_deref())?;
-        let named = Stamps::of(files_of(&kubeconfig, wanted.as_deref()));
+        let named = FileStates::of(files_of(&kubeconfig, wanted.as_deref()));
         Ok((kubeconfig, own.and(named)))
     });
     let Ok(read) = read.await else {

@@ -12,9 +12,8 @@
 //! end, and sources learn by [`Made::epoch`] that a version they know means nothing any more.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use kube::Client;
@@ -23,6 +22,7 @@ use tokio::sync::Notify;
 
 use super::client::{Access, ClientError, Made as NewClient, make};
 use crate::dial::Dial;
+use crate::disk::FileStates;
 use crate::types::clock::{self, Instant};
 use crate::types::{Threads, Watched, Watcher};
 
@@ -46,7 +46,7 @@ pub(super) struct Made {
     /// Counts addresses.
     pub(super) epoch: u64,
     address: String,
-    stamps: Stamps,
+    files: FileStates,
 }
 
 /// See the module.
@@ -107,10 +107,10 @@ impl Live {
     /// Makes the client anew, where there is reason to.
     async fn renew(&self, tried: &mut Option<Tried>) {
         let (way, old) = (self.way.lock().clone(), self.made.load_full());
-        let (stamped, now) = (old.stamps.again(&self.io).await, clock::now());
+        let (files, now) = (again(&old.files, &self.io).await, clock::now());
         let is_wanted = *self.wanted.lock();
-        let is_new = stamped != old.stamps;
-        let waits = tried.as_ref().is_some_and(|tried| tried.is_same(&way, &stamped) && now < tried.at + AGAIN);
+        let is_new = files != old.files;
+        let waits = tried.as_ref().is_some_and(|tried| tried.is_same(&way, &files) && now < tried.at + AGAIN);
         if !(is_wanted || is_new) || waits {
             return;
         }
@@ -118,7 +118,7 @@ impl Live {
         let made = make(way.access.clone(), way.compression, self.dial.clone(), &self.io).await;
         let failed_before = tried.as_ref().is_some_and(|tried| tried.failed);
         let compression = way.compression;
-        *tried = Some(Tried { at: clock::now(), way, stamps: stamped, failed: made.is_err() });
+        *tried = Some(Tried { at: clock::now(), way, files, failed: made.is_err() });
         match made {
             Ok(new) => {
                 let has_moved = new.address != old.address;
@@ -145,7 +145,7 @@ impl fmt::Debug for Live {
 
 impl Made {
     fn new(NewClient { client, address, files }: NewClient, compression: bool, epoch: u64) -> Self {
-        Self { client, compression, epoch, address, stamps: files }
+        Self { client, compression, epoch, address, files }
     }
 }
 
@@ -153,13 +153,13 @@ impl Made {
 struct Tried {
     at: Instant,
     way: Way,
-    stamps: Stamps,
+    files: FileStates,
     failed: bool,
 }
 
 impl Tried {
-    fn is_same(&self, way: &Way, stamps: &Stamps) -> bool {
-        self.way == *way && self.stamps == *stamps
+    fn is_same(&self, way: &Way, files: &FileStates) -> bool {
+        self.way == *way && self.files == *files
     }
 }
 
@@ -173,33 +173,12 @@ async fn keep(live: Weak<Live>, hurry: Arc<Notify>) {
     }
 }
 
-/// When files were changed last, as far as that can be seen without reading them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stamps(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
-
-impl Stamps {
-    /// As they are now. Blocks.
-    pub fn of(files: impl IntoIterator<Item = PathBuf>) -> Self {
-        let stamp = |path: &Path| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
-        Self(files.into_iter().map(|path| (path.clone(), stamp(&path))).collect())
+async fn again(files: &FileStates, io: &Threads) -> FileStates {
+    if files.is_empty() {
+        return FileStates::default();
     }
-
-    pub(super) fn and(mut self, others: Self) -> Self {
-        self.0.extend(others.0);
-        self
-    }
-
-    async fn again(&self, io: &Threads) -> Self {
-        if self.0.is_empty() {
-            return Self::default();
-        }
-        let files: Vec<_> = self.0.iter().map(|(path, _)| path.clone()).collect();
-        let looking = io.spawn_blocking(move || Self::of(files));
-        looking.await.unwrap_or_else(|_| self.clone())
-    }
+    let known = files.clone();
+    io.spawn_blocking(move || known.again()).await.unwrap_or_else(|_| files.clone())
 }
 
 #[cfg(test)]

@@ -24,7 +24,6 @@ pub use connector::KubeConnector;
 pub use credentials::{Credential, CredentialKind, credentials, default_kubeconfigs, of_context};
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
-pub use live::Stamps;
 pub use review::{Estimate, Verdict, estimate, may, objects, server_version, streams};
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use tokio::time::{Interval, MissedTickBehavior};
+
 thread_local! {
     static SET: Cell<Option<(jiff::Timestamp, Instant)>> = const { Cell::new(None) };
 }
@@ -17,6 +19,15 @@ pub type Instant = tokio::time::Instant;
 pub fn now() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     Instant::now()
+}
+
+/// A beat every `period`, the first at once. One that comes late is followed a whole period later, not by all that it held
+/// up.
+#[must_use]
+pub fn ticks(period: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Now, on the wall clock, for people and for the wire; never for deadlines.
@@ -72,6 +83,20 @@ pub fn since_wall_millis(millis: i64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_beat_that_is_late_holds_up_no_others() {
+        let (begun, mut ticks) = (now(), ticks(Duration::from_secs(2)));
+        let mut at = Vec::new();
+        for busy in [0, 7, 0] {
+            ticks.tick().await;
+            at.push(now().duration_since(begun).as_secs());
+            tokio::time::advance(Duration::from_secs(busy)).await;
+        }
+        ticks.tick().await;
+        at.push(now().duration_since(begun).as_secs());
+        assert_eq!(at, [0, 2, 9, 11]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_steady_clock_goes_on_where_the_machines_jumps() {

@@ -14,7 +14,7 @@ use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::clock::{self, Instant};
-use super::{ObjectKey, ResourceVersion, StoredObject};
+use super::{ObjectKey, ResourceVersion, StoredObject, TokenBucket};
 
 /// The target of spans that are exported as traces; nothing else is.
 pub const SPANS: &str = "informer_hub::spans";
@@ -78,16 +78,18 @@ impl Traced {
 
 /// How many traces may begin: [`Allowance::MOST`] at once, and as many a second in the long run.
 #[derive(Debug)]
-pub struct Allowance(Mutex<Option<(Instant, u32)>>);
+pub struct Allowance(Mutex<TokenBucket>);
 
 impl Allowance {
     /// At once, and a second.
     pub const MOST: u32 = 100;
 
+    const INTERVAL: Duration = Duration::from_secs(1).checked_div(Self::MOST).expect("it is not zero");
+
     /// All of it.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Mutex::new(None))
+        Self(Mutex::new(TokenBucket::new(Self::INTERVAL, Self::MOST)))
     }
 
     /// Whether one more may begin.
@@ -96,17 +98,12 @@ impl Allowance {
     }
 
     fn take_at(&self, now: Instant) -> bool {
-        let mut state = self.0.lock();
-        let (since, left) = state.unwrap_or((now, Self::MOST));
-        let every = Duration::from_secs(1) / Self::MOST;
-        let more = u32::try_from(now.saturating_duration_since(since).as_nanos() / every.as_nanos());
-        let more = more.unwrap_or(u32::MAX);
-        let (since, left) = match left.saturating_add(more) {
-            full if full >= Self::MOST => (now, Self::MOST),
-            left => (since + every * more, left),
-        };
-        *state = Some((since, left.saturating_sub(1)));
-        left > 0
+        let mut bucket = self.0.lock();
+        let is_there = bucket.wait(1, now).is_zero();
+        if is_there {
+            bucket.take(1, now);
+        }
+        is_there
     }
 }
 

@@ -4,12 +4,15 @@
 //! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
 
 mod body;
+mod bucket;
 mod built_in;
 mod catalogue;
 pub mod chance;
 pub mod clock;
+mod delivery;
 mod delta;
 mod dictionary;
+mod doubled;
 mod fold;
 mod follow;
 mod fsync;
@@ -19,6 +22,7 @@ mod intern;
 mod key;
 mod label_filter;
 mod limits;
+mod meant;
 mod memory;
 mod name;
 mod notification;
@@ -38,10 +42,13 @@ mod watched;
 /// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
 pub use arcstr::ArcStr as SharedStr;
 pub use body::{PackOutcome, PackedTotals, Packer};
+pub use bucket::TokenBucket;
 pub use built_in::{BuiltIn, built_in, is_built_in};
 pub use catalogue::{Catalogue, Found, GroupOffer, Offer, VersionOffer, nearest};
+pub use delivery::{BatchParams, Compression, EventType, Initial, OnFilterError, Preset, RateLimit, RetryParams};
 pub use delta::{Change, Delta, DeltaKind, Deltas};
 pub use dictionary::{CodecError, Dictionary, TrainError};
+pub use doubled::doubled;
 pub use follow::{Allowance, Followed, InvalidTraceParent, SPANS, TraceParent, Traced};
 pub use fsync::Fsync;
 pub use health::{CheckpointState, Freshness, InformerHealth, ListReason, Phase};
@@ -50,8 +57,9 @@ pub use intern::Interner;
 pub use key::{InvalidKey, ObjectKey};
 pub(crate) use label_filter::{LabelFilter, LabelNeeds, text_hash};
 pub use limits::StoreLimits;
+pub use meant::meant;
 pub use memory::{LEAST_MEMORY_LIMIT, MemoryState, MemoryStep};
-pub use name::{ClusterLabels, ClusterName, InvalidName, check_name};
+pub use name::{ClusterLabels, ClusterName, InvalidName, check_name, first_names};
 pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
 pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
 pub use path::{FieldPath, InvalidPath, Segment};

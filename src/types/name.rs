@@ -44,6 +44,14 @@ pub fn check_name(what: &'static str, text: &str) -> Result<(), InvalidName> {
     Err(InvalidName { what, text: text.to_owned(), rule })
 }
 
+/// The first ten of some names, and how many more there are: for lines of the log, which are to stay lines.
+#[must_use]
+pub fn first_names<T: AsRef<str>>(names: &[T]) -> String {
+    const SHOWN: usize = 10;
+    let shown = names.iter().take(SHOWN).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
+}
+
 impl ClusterName {
     /// Checks `text` and makes a name of it.
     ///
@@ -105,5 +113,14 @@ mod tests {
         for bad in ["", "-a", ".", "..", ".hidden", "a b", "a/b", "ü", &"x".repeat(64)] {
             assert!(ClusterName::new(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn of_many_names_the_first_are_told_and_the_others_counted() {
+        let names: Vec<_> = (0..12).map(|number| format!("n{number}")).collect();
+        assert_eq!(first_names(&names[..2]), "n0, n1");
+        assert_eq!(first_names(&names[..10]), names[..10].join(", "));
+        assert!(first_names(&names).ends_with("n8, n9 and 2 more"));
+        assert_eq!(first_names::<&str>(&[]), "");
     }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::limiters::RateLimiter;
+use crate::types::TokenBucket;
 use crate::types::clock::Instant;
 
 /// One token per interval, up to a burst of them; who finds none is told when the next that is not yet promised comes.
@@ -11,13 +12,7 @@ use crate::types::clock::Instant;
 /// It does not tell keys apart. Each call takes a token, also if the key is not tried in the end, so that a flood of
 /// failures pushes later retries far out; [`WithMaxWaitRateLimiter`](super::WithMaxWaitRateLimiter) caps that.
 #[derive(Debug, Clone)]
-pub struct BucketRateLimiter {
-    interval: Duration,
-    burst: Duration,
-    /// When the bucket will be full if nobody takes anything more. All that there is to know of a bucket, in exact
-    /// numbers: it holds the burst less what this lies ahead.
-    full_at: Option<Instant>,
-}
+pub struct BucketRateLimiter(TokenBucket);
 
 impl BucketRateLimiter {
     /// `qps` tokens a second, `burst` at most at once.
@@ -29,15 +24,12 @@ impl BucketRateLimiter {
     /// A token every `interval`, `burst` at most at once.
     #[must_use]
     pub fn every(interval: Duration, burst: u32) -> Self {
-        Self { interval, burst: interval.saturating_mul(burst), full_at: None }
+        Self(TokenBucket::new(interval, burst))
     }
 
     /// Takes a token, and says how long it takes until it is there.
     pub fn reserve(&mut self, now: Instant) -> Duration {
-        let from = self.full_at.map_or(now, |at| at.max(now));
-        let full_at = from.checked_add(self.interval).unwrap_or(from);
-        self.full_at = Some(full_at);
-        full_at.saturating_duration_since(now).saturating_sub(self.burst)
+        self.0.take(1, now)
     }
 }
 
@@ -53,6 +45,6 @@ impl<T> RateLimiter<T> for BucketRateLimiter {
     }
 
     fn is_idle(&self, now: Instant) -> bool {
-        self.full_at.is_none_or(|at| at <= now)
+        self.0.is_full(now)
     }
 }

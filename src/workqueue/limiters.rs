@@ -10,7 +10,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::bucket::BucketRateLimiter;
-use crate::types::{chance, clock::Instant};
+use crate::types::{chance, clock::Instant, doubled};
 
 /// Below this many lanes, idle ones are not looked for.
 const FEW_LANES: usize = 16;
@@ -87,9 +87,7 @@ impl<T> ItemExponentialFailureRateLimiter<T> {
 
 impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemExponentialFailureRateLimiter<T> {
     fn when(&mut self, item: &T, _: Instant) -> Duration {
-        // Ninety-six doublings make every delay there is of a nanosecond.
-        let doublings = (count(&mut self.failures, item) - 1).min(96);
-        (0..doublings).fold(self.base, |delay, _| delay.saturating_mul(2)).min(self.max)
+        doubled(self.base, count(&mut self.failures, item) - 1, self.max)
     }
 
     fn forget(&mut self, item: &T) {

@@ -9,9 +9,9 @@ use informer_hub::types::ObjectKey;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, quick, small};
+use crate::fleet::{Fleet, eventually, quick, small};
 use crate::parity::{Words, to_pods, words};
-use crate::subscriptions::{eventually, touch};
+use crate::subscriptions::touch;
 
 const PODS: usize = 3;
 

@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, cluster_config, pods, quick, resource_config, small};
-use crate::subscriptions::eventually;
+use crate::fleet::{Fleet, cluster_config, eventually, pods, quick, resource_config, small};
 
 const TOKEN: &str = "hunter2";
 

@@ -21,8 +21,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, config, quick, resource_config, small};
-use crate::subscriptions::eventually;
+use crate::fleet::{Fleet, config, eventually, quick, resource_config, small};
 
 const WIDGETS: &str = "widgets.example.com";
 
@@ -105,8 +104,15 @@ fn lists(cluster: &SimCluster) -> u64 {
     stats.lists + stats.streaming
 }
 
-async fn is_ready(fleet: &Fleet) {
-    eventually("ready", async || fleet.hub.report().await.unwrap().hub.ready).await;
+/// Widgets are defined again, and one of them is told.
+async fn is_back(fleet: &Fleet, told: &Told) {
+    fleet.clusters["a"].with_world(|world| {
+        world.register(def("v1", "Widget", true));
+        world.create_widget("again").unwrap();
+    });
+    watches(fleet, WIDGETS).await;
+    eventually("the new one", async || told.lock().len() == 1).await;
+    assert_eq!(take(told), marked("+", &["again"]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,7 +124,7 @@ async fn a_definition_that_comes_is_picked_up_at_once_and_waiting_for_it_costs_n
     let cluster = &fleet.clusters["a"];
     shows(&fleet, WIDGETS, "absent", |it| it.state == Phase::Absent && it.last_error.is_some()).await;
     follows(&fleet, SurveyState::Watching).await;
-    is_ready(&fleet).await;
+    fleet.ready().await;
     // What a quiet cluster is asked: two documents, a list and a watch of each kind of signal, and a look after that.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (quiet, begun) = (cluster.stats(), Instant::now());
@@ -167,19 +173,13 @@ async fn of_a_definition_that_is_deleted_each_object_is_told_and_nothing_is_aske
             why.contains("widgets.example.com") && why.contains("its definition was deleted")
         })
         .await;
-        is_ready(&fleet).await;
+        fleet.ready().await;
         // The last look after the change comes after five seconds.
         tokio::time::sleep(Duration::from_secs(6)).await;
         let asked = cluster.stats();
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(cluster.stats().requests, asked.requests, "nothing is asked of what is not there");
-        cluster.with_world(|world| {
-            world.register(def("v1", "Widget", true));
-            world.create_widget("again").unwrap();
-        });
-        watches(&fleet, WIDGETS).await;
-        eventually("the new one", async || told.lock().len() == 1).await;
-        assert_eq!(take(&told), marked("+", &["again"]));
+        is_back(&fleet, &told).await;
         fleet.converged().await;
         fleet.end().await;
     }
@@ -204,13 +204,7 @@ async fn a_cluster_with_other_labels_still_asks_nothing_of_what_is_not_there() {
     assert_eq!(lists(cluster), asked);
     shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
     take(&told);
-    cluster.with_world(|world| {
-        world.register(def("v1", "Widget", true));
-        world.create_widget("again").unwrap();
-    });
-    watches(&fleet, WIDGETS).await;
-    eventually("the new one", async || told.lock().len() == 1).await;
-    assert_eq!(take(&told), marked("+", &["again"]));
+    is_back(&fleet, &told).await;
     fleet.end().await;
 }
 
@@ -238,7 +232,7 @@ async fn a_definition_that_is_deleted_under_a_list_leaves_nothing() {
         cluster.unregister(&World::widgets());
         cluster.heal();
         shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
-        is_ready(&fleet).await;
+        fleet.ready().await;
         let ends = || {
             let told = told.lock();
             let count = |mark: char| told.iter().filter(|told| told.starts_with(mark)).count();
@@ -387,7 +381,7 @@ async fn without_the_right_to_watch_definitions_a_cluster_is_asked_now_and_then_
     })
     .await;
     assert_eq!((informer(&fleet, WIDGETS).await.unwrap().objects, told.lock().len()), (5, 0));
-    is_ready(&fleet).await;
+    fleet.ready().await;
     // When it comes again, the list tells.
     cluster.with_world(|world| {
         world.register(def("v1", "Widget", true));

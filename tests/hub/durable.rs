@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::fleet::{PATIENCE, config, pods, quick, small};
+use crate::fleet::{config, eventually, pods, quick, small};
 
 /// What an actor does with events.
 type Attitude = Arc<dyn Fn(&Event) -> Result<(), Refusal> + Send + Sync>;
@@ -118,7 +118,7 @@ impl House {
             };
             self.clusters["c0"].truth(&pods().gvr).into_iter().map(of).collect()
         };
-        until("the clerk has the truth", async || self.replica() == truth()).await;
+        eventually("the clerk has the truth", async || self.replica() == truth()).await;
         self.is_in_order();
     }
 
@@ -130,14 +130,6 @@ impl House {
             let before = last.insert((event.subject().to_owned(), event.uid().to_owned()), version);
             assert!(before.is_none_or(|before| before <= version), "{event:?}: {before:?} before {version}");
         }
-    }
-}
-
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while !is_so().await {
-        assert!(std::time::Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -155,7 +147,7 @@ async fn a_durable_subscriber_goes_on_where_it_was_and_its_order_holds() {
     let before = house.book.lock().len();
     let (gone, come) = (house.clusters["c0"].truth(&pods().gvr).into_keys().next().unwrap(), house.create());
     house.delete(&gone);
-    until("it is in the journal", async || {
+    eventually("it is in the journal", async || {
         hub.report().await.unwrap().sinks[0].status.journal.as_ref().is_some_and(|journal| journal.pending >= 2)
     })
     .await;
@@ -206,12 +198,12 @@ async fn what_was_seen_to_go_before_the_last_checkpoint_does_not_come_back() {
     let hub = live().await;
     let come = house.create();
     let is_told = || house.book.lock().iter().any(|event| event.subject().ends_with(come.name()));
-    until("it is told", async || is_told()).await;
+    eventually("it is told", async || is_told()).await;
     house.delete(&come);
     // What comes later, and is on disk, tells that the deletion is, too.
     let later = house.create();
     let version = house.clusters["c0"].truth(&pods().gvr)[&later].1.as_number();
-    until("the checkpoint has caught up", async || {
+    eventually("the checkpoint has caught up", async || {
         let report = hub.report().await.unwrap();
         let kept = report.hub.clusters[0].informers[0].checkpoint.as_ref().and_then(|kept| kept.version.clone());
         kept.and_then(|kept| kept.parse().ok()) >= version
@@ -223,7 +215,7 @@ async fn what_was_seen_to_go_before_the_last_checkpoint_does_not_come_back() {
         let found = hub.cache_of(pods()).send(Query::list().across_clusters()).await.unwrap().unwrap();
         found.items.iter().any(|object| object.key() == key)
     };
-    until("what came later is there", async || there(&later).await).await;
+    eventually("what came later is there", async || there(&later).await).await;
     assert!(!there(&come).await, "it is gone for good");
 }
 
@@ -236,8 +228,8 @@ async fn what_it_cannot_take_becomes_a_dead_letter_and_holds_up_nothing() {
         if event.subject().ends_with(&name) { Err(Refusal::Content("a strange one".to_owned())) } else { Ok(()) }
     };
     let hub = house.live(OFTEN, house.clerk(attitude)).await;
-    until("it is given up", async || hub.report().await.unwrap().sinks[0].status.dead_lettered == 1).await;
-    until("the others are taken", async || house.book.lock().len() == 9).await;
+    eventually("it is given up", async || hub.report().await.unwrap().sinks[0].status.dead_lettered == 1).await;
+    eventually("the others are taken", async || house.book.lock().len() == 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -269,8 +261,8 @@ async fn a_state_directory_that_is_removed_under_a_running_hub_is_made_anew_and_
         let journal = async || hub.report().await.unwrap().sinks[0].status.journal.clone().unwrap_or_default();
         let state = async || hub.report().await.unwrap().hub.state_dir.unwrap();
         house.create();
-        until("it is in the journal", async || journal().await.pending > 0).await;
-        until("it is on disk", async || {
+        eventually("it is in the journal", async || journal().await.pending > 0).await;
+        eventually("it is on disk", async || {
             let report = hub.report().await.unwrap();
             report.hub.clusters[0].informers.first().is_some_and(|informer| informer.checkpoint.is_some())
         })
@@ -281,14 +273,14 @@ async fn a_state_directory_that_is_removed_under_a_running_hub_is_made_anew_and_
         std::fs::rename(house.dir.path().join("state").join(part), &away).unwrap();
         std::fs::remove_dir_all(away).unwrap();
         if part != "caches" {
-            until("the journal's loss is seen", async || journal().await.replaced > 0).await;
+            eventually("the journal's loss is seen", async || journal().await.replaced > 0).await;
         }
         if part != "sinks" {
-            until("the caches' loss is seen", async || state().await.replaced == 1).await;
+            eventually("the caches' loss is seen", async || state().await.replaced == 1).await;
         }
         let before = journal().await.pending;
         house.create();
-        until("the next is in the journal", async || journal().await.pending > before).await;
+        eventually("the next is in the journal", async || journal().await.pending > before).await;
         assert_eq!((journal().await.lost, journal().await.trouble), (0, None));
         // Killed, not shut down: nothing is put in order at the end.
         drop(hub);

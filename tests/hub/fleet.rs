@@ -18,6 +18,15 @@ use parking_lot::Mutex;
 /// How long anything may take before the test fails. Generous: two cores may be shared with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Waits until something holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "never came: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 pub(crate) fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
 }
@@ -190,6 +199,11 @@ impl Fleet {
             assert!(why.is_none(), "never came: {what}\n{}", why.unwrap_or_default());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Waits until the hub calls itself ready, which is not to wait for what only somebody can mend.
+    pub(crate) async fn ready(&self) {
+        self.eventually("ready", async || self.hub.report().await.unwrap().hub.ready).await;
     }
 
     /// The status of each cluster, what its apiserver has been asked and where its objects are by now.

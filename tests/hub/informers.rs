@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, PATIENCE, config, pods, quick, small};
+use crate::fleet::{Fleet, PATIENCE, config, eventually, pods, quick, small};
 
 /// What a handler was told: `+a` (`!a` initial), `~a`, `=a` (the same version again), `-a` (`†a` a tombstone).
 #[derive(Clone, Default)]
@@ -63,14 +63,6 @@ async fn fleet<const N: usize>(pods: [usize; N]) -> Fleet {
     let fleet = Fleet::start(clusters, &[], Vec::new()).await;
     assert!(fleet.cluster("c0").await.informers.is_empty());
     fleet
-}
-
-async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "never came: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 async fn synced(factory: &SharedInformerFactory) {

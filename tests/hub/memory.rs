@@ -17,7 +17,7 @@ use informer_hub::types::{
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, PATIENCE, config, pods, quick};
+use crate::fleet::{Fleet, PATIENCE, config, eventually, pods, quick};
 
 /// Of the large cluster and of the small one.
 const PODS: (usize, usize) = (1_000, 40);
@@ -143,7 +143,7 @@ impl Hall {
             let large = snapshot.partitions().find(|(_, partition)| partition.origin().cluster.as_str() == "large");
             large.is_some_and(|(_, partition)| partition.iter().all(|object| object.is_kept() == kept))
         };
-        until("the bodies are as they should be", all_are).await;
+        eventually("the bodies are as they should be", all_are).await;
     }
 
     /// Waits until the diary has these lines, in this order.
@@ -179,14 +179,6 @@ impl Hall {
     async fn small_is_untouched(&self) {
         let memory = self.fleet.informer("small").await.memory.unwrap();
         assert_eq!((memory.step, memory.since), (MemoryStep::Full, None));
-    }
-}
-
-async fn until(what: &str, done: impl AsyncFn() -> bool) {
-    let began = Instant::now();
-    while !done().await {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -241,14 +233,14 @@ async fn with_heads_alone_listeners_are_told_everything_and_bodies_come_back_to_
     hall.tells(&[&format!("+{}", new.name())]).await;
     hall.fleet.converged().await;
     let late = subscribe(&hall.fleet, "late").await;
-    until("the late one has synced", async || late.lock().iter().any(|line| line == "synced")).await;
+    eventually("the late one has synced", async || late.lock().iter().any(|line| line == "synced")).await;
     assert!(late.lock().contains(&format!("!{one} bare")));
 
     hall.diary.lock().clear();
     hall.limit(None).await;
     hall.bodies(true).await;
     hall.comes_to(MemoryStep::Full).await;
-    until("the late one has bodies", async || late.lock().contains(&format!("{one} bare>{one}"))).await;
+    eventually("the late one has bodies", async || late.lock().contains(&format!("{one} bare>{one}"))).await;
     hall.fleet.converged().await;
     assert_eq!(*hall.diary.lock(), [""; 0], "for who has been there, nothing has changed");
     hall.fleet.end().await;
@@ -264,7 +256,7 @@ async fn while_paused_it_is_stale_and_what_was_deleted_meanwhile_is_a_tombstone_
             informer.state == Phase::Paused && matches!(informer.freshness, Freshness::StaleSince { .. })
         })
         .await;
-    until("the watch is closed", async || hall.fleet.clusters["large"].stats().open_watches == 0).await;
+    eventually("the watch is closed", async || hall.fleet.clusters["large"].stats().open_watches == 0).await;
     assert!(hall.fleet.hub.report().await.unwrap().hub.ready, "what waiting does not mend is not waited for");
     let before = hall.diary.lock().clone();
     let keys = hall.keys();
@@ -295,7 +287,7 @@ async fn what_is_released_is_missing_and_nobody_is_told_that_it_was_deleted() {
         (informer.state, informer.freshness, informer.objects) == (Phase::Paused, Freshness::Missing, 0)
     };
     hall.fleet.shows("large", "that nothing is there", gone).await;
-    until("the cache is empty", async || hall.ask("count").await.count <= Some(PODS.1 as u64)).await;
+    eventually("the cache is empty", async || hall.ask("count").await.count <= Some(PODS.1 as u64)).await;
     let answer = hall.ask("count").await;
     let large = &answer.coverage[0];
     assert_eq!(

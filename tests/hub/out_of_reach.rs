@@ -73,19 +73,6 @@ async fn until(fleet: &Fleet, cluster: &str, what: &str, wanted: impl Fn(&Cluste
     }
 }
 
-/// Waits until the hub calls itself ready, which is not to wait for what only somebody can mend.
-async fn ready(fleet: &Fleet) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let hub = fleet.hub.report().await.unwrap().hub;
-        if hub.ready {
-            return;
-        }
-        assert!(Instant::now() < deadline, "not ready: {hub:#?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_cluster_and_one_that_is_not_trusted_hold_up_nobody_and_are_named() {
     // Never accepted: the kernel takes connections, and nobody answers.
@@ -115,7 +102,7 @@ async fn a_silent_cluster_and_one_that_is_not_trusted_hold_up_nobody_and_are_nam
     })
     .await;
     // What cannot be reached does not make a hub unready.
-    ready(&fleet).await;
+    fleet.ready().await;
     fleet.converged().await;
     fleet.end().await;
 }
@@ -132,7 +119,7 @@ async fn a_forbidden_resource_is_picked_up_when_it_is_permitted() {
         let said = fleet.informer("shut").await.last_error.unwrap();
         assert!(said.contains("403") && said.contains("pods"), "{said}");
         until(&fleet, "shut", "synced with its nodes", |status| status.informers.iter().any(|i| i.synced)).await;
-        ready(&fleet).await;
+        fleet.ready().await;
         let asked = fleet.clusters["shut"].stats().requests;
         fleet.clusters["shut"].forbid(&World::pods(), false);
         fleet.converged().await;
@@ -165,7 +152,7 @@ async fn an_absent_resource_is_waited_for_and_watched_once_it_is_there() {
         of_widgets(status).is_some_and(|w| w.state == Phase::Absent && w.last_error.unwrap().contains("widgets"))
     })
     .await;
-    ready(&fleet).await;
+    fleet.ready().await;
     fleet.converged().await;
     fleet.clusters["late"].with_world(|world| {
         world.register(def);

@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, PATIENCE, small};
-use crate::subscriptions::{eventually, touch};
+use crate::fleet::{Fleet, PATIENCE, eventually, small};
+use crate::subscriptions::touch;
 
 /// Longer than any test.
 const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -12,8 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, cluster_config, config, quick, resource_config, small};
-use crate::subscriptions::eventually;
+use crate::fleet::{Fleet, cluster_config, config, eventually, quick, resource_config, small};
 
 const WIDGETS: &str = "widgets.example.com";
 

@@ -15,7 +15,7 @@ use informer_hub::types::{ApiResource, ClusterSelector, Freshness, Notification,
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::fleet::{PATIENCE, config, pods, quick, resource_config, small};
+use crate::fleet::{PATIENCE, config, eventually, pods, quick, resource_config, small};
 
 type Diary = Arc<Mutex<Vec<String>>>;
 
@@ -116,7 +116,7 @@ impl Life {
 
     /// Waits until the cache has what the clusters have.
     async fn converged(&self, house: &House) {
-        until("the cache has what the clusters have", async || {
+        eventually("the cache has what the clusters have", async || {
             let truth: usize = house.clusters.values().map(|it| it.truth(&pods().gvr).len()).sum();
             let answer = self.all().await;
             let right = answer.items.iter().all(|object| {
@@ -131,7 +131,7 @@ impl Life {
     /// Waits until every informer is on disk as it is.
     async fn kept(&self) {
         let deadline = Instant::now() + PATIENCE;
-        until("all is on disk", async || {
+        eventually("all is on disk", async || {
             let report = self.hub.report().await.unwrap();
             let in_time = Instant::now() + Duration::from_secs(1) < deadline;
             assert!(in_time, "{}", serde_json::to_string_pretty(&report).unwrap());
@@ -145,21 +145,13 @@ impl Life {
     }
 
     async fn told(&self, diary: &Diary, what: &str) {
-        until(what, async || diary.lock().iter().any(|line| line == what)).await;
+        eventually(what, async || diary.lock().iter().any(|line| line == what)).await;
     }
 
     async fn end(self) -> (Vec<String>, Vec<String>) {
         let report = self.hub.shutdown(Duration::from_secs(10)).await;
         assert_eq!(report.actors_left, 0, "actors leaked");
         (self.durable.lock().clone(), self.passing.lock().clone())
-    }
-}
-
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -216,7 +208,7 @@ async fn what_was_there_can_be_asked_before_any_cluster_answers() {
     let informer = &report.hub.clusters[0].informers[0];
     assert!(informer.synced && informer.objects > 0, "{informer:?}");
     house.clusters.get_mut("c0").unwrap().restart().await;
-    until("it watches again", async || house.clusters["c0"].stats().open_watches >= 2).await;
+    eventually("it watches again", async || house.clusters["c0"].stats().open_watches >= 2).await;
     assert_eq!(house.clusters["c0"].truth(&pods().gvr), truth);
     life.end().await;
 }
@@ -244,7 +236,7 @@ async fn what_vanished_behind_an_expired_version_arrives_once_as_a_tombstone() {
     let life = house.live().await;
     life.converged(&house).await;
     life.hub.wait_for_cache_sync(PATIENCE).await.unwrap();
-    until("it watches", async || house.clusters["c0"].stats().open_watches >= 2).await;
+    eventually("it watches", async || house.clusters["c0"].stats().open_watches >= 2).await;
     assert!(life.end().await.0.is_empty());
 }
 
@@ -323,7 +315,7 @@ async fn another_index_or_projection_lists_and_exchanges_what_is_the_same_withou
     pods_config.indexes.insert("by-phase".to_owned(), "status.phase".parse().unwrap());
     pods_config.projection = informer_hub::config::Projection::Keep(vec!["status".parse().unwrap()]);
     let life = house.live_with(config).await;
-    until("all are in the new index", async || {
+    eventually("all are in the new index", async || {
         let snapshot = life.hub.cache_of(pods()).snapshot().await.unwrap();
         snapshot.index_values("by-phase").map(|(_, objects)| objects).sum::<usize>() == 60
     })
@@ -381,12 +373,12 @@ async fn what_nobody_wants_any_more_is_not_shown_but_kept_for_who_wants_it_again
     assert_eq!((answer.items.len(), answer.coverage.len()), (40, 1));
     let labels = &answer.items[0].origin().cluster_labels;
     assert_eq!(labels.get("new").map(String::as_str), Some("label"), "labels are the configuration's");
-    until("it watches", async || house.clusters["c0"].stats().open_watches >= 2).await;
+    eventually("it watches", async || house.clusters["c0"].stats().open_watches >= 2).await;
     life.end().await;
     let life = house.live().await;
     assert_eq!(life.all().await.items.len(), 80);
     life.converged(&house).await;
-    until("both watch", async || house.clusters.values().all(|it| it.stats().open_watches >= 2)).await;
+    eventually("both watch", async || house.clusters.values().all(|it| it.stats().open_watches >= 2)).await;
     life.end().await;
     assert_eq!(house.lists(), lists);
 }
@@ -422,7 +414,7 @@ async fn a_reader_that_does_not_answer_holds_its_partitions_and_nobody_elses() {
     let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("slow").durable();
     life.hub.registry().send(subscribe).await.unwrap();
     house.create("c0");
-    until("the slow one holds the pods", async || {
+    eventually("the slow one holds the pods", async || {
         let report = life.hub.report().await.unwrap();
         let informers = &report.hub.clusters[0].informers;
         let held = |resource: &str| {
@@ -464,7 +456,7 @@ async fn a_dead_cluster_keeps_no_journal_from_letting_go_of_what_is_acknowledged
     };
     assert_eq!(oldest(), Some(0));
     let mut churn = Churn::new(3);
-    until("the first segment has gone", async || {
+    eventually("the first segment has gone", async || {
         house.clusters["c0"].with_world(|world| churn.step(world));
         let status = life.hub.report().await.unwrap().sinks[0].status.journal.clone();
         let bytes = status.map_or(0, |journal| journal.bytes);
@@ -487,7 +479,7 @@ async fn what_is_asked_for_by_a_short_name_is_back_before_any_cluster_answers_an
     let found =
         async |hub: &Hub| hub.cache_of(resource.clone()).send(Query::list()).await.unwrap().unwrap().items.len();
     let life = house.live_with(config.clone()).await;
-    until("it is there", async || found(&life.hub).await == there).await;
+    eventually("it is there", async || found(&life.hub).await == there).await;
     life.kept().await;
     life.end().await;
     let lists = house.lists();
@@ -503,7 +495,7 @@ async fn what_is_asked_for_by_a_short_name_is_back_before_any_cluster_answers_an
     std::fs::write(&names, "rubbish").unwrap();
     let life = house.live_with(config).await;
     life.kept().await;
-    until("it is there", async || found(&life.hub).await == there).await;
+    eventually("it is there", async || found(&life.hub).await == there).await;
     assert!(house.lists() > lists);
     life.end().await;
 }

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, PATIENCE, pods, quick, small};
+use crate::fleet::{Fleet, PATIENCE, eventually, pods, quick, small};
 
 fn sim(seed: u64, pods: usize) -> SimCluster {
     SimCluster::start(small(seed, pods), &Handle::current()).unwrap()
@@ -34,14 +34,6 @@ fn clusters(count: u64, pods: usize) -> BTreeMap<String, SimCluster> {
 
 fn everywhere() -> ClusterSelector {
     ClusterSelector::All
-}
-
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "never came: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 fn replica() -> (Arc<Mutex<Replica>>, Subscriber<()>) {

@@ -48,6 +48,12 @@ fn printed(folder: &Path) -> Vec<Value> {
 
 /// Applies an object as kubectl would.
 pub(crate) async fn apply(client: &Client, object: &Value) {
+    let applied = patch(client, object, &PatchParams::apply("test").force()).await;
+    applied.unwrap_or_else(|error| panic!("{object} is not taken: {error}"));
+}
+
+/// Applies an object of whatever kind.
+pub(crate) async fn patch(client: &Client, object: &Value, how: &PatchParams) -> kube::Result<DynamicObject> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let (group, version) = text("/apiVersion").unwrap().rsplit_once('/').unwrap_or(("", "v1"));
     let kind = GroupVersionKind::gvk(group, version, text("/kind").unwrap());
@@ -56,9 +62,7 @@ pub(crate) async fn apply(client: &Client, object: &Value) {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    let name = text("/metadata/name").unwrap();
-    let applied = api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(object)).await;
-    applied.unwrap_or_else(|error| panic!("{object} is not taken: {error}"));
+    api.patch(text("/metadata/name").unwrap(), how, &Patch::Apply(object)).await
 }
 
 /// A token of the account `informer-hub` in the namespace of that name.

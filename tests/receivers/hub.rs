@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use crate::requests::client;
-use crate::running::until;
+use crate::waiting::until;
 
 const SEED: u64 = 11;
 

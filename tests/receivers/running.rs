@@ -2,7 +2,6 @@
 
 use std::process::Child;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -10,21 +9,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::rust;
-
-/// How long anything may take. Generous: two cores may be shared with other tests.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Tries until there is something, or panics with what was waited for.
-pub(crate) async fn until<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = attempt().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
+use crate::waiting::until;
 
 /// A receiver. Dropping it ends it.
 pub(crate) struct Running {

@@ -1,5 +1,6 @@
 //! Clusters that do not answer, beside one that does.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -8,7 +9,8 @@ use informer_hub::sim::World;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::process::{Launch, Process, cluster, message_of, sim, until};
+use crate::process::{Launch, Process, cluster, message_of, sim};
+use crate::waiting::until;
 
 const PODS: &str = "[resources.pods]\n";
 
@@ -80,9 +82,9 @@ async fn a_cluster_that_refuses_holds_nobody_up_and_the_status_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_is_logged_once_with_cluster_resource_and_cause_and_so_is_its_end() {
+async fn an_outage_is_logged_once_with_cluster_and_cause_whatever_is_watched_and_so_is_its_end() {
     let sim = sim(4, 20);
-    let resources = "[resources.pods]\n[resources.nodes]\n";
+    let resources = "[resources.pods]\n[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
     let hub = Launch::new(&(cluster("c0", &sim.url()) + resources)).start();
     hub.ready().await;
     sim.stop().await;
@@ -95,21 +97,48 @@ async fn an_outage_is_logged_once_with_cluster_resource_and_cause_and_so_is_its_
     let sees = Instant::now() + Duration::from_secs(6);
     until("attempts", async || (Instant::now() > sees).then_some(())).await;
     let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
-    assert!((2..=4).contains(&warned.len()), "{warned:#?}");
-    for line in &warned {
-        assert_eq!(line["cluster"], "c0", "{line}");
-        assert!(line["error"].is_string() && line["resource"].is_string(), "{line}");
-    }
-    assert!(
-        warned.iter().any(|line| line["resource"] == "nodes" && line.to_string().contains("refused")),
-        "{warned:#?}"
-    );
+    assert!(matches!(&warned[..], [line] if message_of(line).contains("cannot be reached")), "{warned:#?}");
+    assert!(warned[0]["cluster"] == "c0" && warned[0]["error"].is_string(), "{warned:#?}");
     sim.restart().await;
-    let again = async || (hub.count("watching again") == 2).then_some(());
-    until("watching again", again).await;
+    hub.line("the cluster answers").await;
+    until("synced again", async || (!failed(&hub.status().await)).then_some(())).await;
+    assert_eq!((hub.count("the cluster answers"), hub.count("watching again")), (1, 0), "{}", hub.log());
     let others: Vec<_> =
         hub.lines().into_iter().filter(|line| message_of(line).contains("failed with error")).collect();
     assert!(others.is_empty(), "a dependency's own lines: {others:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_without_rights_says_so_in_one_line_that_names_ten_resources_and_counts_the_others() {
+    let sim = sim(7, 5);
+    let def = sim.with_world(|world| world.resources().find(|def| def.api.gvr == World::widgets()).unwrap().clone());
+    let mut toml = cluster("shut", &sim.url());
+    for number in 10..22 {
+        let mut def = def.clone();
+        def.api.gvr.resource = format!("things{number}").into();
+        sim.forbid(&def.api.gvr, true);
+        writeln!(toml, "[resources.\"things{number}.example.com\"]").unwrap();
+        sim.with_world(|world| world.register(def));
+    }
+    for gvr in [World::definitions(), World::services(), World::nodes()] {
+        sim.forbid(&gvr, true);
+    }
+    toml += "[resources.pods]\n[resources.nodes]\n";
+    let hub = Launch::new(&toml).env("RUST_LOG", "informer_hub=debug").start();
+    let line = hub.line("does not permit to list or watch").await;
+    let told = line["resources"].as_str().unwrap();
+    assert!(told.starts_with("nodes, things10.example.com, ") && told.ends_with(" and 3 more"), "{line}");
+    assert!(line["cluster"] == "shut" && line["error"].to_string().contains("403"), "{line}");
+    hub.ready().await;
+    let tries = async || (hub.count("the list or watch failed") > 30).then_some(());
+    until("each resource is asked for again", tries).await;
+    let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
+    let others = "changes of what the cluster offers cannot be heard of";
+    assert_eq!((warned().len(), hub.count(others)), (2, 1), "{:#?}", warned());
+    sim.forbid(&World::nodes(), false);
+    let line = hub.line("watching again").await;
+    assert_eq!((&line["resources"], &line["level"]), (&"nodes".into(), &"INFO".into()), "{line}");
+    assert_eq!(warned().len(), 2, "{:#?}", warned());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,8 +7,9 @@ use informer_hub::sim::{Churn, SimCluster, World};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Launch, Process, cluster, sim, until};
+use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
+use crate::waiting::until;
 
 const RESOURCES: &str = "[resources.pods]\n[resources.nodes]\n";
 

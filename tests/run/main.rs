@@ -17,3 +17,4 @@ mod shutdown;
 mod state;
 mod status;
 mod traces;
+mod waiting;

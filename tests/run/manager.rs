@@ -3,7 +3,8 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use crate::process::{Launch, Process, cluster, sim, until};
+use crate::process::{Launch, Process, cluster, sim};
+use crate::waiting::until;
 
 const PODS: &str = "[resources.pods]\n";
 

@@ -8,8 +8,9 @@ use informer_hub::sim::{Churn, World};
 use informer_hub::telemetry::metrics::{CATALOGUE, Kind};
 
 use crate::collector::collector;
-use crate::process::{Launch, Process, cluster, sim, until};
+use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
+use crate::waiting::until;
 
 fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();

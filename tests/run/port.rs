@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::process::{Launch, PATIENCE, Process, cluster, sim, until};
+use crate::process::{Launch, Process, cluster, sim};
+use crate::waiting::{PATIENCE, until};
 
 const TOKEN: &str = "t0ken-0123456789abcdef";
 const READ_TOKEN: &str = "l00k-0123456789abcdef";

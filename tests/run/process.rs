@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use informer_hub::sim::{SimCluster, SimConfig, WorldConfig};
 use parking_lot::Mutex;
@@ -11,20 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-/// How long anything may take before the test fails. Generous: two cores may be shared with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Tries until there is something, or panics with what was waited for.
-pub(crate) async fn until<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = attempt().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
+use crate::waiting::{PATIENCE, until};
 
 pub(crate) fn sim(seed: u64, pods: usize) -> SimCluster {
     let world = WorldConfig { seed, pods, small: true, ..WorldConfig::default() };

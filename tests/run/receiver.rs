@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::process::until;
+use crate::waiting::until;
 
 /// The key that sinks sign with, and receivers verify.
 pub(crate) const SECRET: &str = "whsec_cnVuLXRlc3RzLWtleS1mb3Itc2lnbmF0dXJlcw==";

@@ -2,8 +2,9 @@
 
 use informer_hub::sim::{SimCluster, World};
 
-use crate::process::{Launch, Process, cluster, sim, until};
+use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
+use crate::waiting::until;
 
 const PODS: &str = "[resources.pods]\n";
 const NODES: &str = "[resources.nodes]\n";
@@ -67,6 +68,12 @@ async fn who_asks_for_a_reload_is_told_what_it_changed_or_what_is_wrong() {
     let (status, body) = hub.post("/v1/reload").await;
     let changes: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &changes["clusters"]["added"][0]), (200, &"b".into()), "{body}");
+    let line = hub.line("the configuration is applied").await;
+    assert_eq!(
+        (&line["added"], line.get("changed"), line.get("removed")),
+        (&"clusters b".into(), None, None),
+        "{line}"
+    );
     hub.configure(&(base + "colour = \"red\"\n"));
     let (status, body) = hub.post("/v1/reload").await;
     assert!(status == 422 && body.contains("resources.pods.colour"), "{status} {body}");

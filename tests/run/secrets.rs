@@ -9,8 +9,9 @@ use informer_hub::types::Gvr;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::process::{Launch, Process, cluster, sim, until};
+use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::read_request;
+use crate::waiting::until;
 
 /// What must not be seen: a piece of each secret.
 const SECRETS: [&str; 9] = [

@@ -2,24 +2,29 @@
 
 use std::time::{Duration, Instant};
 
-use informer_hub::sim::World;
+use informer_hub::sim::{SimCluster, World};
 
-use crate::process::{Launch, Process, cluster, sim, until};
+use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
+use crate::waiting::until;
 
 fn launch(hub: &str, url: &str, receiver: &Receiver) -> Process {
     let toml = format!("{hub}{}[resources.pods]\n{}", cluster("c0", url), receiver.sink("hook"));
     Launch::new(&toml).env("HOOK_SECRET", SECRET).start()
 }
 
+/// A hub over a cluster's pods, whose receiver has met it in this mode.
+async fn met(sim: SimCluster, mode: Mode, settings: &str) -> (SimCluster, Receiver, Process) {
+    let receiver = Receiver::start(mode);
+    let hub = launch(settings, &sim.url(), &receiver);
+    hub.ready().await;
+    receiver.met(mode, 1).await;
+    (sim, receiver, hub)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_receiver_gets_everything_before_the_exit() {
-    let sim = sim(1, 200);
-    let slow = Mode::Slow(Duration::from_millis(300));
-    let receiver = Receiver::start(slow);
-    let mut hub = launch("", &sim.url(), &receiver);
-    hub.ready().await;
-    receiver.met(slow, 1).await;
+    let (sim, receiver, mut hub) = met(sim(1, 200), Mode::Slow(Duration::from_millis(300)), "").await;
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 0);
     receiver.is_clean();
@@ -30,11 +35,7 @@ async fn a_slow_receiver_gets_everything_before_the_exit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_that_are_undelivered_at_the_deadline_make_the_exit_code_1_and_are_counted_per_sink() {
-    let sim = sim(2, 30);
-    let receiver = Receiver::start(Mode::Error);
-    let mut hub = launch("shutdown_deadline = \"1s\"\n", &sim.url(), &receiver);
-    hub.ready().await;
-    receiver.met(Mode::Error, 1).await;
+    let (_sim, _receiver, mut hub) = met(sim(2, 30), Mode::Error, "shutdown_deadline = \"1s\"\n").await;
     let asked = Instant::now();
     hub.signal("INT");
     assert_eq!(hub.ended().await, 1);
@@ -62,11 +63,7 @@ async fn events_that_a_full_sink_had_no_room_for_are_counted_too_and_a_failure_i
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_ends_it_at_once_with_the_code_of_that_signal() {
     for (second, code) in [("TERM", 143), ("INT", 130)] {
-        let sim = sim(3, 30);
-        let receiver = Receiver::start(Mode::Silent);
-        let mut hub = launch("shutdown_deadline = \"10m\"\n", &sim.url(), &receiver);
-        hub.ready().await;
-        receiver.met(Mode::Silent, 1).await;
+        let (_sim, _receiver, mut hub) = met(sim(3, 30), Mode::Silent, "shutdown_deadline = \"10m\"\n").await;
         hub.signal("TERM");
         hub.line("shutting down").await;
         let asked = Instant::now();
@@ -79,11 +76,7 @@ async fn a_second_signal_ends_it_at_once_with_the_code_of_that_signal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn probes_answer_while_it_drains_and_it_is_not_ready_then() {
-    let sim = sim(4, 30);
-    let receiver = Receiver::start(Mode::Silent);
-    let mut hub = launch("shutdown_deadline = \"10m\"\n", &sim.url(), &receiver);
-    hub.ready().await;
-    receiver.met(Mode::Silent, 1).await;
+    let (sim, receiver, mut hub) = met(sim(4, 30), Mode::Silent, "shutdown_deadline = \"10m\"\n").await;
     hub.signal("TERM");
     hub.line("shutting down").await;
     until("not ready", async || (hub.get("/readyz").await.0 == 503).then_some(())).await;

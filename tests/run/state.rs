@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::durable::{Ended, damage, ended_with_a_dead_receiver, launch};
-use crate::process::until;
 use crate::receiver::{Mode, Receiver};
+use crate::waiting::until;
 
 /// What a command has printed and how it ended.
 struct Said {

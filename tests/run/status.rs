@@ -3,8 +3,9 @@
 use informer_hub::sim::{Churn, World};
 use serde_json::Value;
 
-use crate::process::{Launch, cluster, sim, until};
+use crate::process::{Launch, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
+use crate::waiting::until;
 
 fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()

@@ -6,12 +6,23 @@ use informer_hub::sim::{Churn, World};
 use tokio::net::TcpListener;
 
 use crate::collector::{Attributes, collector};
-use crate::process::{Launch, Process, cluster, message_of, sim, until};
+use crate::process::{Launch, Process, cluster, message_of, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
+use crate::waiting::until;
+
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const OF_TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// Milliseconds until what there is is sent.
+const DELAY: &str = "OTEL_BSP_SCHEDULE_DELAY";
+/// Longer than any test: what comes, the flush at the end has sent.
+const NEVER: &str = "600000";
 
 fn launch(url: &str, receiver: &Receiver, variables: &[(&str, &str)]) -> Process {
     let toml = cluster("c0", url) + "[resources.pods]\n" + &receiver.sink("hook");
-    let launch = Launch::new(&toml).env("HOOK_SECRET", SECRET);
+    start(Launch::new(&toml).env("HOOK_SECRET", SECRET), variables)
+}
+
+fn start(launch: Launch, variables: &[(&str, &str)]) -> Process {
     variables.iter().fold(launch, |launch, (name, value)| launch.env(name, value)).start()
 }
 
@@ -19,9 +30,7 @@ fn launch(url: &str, receiver: &Receiver, variables: &[(&str, &str)]) -> Process
 async fn a_collector_gets_a_span_for_each_list_watch_and_delivery_also_the_last_ones() {
     let (sim, (url, collected)) = (sim(1, 30), collector().await);
     let receiver = Receiver::start(Mode::Error);
-    // The delay is longer than the test: what comes, the flush at the end has sent.
-    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
-    let mut hub = launch(&sim.url(), &receiver, &variables);
+    let mut hub = launch(&sim.url(), &receiver, &[(ENDPOINT, &url), (DELAY, NEVER)]);
     hub.ready().await;
     receiver.met(Mode::Error, 1).await;
     receiver.set(Mode::Well);
@@ -68,8 +77,7 @@ fn ids(parent: &str) -> (String, String) {
 async fn a_change_is_traced_from_the_watch_through_each_actor_to_its_receiver() {
     let (sim, (url, collected)) = (sim(7, 30), collector().await);
     let receiver = Receiver::start(Mode::Well);
-    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
-    let mut hub = launch(&sim.url(), &receiver, &variables);
+    let mut hub = launch(&sim.url(), &receiver, &[(ENDPOINT, &url), (DELAY, NEVER)]);
     hub.ready().await;
     receiver.converged("c0", &sim, &World::pods()).await;
     let listed = receiver.received(|received| received.traces.iter().any(|(_, events)| !events.is_empty()));
@@ -106,10 +114,8 @@ async fn a_change_is_traced_from_the_watch_through_each_actor_to_its_receiver() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_watched_for_the_sake_of_a_clusters_offers_begins_no_traces() {
     let (sim, (url, collected)) = (sim(9, 5), collector().await);
-    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
     let toml = cluster("c0", &sim.url()) + "[resources.pods]\n[resources.\"widgets.example.com\"]\n";
-    let launch = variables.iter().fold(Launch::new(&toml), |launch, (name, value)| launch.env(name, value));
-    let mut hub = launch.start();
+    let mut hub = start(Launch::new(&toml), &[(ENDPOINT, &url), (DELAY, NEVER)]);
     let asked = async || {
         let discovery = hub.status().await["clusters"][0]["discovery"].clone();
         (discovery["state"] == "watching").then(|| discovery["asked"].as_str().unwrap_or_default().to_owned())
@@ -144,12 +150,8 @@ async fn what_is_watched_for_the_sake_of_a_clusters_offers_begins_no_traces() {
 async fn the_service_is_named_as_the_environment_says_and_batches_go_out_while_it_runs() {
     let (sim, (url, collected)) = (sim(2, 10), collector().await);
     let receiver = Receiver::start(Mode::Well);
-    let variables = [
-        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{url}/v1/traces")),
-        ("OTEL_SERVICE_NAME", "another".to_owned()),
-        ("OTEL_BSP_SCHEDULE_DELAY", "50".to_owned()),
-    ];
-    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let endpoint = format!("{url}/v1/traces");
+    let variables = [(OF_TRACES, &*endpoint), ("OTEL_SERVICE_NAME", "another"), (DELAY, "50")];
     let hub = launch(&sim.url(), &receiver, &variables);
     hub.ready().await;
     until("a list's span", async || collected.lock().spans.iter().any(|span| span.0 == "list").then_some(())).await;
@@ -160,12 +162,8 @@ async fn the_service_is_named_as_the_environment_says_and_batches_go_out_while_i
 async fn lines_of_what_went_wrong_name_the_trace_in_which_it_did() {
     let (sim, (url, collected)) = (sim(3, 30), collector().await);
     let receiver = Receiver::start(Mode::Error);
-    let variables = [
-        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{url}/v1/traces")),
-        ("OTEL_BSP_SCHEDULE_DELAY", "50".to_owned()),
-    ];
-    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let hub = launch(&sim.url(), &receiver, &variables);
+    let endpoint = format!("{url}/v1/traces");
+    let hub = launch(&sim.url(), &receiver, &[(OF_TRACES, &endpoint), (DELAY, "50")]);
     let line = hub.line("delivery failed").await;
     let id = |key: &str| line[key].as_str().unwrap_or_else(|| panic!("no {key}: {line}")).to_owned();
     let ids = (id("trace_id"), id("span_id"));
@@ -185,11 +183,7 @@ async fn without_an_exporter_no_line_names_a_trace() {
 async fn is_not_disturbed(endpoint: &str, warnings: usize) {
     let sim = sim(3, 30);
     let receiver = Receiver::start(Mode::Well);
-    let variables = [
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
-        ("OTEL_BSP_SCHEDULE_DELAY", "50"),
-        ("OTEL_METRIC_EXPORT_INTERVAL", "100"),
-    ];
+    let variables = [(ENDPOINT, endpoint), (DELAY, "50"), ("OTEL_METRIC_EXPORT_INTERVAL", "100")];
     let mut hub = launch(&sim.url(), &receiver, &variables);
     hub.ready().await;
     receiver.converged("c0", &sim, &World::pods()).await;

@@ -9,7 +9,7 @@ use super::{ClusterActor, WantKey, WantState, informer_key_of};
 use crate::actors::messages::{Resolved, Wanted};
 use crate::actors::supervision::detach;
 use crate::reflector::{ResolveError, SourceError};
-use crate::types::{ApiResource, InformerHealth, Phase, chance};
+use crate::types::{ApiResource, InformerHealth, Phase, chance, doubled};
 
 /// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
 const ABSENT_REST: Duration = Duration::from_secs(20);
@@ -55,11 +55,12 @@ impl ClusterActor {
     /// Says that the cluster does not answer: once for each kind of failure, whatever it was asked.
     pub(super) fn tell_out_of_reach(&mut self, error: &SourceError) {
         let cluster = &self.parts.name;
-        if self.told.contains(&error.class) {
+        let kind = error.class.kind();
+        if self.told.contains(&kind) {
             tracing::debug!(%cluster, %error, "the cluster still cannot be asked");
             return;
         }
-        self.told.push(error.class);
+        self.told.push(kind);
         if error.class.is_refusal() {
             tracing::warn!(%cluster, %error, "the cluster refuses to say what it has, it is tried again");
         } else {
@@ -70,7 +71,8 @@ impl ClusterActor {
     /// Says that it does again, to whatever it is asked.
     pub(super) fn tell_in_reach(&mut self) {
         let fails = |want: &WantState| want.resolved.is_none() && want.health.answers() == Some(false);
-        if self.told.is_empty() || self.survey.failing || self.wants.values().any(|want| fails(want)) {
+        let is_unasked = self.survey.failing || self.wants.values().any(|want| fails(want));
+        if self.told.is_empty() || is_unasked || self.is_silent() {
             return;
         }
         self.told.clear();
@@ -199,6 +201,6 @@ pub(super) fn jittered(rest: Duration) -> Duration {
 
 /// Exponential, with full jitter above the first delay.
 fn retry_after(attempts: u32) -> Duration {
-    let cap = FIRST_RETRY.saturating_mul(1 << attempts.min(6)).min(LAST_RETRY);
+    let cap = doubled(FIRST_RETRY, attempts, LAST_RETRY);
     FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(chance::unit())
 }

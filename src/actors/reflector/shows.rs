@@ -1,6 +1,9 @@
 //! What a reflector shows of itself: how far it has read, and what goes wrong.
 
-use super::Driver;
+use std::sync::Arc;
+
+use super::{Driver, Trouble};
+use crate::actors::supervision::detach;
 use crate::reflector::{ErrorClass, SourceError};
 use crate::types::{ObjectKey, Origin, Phase};
 
@@ -31,21 +34,23 @@ impl Driver {
         }
     }
 
-    /// Says that a failure that was logged is over.
+    /// Says that it watches, where that was not known.
     pub(super) fn show_well(&mut self) {
-        if !self.told.is_empty() {
-            self.told.clear();
-            let Origin { cluster, resource, .. } = &*self.parts.origin;
-            tracing::info!(%cluster, resource = %resource.gvr, "watching again");
+        if std::mem::take(&mut self.unproven) {
+            self.tell(None);
         }
+    }
+
+    fn tell(&self, error: Option<SourceError>) {
+        let trouble = Trouble { origin: Arc::clone(&self.parts.origin), error };
+        detach(self.parts.troubles.send(trouble));
     }
 
     pub(super) fn show_failure(&mut self, error: &SourceError) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
         self.relists_for = error.class.list_reason();
-        let silent = matches!(error.class, ErrorClass::Refused | ErrorClass::Stalled | ErrorClass::Transient);
-        health.set_answers(!silent);
+        health.set_answers(!error.class.is_silence());
         self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.handlers);
         let phase = match error.class {
             ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
@@ -58,11 +63,10 @@ impl Driver {
         health.set_error(Some(error.to_string()));
         if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
             tracing::info!(%cluster, resource = %resource.gvr, %error, "listing again");
-        } else if self.told.contains(&error.class) {
-            tracing::debug!(%cluster, resource = %resource.gvr, %error, "the list or watch failed again");
         } else {
-            self.told.push(error.class);
-            tracing::warn!(%cluster, resource = %resource.gvr, %error, "the list or watch failed, it is tried again");
+            tracing::debug!(%cluster, resource = %resource.gvr, %error, "the list or watch failed");
+            self.unproven = true;
+            self.tell(Some(error.clone()));
         }
     }
 }

@@ -9,7 +9,7 @@ use futures::stream;
 
 use crate::actors::Census;
 use crate::actors::messages::Enqueue;
-use crate::actors::reflector::{ReflectorActor, ReflectorParts};
+use crate::actors::reflector::{ReflectorActor, ReflectorParts, Trouble};
 use crate::actors::supervision::ExitGuard;
 use crate::cache::testing::origin;
 use crate::reflector::{
@@ -50,6 +50,12 @@ impl Handler<Enqueue> for Swallow {
     fn handle(&mut self, _: Enqueue, _: &mut Self::Context) {}
 }
 
+impl Handler<Trouble> for Swallow {
+    type Result = ();
+
+    fn handle(&mut self, _: Trouble, _: &mut Self::Context) {}
+}
+
 #[test]
 fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_so() {
     System::new().block_on(async {
@@ -63,6 +69,7 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             fifo: Swallow.start().recipient(),
             options: ReflectorOptions { streaming_list: false, ..ReflectorOptions::default() },
             watch_errors: Arc::default(),
+            troubles: Swallow.start().recipient(),
             handlers: crate::types::Threads::current(),
             budget: crate::actors::memory::Budget::new(),
             resume: None,

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::config::{ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
+use crate::config::{Config, HubConfig, ResourceConfig, SinkConfig};
+use crate::types::first_names;
 
 /// Names of what came, changed and went; each is in one of them at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -70,10 +71,15 @@ impl Difference {
 }
 
 impl Changes {
+    /// What `new` changes of the clusters of `old`, and nothing else of the two is looked at.
+    #[must_use]
+    pub fn of_clusters(old: &Config, new: &Config) -> Difference {
+        Difference::between(&old.clusters, &new.clusters, |one| one.name.as_str(), |one, other| one == other)
+    }
+
     /// What `new` changes of `old`.
     #[must_use]
     pub fn between(old: &Config, new: &Config) -> Self {
-        let cluster = |one: &ClusterConfig, other: &ClusterConfig| one == other;
         let resource = |one: &ResourceConfig, other: &ResourceConfig| {
             // An index is one of a resource over all entries of it, so another entry's may change this one.
             one == other && indexes_of(one, &old.resources) == indexes_of(other, &new.resources)
@@ -81,9 +87,8 @@ impl Changes {
         let resources = Difference::between(&old.resources, &new.resources, |one| &one.name, resource);
         let revised = resources.changed.iter().filter(|name| is_revision(name, &old.resources, &new.resources));
         let revised = revised.cloned().collect();
-        let clusters = Difference::between(&old.clusters, &new.clusters, |one| one.name.as_str(), cluster);
         Self {
-            clusters,
+            clusters: Self::of_clusters(old, new),
             cluster_sources: Difference::between(
                 &old.sources,
                 &new.sources,
@@ -102,6 +107,30 @@ impl Changes {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Says in the log what is applied: names, not how they are written in the file.
+    pub(in crate::app) fn log(&self) {
+        let (added, removed) = (self.words(|it| &it.added), self.words(|it| &it.removed));
+        let changed = [self.words(|it| &it.changed), self.memory_limit.then(|| "hub.memory_limit".to_owned())];
+        let changed = changed.into_iter().flatten().reduce(|one, other| format!("{one}; {other}"));
+        tracing::info!(added, changed, removed, "the configuration is applied");
+        if !self.needs_restart.is_empty() {
+            let keys = first_names(&self.needs_restart);
+            tracing::warn!(keys, "read at the start alone: start the process again for these");
+        }
+    }
+
+    /// All that is in one way another, by what it is: `clusters a, b; sinks audit`.
+    fn words(&self, of: fn(&Difference) -> &[String]) -> Option<String> {
+        let kinds = [
+            ("clusters", &self.clusters),
+            ("cluster sources", &self.cluster_sources),
+            ("resources", &self.resources),
+            ("sinks", &self.sinks),
+        ];
+        let words = kinds.into_iter().map(|(kind, names)| (kind, of(names))).filter(|(_, names)| !names.is_empty());
+        words.map(|(kind, names)| format!("{kind} {}", first_names(names))).reduce(|one, more| format!("{one}; {more}"))
     }
 }
 
@@ -194,6 +223,9 @@ mod tests {
         assert_eq!(changes.resources, Difference { added: names(&["nodes"]), ..Difference::default() });
         assert_eq!(changes.sinks, Difference { added: names(&["t"]), removed: names(&["s"]), ..Difference::default() });
         assert!(changes.needs_restart.is_empty());
+        assert_eq!(changes.words(|it| &it.added).as_deref(), Some("clusters c; resources nodes; sinks t"));
+        assert_eq!(changes.words(|it| &it.changed).as_deref(), Some("clusters b"));
+        assert_eq!(Changes::default().words(|it| &it.added), None);
     }
 
     #[test]

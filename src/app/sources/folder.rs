@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-
-use tokio::time::MissedTickBehavior;
+use std::time::Duration;
 
 use super::{ClusterSourceState, Ear};
 use crate::config::{ClusterSourceConfig, Contexts};
+use crate::disk::FileState;
 use crate::fleet::{Problem, Said, of_file, stem};
-use crate::types::Threads;
+use crate::types::{Threads, clock};
 
 /// How often the folder is looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -22,11 +21,8 @@ const LARGEST: u64 = 1 << 20;
 /// Files of a folder at most; those after them by name do not count.
 const MOST_FILES: usize = 10_000;
 
-/// When a file was written, and how long it is.
-type Stamp = (SystemTime, u64);
-
 /// Files that count, by name.
-type Listing = BTreeMap<String, Stamp>;
+type Listing = BTreeMap<String, FileState>;
 
 /// A folder, and what is known of its files.
 struct Folder {
@@ -36,7 +32,7 @@ struct Folder {
     /// As it was at the last look.
     seen: Listing,
     /// What each file says, and what it was when it was read.
-    read: BTreeMap<String, (Stamp, Said)>,
+    read: BTreeMap<String, (FileState, Said)>,
 }
 
 /// What all files say, for the start: read as they are, without waiting for them to settle. `None`: the folder cannot be
@@ -59,8 +55,7 @@ pub(crate) async fn read_all(
 /// Watches a folder until it is stopped.
 pub(super) async fn watch(source: ClusterSourceConfig, path: PathBuf, contexts: Contexts, ear: Ear, io: Threads) {
     let mut folder = Folder::new(source, path, contexts);
-    let mut ticks = tokio::time::interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = clock::ticks(LOOK);
     let mut is_first = true;
     loop {
         tokio::select! {
@@ -110,13 +105,13 @@ impl Folder {
         let before = self.read.len();
         self.read.retain(|file, _| now.contains_key(file));
         let mut is_other = self.read.len() != before;
-        for (file, stamp) in &now {
-            let is_read = self.read.get(file).is_some_and(|(read, _)| read == stamp);
-            if is_read || self.seen.get(file) != Some(stamp) {
+        for (file, state) in &now {
+            let is_read = self.read.get(file).is_some_and(|(read, _)| read == state);
+            if is_read || self.seen.get(file) != Some(state) {
                 continue;
             }
             let known = self.read.get(file).map(|(_, said)| said.clone()).unwrap_or_default();
-            self.read.insert(file.clone(), (*stamp, self.file(file).keeping(&known)));
+            self.read.insert(file.clone(), (*state, self.file(file).keeping(&known)));
             is_other = true;
         }
         self.seen = now;
@@ -156,7 +151,7 @@ fn list(path: &Path) -> io::Result<Listing> {
         if !metadata.is_file() || stem(&name).is_none() {
             continue;
         }
-        found.insert(name, (metadata.modified()?, metadata.len()));
+        found.insert(name, FileState::from(&metadata));
     }
     while found.len() > MOST_FILES {
         found.pop_last();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cache::indexers::IndexError;
 use crate::query::InvalidExpr;
-use crate::types::ObjectKey;
+use crate::types::{ObjectKey, meant};
 
 /// A question that cannot be answered; unless it is said otherwise, whoever asks can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +90,6 @@ pub enum QueryError {
 
 /// `did you mean "by-node"? `, where one is that near.
 fn nearest_index(index: &str, known: &[String]) -> String {
-    let distance = |name: &String| (strsim::damerau_levenshtein(index, name), name.clone());
-    let nearest = known.iter().map(distance).min().filter(|(distance, _)| *distance <= 2);
-    nearest.map(|(_, name)| format!("did you mean {name:?}? ")).unwrap_or_default()
+    let nearest = meant(index, known.iter().map(String::as_str), 2);
+    nearest.map(|name| format!("did you mean {name:?}? ")).unwrap_or_default()
 }

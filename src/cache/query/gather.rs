@@ -28,6 +28,12 @@ pub(super) struct Hit {
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) hits: Vec<Hit>,
+    pub(super) tally: Tally,
+}
+
+/// What is counted on the way.
+#[derive(Default)]
+pub(super) struct Tally {
     pub(super) count: u64,
     pub(super) groups: HashMap<Value, u64>,
     /// Bytes of what was read out of objects, about.
@@ -40,6 +46,25 @@ pub(super) struct Found {
     pub(super) seen: Vec<bool>,
 }
 
+impl Tally {
+    fn add(&mut self, more: Self) {
+        self.count += more.count;
+        self.bytes += more.bytes;
+        self.examined += more.examined;
+        self.read += more.read;
+        self.unreadable += more.unreadable;
+        self.unkept += more.unkept;
+        self.seen.resize(self.seen.len().max(more.seen.len()), false);
+        self.seen.iter_mut().zip(more.seen).for_each(|(seen, now)| *seen |= now);
+        for (value, count) in more.groups {
+            if !self.groups.contains_key(&value) {
+                self.bytes += size(std::slice::from_ref(&value));
+            }
+            *self.groups.entry(value).or_default() += count;
+        }
+    }
+}
+
 /// The order of an answer: by columns, then by cluster and key.
 pub(super) struct Order<'j, 's> {
     pub(super) directions: Vec<Direction>,
@@ -48,22 +73,24 @@ pub(super) struct Order<'j, 's> {
 
 impl Order<'_, '_> {
     pub(super) fn compare(&self, a: &Hit, b: &Hit) -> Ordering {
-        let columns = self.directions.iter().zip(a.sort.iter().zip(&b.sort));
-        let place = |hit: &Hit| self.view.members[hit.member].rank;
-        columns
-            .map(|(direction, (a, b))| direction.apply(a.cmp(b)))
-            .find(|order| order.is_ne())
-            .unwrap_or_else(|| place(a).cmp(&place(b)))
+        self.by_columns(&a.sort, &b.sort)
+            .then_with(|| self.place(a).cmp(&self.place(b)))
             .then_with(|| a.stored.key().cmp(b.stored.key()))
+    }
+
+    fn by_columns(&self, a: &[SortKey], b: &[SortKey]) -> Ordering {
+        let columns = self.directions.iter().zip(a.iter().zip(b));
+        let mut orders = columns.map(|(direction, (a, b))| direction.apply(a.cmp(b)));
+        orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    fn place(&self, hit: &Hit) -> usize {
+        self.view.members[hit.member].rank
     }
 
     /// Whether a hit comes behind the place where an answer goes on.
     pub(super) fn is_behind(&self, hit: &Hit, sort: &[SortKey], start: &Start) -> bool {
-        let columns = self.directions.iter().zip(hit.sort.iter().zip(sort));
-        let order = columns
-            .map(|(direction, (hit, start))| direction.apply(hit.cmp(start)))
-            .find(|order| order.is_ne())
-            .unwrap_or_else(|| self.view.members[hit.member].rank.cmp(&start.rank));
+        let order = self.by_columns(&hit.sort, sort).then_with(|| self.place(hit).cmp(&start.rank));
         match &start.key {
             Some(key) => order.then_with(|| hit.stored.key().cmp(key)).is_gt(),
             None => order.is_ge(),
@@ -78,15 +105,8 @@ pub(super) struct Gathered {
     pub(super) sorted: Vec<Hit>,
     /// Of the order by cluster and key, by piece.
     pub(super) in_order: BTreeMap<usize, Vec<Hit>>,
-    pub(super) count: u64,
-    pub(super) groups: HashMap<Value, u64>,
+    pub(super) tally: Tally,
     pub(super) items: usize,
-    pub(super) bytes: usize,
-    pub(super) examined: u64,
-    pub(super) read: u64,
-    pub(super) unreadable: u64,
-    pub(super) unkept: u64,
-    pub(super) seen: Vec<bool>,
     /// Pieces from the first on that are done without a gap, and how many hits they have.
     settled: usize,
     settled_hits: usize,
@@ -95,20 +115,7 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Takes in what the piece of a number found. `limit`: of how many hits it is known that more are not wanted.
     pub(super) fn take(&mut self, number: usize, mut found: Found, order: &Order<'_, '_>, limit: Option<usize>) {
-        self.count += found.count;
-        self.bytes += found.bytes;
-        self.examined += found.examined;
-        self.read += found.read;
-        self.unreadable += found.unreadable;
-        self.unkept += found.unkept;
-        self.seen.resize(self.seen.len().max(found.seen.len()), false);
-        self.seen.iter_mut().zip(found.seen).for_each(|(seen, now)| *seen |= now);
-        for (value, count) in found.groups {
-            if !self.groups.contains_key(&value) {
-                self.bytes += size(std::slice::from_ref(&value));
-            }
-            *self.groups.entry(value).or_default() += count;
-        }
+        self.tally.add(found.tally);
         if order.directions.is_empty() {
             self.items += found.hits.len();
             self.in_order.insert(number, found.hits);
@@ -123,7 +130,7 @@ impl Gathered {
             }
             self.items = self.sorted.len();
         }
-        self.items = self.items.max(self.groups.len());
+        self.items = self.items.max(self.tally.groups.len());
     }
 
     /// Whether the pieces from the first on have as many hits, in the order by cluster and key: pieces behind them have

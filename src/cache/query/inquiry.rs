@@ -155,11 +155,13 @@ impl Progress {
         take: impl FnOnce(&mut Gathered, usize, Found) -> bool,
         bounds: Bounds,
     ) {
-        self.examined.fetch_add(found.examined, Relaxed);
+        self.examined.fetch_add(found.tally.examined, Relaxed);
         let mut gathered = self.gathered.lock();
         let enough = take(&mut gathered, number, found);
-        let over =
-            [("objects or values", bounds.items, gathered.items), ("bytes of values", bounds.bytes, gathered.bytes)];
+        let over = [
+            ("objects or values", bounds.items, gathered.items),
+            ("bytes of values", bounds.bytes, gathered.tally.bytes),
+        ];
         if let Some((what, limit, _)) = over.into_iter().find(|(_, limit, found)| found > limit) {
             self.failure.lock().get_or_insert(QueryError::TooMuch { what, limit });
             self.failed.store(true, Relaxed);

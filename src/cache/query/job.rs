@@ -227,13 +227,13 @@ impl<'s> Job<'s> {
         let limit = question.limit.map(std::num::NonZeroUsize::get);
         let mut gathered = progress.gathered();
         let mut answer = self.empty();
-        (answer.examined, answer.read) = (gathered.examined, gathered.read);
-        (answer.unreadable, answer.unkept) = (gathered.unreadable, gathered.unkept);
-        answer.unmatched = unmatched(&self.condition.paths, &gathered.seen, gathered.read);
+        (answer.examined, answer.read) = (gathered.tally.examined, gathered.tally.read);
+        (answer.unreadable, answer.unkept) = (gathered.tally.unreadable, gathered.tally.unkept);
+        answer.unmatched = unmatched(&self.condition.paths, &gathered.tally.seen, gathered.tally.read);
         match &question.output {
-            Output::Count => answer.count = Some(gathered.count),
+            Output::Count => answer.count = Some(gathered.tally.count),
             output @ (Output::CountBy(_) | Output::Distinct(_)) => {
-                (answer.groups, answer.more) = groups(std::mem::take(&mut gathered.groups), output, limit);
+                (answer.groups, answer.more) = groups(std::mem::take(&mut gathered.tally.groups), output, limit);
             }
             Output::Objects | Output::Columns(_) => {
                 let (hits, more) = gathered.into_hits(&self.order(), limit);

@@ -37,9 +37,9 @@ impl<'j, 's> Worker<'j, 's> {
     pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece) -> Found {
         let mut found = Found::default();
         let passed = pieces.each(piece, |stored| {
-            found.examined += 1;
+            found.tally.examined += 1;
             if self.look(piece.member, stored, &mut found).is_err() {
-                *if stored.is_kept() { &mut found.unreadable } else { &mut found.unkept } += 1;
+                *if stored.is_kept() { &mut found.tally.unreadable } else { &mut found.tally.unkept } += 1;
             }
             let enough = self.job.keep.is_some_and(|keep| {
                 if !self.order.directions.is_empty() {
@@ -47,10 +47,10 @@ impl<'j, 's> Worker<'j, 's> {
                 }
                 self.order.directions.is_empty() && found.hits.len() == keep
             });
-            !enough && (!found.examined.is_multiple_of(LOOK_UP) || !self.progress.is_over())
+            !enough && (!found.tally.examined.is_multiple_of(LOOK_UP) || !self.progress.is_over())
         });
-        found.examined += passed;
-        found.seen.clone_from(&self.seen);
+        found.tally.examined += passed;
+        found.tally.seen.clone_from(&self.seen);
         found
     }
 
@@ -66,7 +66,7 @@ impl<'j, 's> Worker<'j, 's> {
         let mut body = None;
         let matches = match (told, &job.matcher) {
             (None, Some(matcher)) => {
-                found.read += 1;
+                found.tally.read += 1;
                 let bytes = body.insert(stored.json().map_err(|_| Unreadable)?);
                 note_paths(&mut self.watched, &mut self.seen, bytes);
                 matcher.on_body(&head, bytes).map_err(|_| Unreadable)?
@@ -91,12 +91,12 @@ impl<'j, 's> Worker<'j, 's> {
                 read(columns, head, body).map(|values| count(&values, found)).map_err(|()| Unreadable)
             }
             (Output::Count, _) => {
-                found.count += 1;
+                found.tally.count += 1;
                 Ok(())
             }
             _ => self.hit(member, stored, head, body, found),
         };
-        found.read += u64::from(!was_read && body.is_some());
+        found.tally.read += u64::from(!was_read && body.is_some());
         result
     }
 
@@ -126,11 +126,11 @@ impl<'j, 's> Worker<'j, 's> {
         // Of very many sorted objects few are in the answer, so those are read when they are known.
         if let Some(columns) = job.columns.as_ref().filter(|_| job.sort.is_none() || job.keep.is_none()) {
             let row = read(columns, head, body).map_err(|()| Unreadable)?;
-            found.bytes += row.iter().map(|values| size(values)).sum::<usize>();
+            found.tally.bytes += row.iter().map(|values| size(values)).sum::<usize>();
             hit.row = Some(row);
         }
         if job.keep.is_none() {
-            found.bytes += hit.sort.iter().map(SortKey::size).sum::<usize>();
+            found.tally.bytes += hit.sort.iter().map(SortKey::size).sum::<usize>();
         }
         found.hits.push(hit);
         Ok(())
@@ -142,9 +142,9 @@ fn count(values: &[Values], found: &mut Found) {
     let values = values.first().map_or(&[][..], |values| values);
     let values = if values.is_empty() { &[serde_json::Value::Null][..] } else { values };
     for (_, value) in values.iter().enumerate().filter(|(at, value)| !values[..*at].contains(value)) {
-        match found.groups.get_mut(value) {
+        match found.tally.groups.get_mut(value) {
             Some(count) => *count += 1,
-            None => drop(found.groups.insert(value.clone(), 1)),
+            None => drop(found.tally.groups.insert(value.clone(), 1)),
         }
     }
 }

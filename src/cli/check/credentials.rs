@@ -30,14 +30,14 @@ pub(in crate::cli) fn verdict(one: &Credential, now: Timestamp) -> Option<(Level
     let expires = one.expires?;
     let left = second(expires) - second(now);
     if left <= 0 {
-        return Some((Level::Error, format!("ended {} ago, at {expires}", span(-left))));
+        return Some((Level::Error, format!("ended {} ago, at {expires}", span(left.unsigned_abs()))));
     }
     let soon = match one.kind {
         // Whoever writes the file renews it at four fifths of its life: what is older than that was forgotten.
         CredentialKind::TokenFile => one.issued.map_or(0, |issued| (second(expires) - second(issued)) / 10),
         _ => SOON,
     };
-    (left <= soon).then(|| (Level::Warning, format!("ends in {}, at {expires}", span(left))))
+    (left <= soon).then(|| (Level::Warning, format!("ends in {}, at {expires}", span(left.unsigned_abs()))))
 }
 
 /// In words, for tables and findings.

@@ -77,8 +77,10 @@ fn credentials(all: &[Credential]) -> String {
     let now = clock::wall().as_second();
     let one = |one: &Credential| match (one.expires, one.written) {
         (Some(expires), _) if expires.as_second() <= now => format!("{} ended", what(one.kind)),
-        (Some(expires), _) => format!("{} for {}", what(one.kind), span(expires.as_second() - now)),
-        (None, Some(written)) => format!("{} of {} ago", what(one.kind), span((now - written.as_second()).max(0))),
+        (Some(expires), _) => format!("{} for {}", what(one.kind), span(expires.as_second().abs_diff(now))),
+        (None, Some(written)) => {
+            format!("{} of {} ago", what(one.kind), span(now.saturating_sub(written.as_second()).max(0).unsigned_abs()))
+        }
         (None, None) => what(one.kind).to_owned(),
     };
     if all.is_empty() { "none".to_owned() } else { all.iter().map(one).collect::<Vec<_>>().join(", ") }

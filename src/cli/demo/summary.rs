@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use comfy_table::{Cell, Color, Table, presets};
 use serde::Serialize;
 
 use super::view::FRESH;
+use crate::cli::print::{number, styled};
 
 /// The end of a demo; also the JSON that `-o json` writes.
 #[derive(Clone, Debug, Serialize)]
@@ -122,7 +123,6 @@ pub(super) fn render(summary: &Summary, colours: bool) -> String {
     table.load_preset(presets::UTF8_BORDERS_ONLY);
     table.set_header(["cluster", "truth", "cache", "receiver", "differences", "events", "relists"]);
     for cluster in &summary.clusters {
-        let number = |number: u64| Cell::new(number).set_alignment(CellAlignment::Right);
         let differences = number(cluster.differences as u64);
         let paint = if cluster.differences == 0 { Color::Green } else { Color::Red };
         table.add_row([
@@ -135,11 +135,7 @@ pub(super) fn render(summary: &Summary, colours: bool) -> String {
             number(cluster.relists),
         ]);
     }
-    if colours {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
+    let table = styled(table, colours);
     let mut text = format!("\n{table}\n{}\n", totals(summary));
     let details =
         summary.clusters.iter().flat_map(|cluster| cluster.shown.iter().map(move |line| (&cluster.name, line)));

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
+use comfy_table::{Attribute, Cell, Color, Table, presets};
 
-use crate::cli::print::{InPlace, colours, say};
+use crate::cli::print::{InPlace, colours, number, say, styled};
 use crate::sink::SinkStatus;
 
 /// The state of a cluster whose watches are all open.
@@ -125,15 +125,11 @@ pub(super) fn table(scene: &Scene, colours: bool) -> String {
     for row in shown(&scene.rows) {
         let numbers = [row.truth as u64, row.cache, row.receiver as u64, row.events, row.relists];
         let mut cells = vec![Cell::new(&row.name), painted(&row.state, colours)];
-        cells.extend(numbers.map(|number| Cell::new(number).set_alignment(CellAlignment::Right)));
+        cells.extend(numbers.map(number));
         cells.push(painted(&row.plight, colours));
         table.add_row(cells);
     }
-    if colours {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
+    let table = styled(table, colours);
     let stage = if scene.stage.is_empty() { "running" } else { &scene.stage };
     let sink = scene.sink.as_ref().map(sink_text).unwrap_or_default();
     let elapsed = scene.elapsed.as_secs_f64();

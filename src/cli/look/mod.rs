@@ -6,17 +6,18 @@ mod select;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args as ClapArgs, ValueEnum};
-use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use comfy_table::{Cell, Color};
 use serde_json::Value;
 
 use self::rows::{Row, Shape};
 use self::select::Selection;
 use super::client::{Client, HubArgs};
-use super::print::{InPlace, colours, say};
+use super::print::{InPlace, colours, lines, number, out, say, styled, table, yaml};
 use super::runtime;
 use crate::config::HumanDuration;
+use crate::types::clock;
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,14 +161,9 @@ fn print(subject: Subject, status: &Value, form: Form) -> anyhow::Result<()> {
     match form {
         Form::Table => say(text(subject, status, colours())),
         Form::Json => say(serde_json::to_string_pretty(&select::document(subject, status))?),
-        Form::Yaml => say(yaml(subject, status)?),
+        Form::Yaml => out(&yaml(&select::document(subject, status))?),
         Form::Name => select::names(subject, status).into_iter().try_for_each(say),
     }
-}
-
-fn yaml(subject: Subject, status: &Value) -> anyhow::Result<String> {
-    let text = serde_saphyr::to_string(&select::document(subject, status)).context("it cannot be written as YAML")?;
-    Ok(text.trim_end().to_owned())
 }
 
 /// Looks until it is ended by a signal, or its output has no reader any more. A hub that does not answer for a while is
@@ -177,8 +173,7 @@ async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &
     let mut place = std::io::stdout().is_terminal().then(InPlace::default);
     let mut told: Option<Vec<Row>> = None;
     let mut last: Option<String> = None;
-    let mut tick = tokio::time::interval(view.interval.0);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut tick = clock::ticks(view.interval.0);
     loop {
         tick.tick().await;
         let status = match client.get(&["v1", "status"], &[]).await {
@@ -203,7 +198,7 @@ async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &
                 told = Some(rows);
             }
             (Form::Json, _) => say(select::document(subject, &status))?,
-            (_, _) => say(format!("---\n{}", yaml(subject, &status)?))?,
+            (_, _) => out(&format!("---\n{}", yaml(&select::document(subject, &status))?))?,
         }
         last = Some(shown);
     }
@@ -211,7 +206,7 @@ async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &
 
 /// A line for each row whose state is another than before; at first one in any case, so that silence is no riddle.
 fn changes(subject: Subject, before: Option<&[Row]>, now: &[Row]) -> Vec<String> {
-    let time = crate::types::clock::wall().strftime("%H:%M:%SZ").to_string();
+    let time = clock::wall().strftime("%H:%M:%SZ").to_string();
     let Some(before) = before.or((!now.is_empty()).then_some(&[])) else {
         let nothing = match subject {
             Subject::Status => "nothing is in trouble".to_owned(),
@@ -247,14 +242,10 @@ fn text(subject: Subject, status: &Value, colours: bool) -> String {
         return std::iter::once(first).chain(notes).collect::<Vec<_>>().join("\n");
     }
     let Shape { header, numbers } = rows::shape(subject);
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.iter().copied());
+    let mut table = table(header);
     for row in rows {
         let cells = row.cells.into_iter().enumerate().map(|(at, text)| {
-            let mut cell = Cell::new(text);
-            if numbers.contains(&at) {
-                cell = cell.set_alignment(CellAlignment::Right);
-            }
+            let cell = if numbers.contains(&at) { number(text) } else { Cell::new(text) };
             match row.concern {
                 Some(colour) if colours && at == row.stated => {
                     cell.fg(if colour.is_bad() { Color::Red } else { Color::Yellow })
@@ -264,15 +255,9 @@ fn text(subject: Subject, status: &Value, colours: bool) -> String {
         });
         table.add_row(cells);
     }
-    if colours {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    let mut lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    lines.extend(notes.first().map(|_| String::new()));
-    lines.extend(notes);
-    if head.is_empty() { lines.join("\n") } else { format!("{head}\n\n{}", lines.join("\n")) }
+    let below = if notes.is_empty() { String::new() } else { format!("\n\n{}", notes.join("\n")) };
+    let head = if head.is_empty() { head } else { head + "\n\n" };
+    head + &lines(&styled(table, colours)) + &below
 }
 
 #[cfg(test)]

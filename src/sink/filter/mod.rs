@@ -12,7 +12,7 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::common::types::CelBool;
 use cel::{Context, ExecutionError, Program, Value};
 
-use super::event::EventType;
+use super::EventType;
 use super::redact::Redaction;
 use crate::types::{Notification, Object};
 

@@ -1,6 +1,7 @@
 //! The lanes against a model that is too simple to be wrong: one queue per object.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use proptest::prelude::*;
 

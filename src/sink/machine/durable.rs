@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::MachineParams;
 use crate::sink::store::{Commit, Done, JournalState, StoreError, Work};
 use crate::sink::{DeadLetter, Event, Lanes, SinkHealth, Told};
-use crate::types::Fsync;
 use crate::types::clock::Instant;
+use crate::types::{Fsync, doubled};
 
 /// A machine's journal, as it was found.
 #[derive(Debug)]
@@ -310,7 +310,7 @@ impl<T> Durable<T> {
 
     fn postpone(&mut self, now: Instant) {
         let failures = self.pause.map_or(0, |(_, failures)| failures);
-        let pause = PAUSES.0.saturating_mul(1 << failures.min(10)).min(PAUSES.1);
+        let pause = doubled(PAUSES.0, failures, PAUSES.1);
         self.pause = Some((now + pause, failures + 1));
     }
 

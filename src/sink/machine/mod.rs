@@ -190,7 +190,7 @@ impl<T> Machine<T> {
         }
         let (lane, batch) = self.lanes.take_ready(now, self.circuit.gate(now))?;
         if let Some(limit) = self.params.rate_limit {
-            self.rate.get_or_insert_with(|| RateLimiter::new(limit, now)).take(batch.len(), now);
+            self.rate.get_or_insert_with(|| RateLimiter::new(limit)).take(batch.len(), now);
         }
         self.circuit.started(lane);
         if self.lanes.failures(lane) > 0 {

@@ -10,7 +10,7 @@ use async_nats::{Client, ConnectOptions, Event};
 use parking_lot::Mutex;
 
 use super::{IN_FLIGHT, NatsAuth, NatsParams};
-use crate::types::chance;
+use crate::types::{chance, doubled};
 
 /// How often the library tries on its own to get back a connection; after that the next attempt makes one.
 const RECONNECTS: usize = 10;
@@ -117,7 +117,8 @@ async fn authenticate(options: ConnectOptions, auth: Option<&NatsAuth>) -> Resul
 
 /// The pause before a reconnect, growing, with jitter.
 fn pause(attempt: usize) -> Duration {
-    let longest = Duration::from_millis(50).saturating_mul(1 << attempt.min(10)).min(LONGEST_PAUSE);
+    let times = u32::try_from(attempt).unwrap_or(u32::MAX);
+    let longest = doubled(Duration::from_millis(50), times, LONGEST_PAUSE);
     longest.mul_f64(0.5 + 0.5 * chance::unit())
 }
 

@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Event;
+use super::{Event, Preset};
 
 mod presets;
 mod template;
 
-pub use presets::Preset;
 pub use template::{InvalidTemplate, Template};
 
 /// The form in which a sink sends its events.

@@ -4,17 +4,7 @@ use serde_json::{Value, json};
 
 use super::Envelope;
 use crate::sink::Event;
-
-/// A chat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
-    /// An incoming webhook of Slack: `text` for notifications, `blocks` for what is shown.
-    Slack,
-    /// A workflow of Teams that waits for webhook requests: an Adaptive Card.
-    Teams,
-    /// A webhook of Discord: one embed, which mentions nobody.
-    Discord,
-}
+use crate::types::Preset;
 
 /// Characters of a Slack header (limit 150) and of one of its fields (2,000, counted when each may have become five).
 const SLACK_HEADER: usize = 150;

@@ -32,16 +32,8 @@ pub use tls::{check_client_cert, check_roots};
 
 use super::{Event, Outcome, Shape, Transport};
 use crate::dial::Dial;
+pub use crate::types::Compression;
 use service::Service;
-
-/// How bodies are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Understood everywhere.
-    Gzip,
-    /// Smaller and faster, where the receiver knows it.
-    Zstd,
-}
 
 impl Compression {
     /// As in `Content-Encoding`.

@@ -11,7 +11,7 @@ use tracing::Span;
 use super::caller::{Caller, chain};
 use super::request::HeaderParams;
 use super::{WebhookError, WebhookParams, request};
-use crate::disk::FileState;
+use crate::disk::FileStates;
 use crate::sink::{Event, Outcome};
 use crate::types::{TraceParent, clock};
 
@@ -32,15 +32,15 @@ pub(super) struct Service {
 #[derive(Debug)]
 struct Made {
     client: Caller,
-    files: Vec<FileState>,
+    files: FileStates,
     /// Files that no client could be made from; said once.
-    broken: Vec<FileState>,
+    broken: FileStates,
 }
 
 impl Service {
     pub(super) fn new(params: WebhookParams) -> Result<Self, WebhookError> {
         let files = file_states(&params);
-        let made = Made { client: Caller::new(&params)?, files, broken: Vec::new() };
+        let made = Made { client: Caller::new(&params)?, files, broken: FileStates::default() };
         let content_type = params.shape.content_type(params.batched);
         let content_type = HeaderValue::from_str(content_type).unwrap_or(HeaderValue::from_static("text/plain"));
         Ok(Self { client: Mutex::new(made), params, content_type })
@@ -53,7 +53,7 @@ impl Service {
         let files = file_states(&self.params);
         if files != made.files {
             match Caller::new(&self.params) {
-                Ok(client) => *made = Made { client, files, broken: Vec::new() },
+                Ok(client) => *made = Made { client, files, broken: FileStates::default() },
                 Err(error) if files != made.broken => {
                     let error = chain(&error);
                     tracing::warn!(url = %self.params.url, error, "changed certificate files are not usable (yet)");
@@ -183,9 +183,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// What the files are like that a client is made from.
-fn file_states(params: &WebhookParams) -> Vec<FileState> {
+fn file_states(params: &WebhookParams) -> FileStates {
     let cert = params.client_cert.iter().flat_map(|cert| [&cert.cert_file, &cert.key_file]);
-    params.ca_file.iter().chain(cert).map(|path| FileState::of(path)).collect()
+    FileStates::of(params.ca_file.iter().chain(cert))
 }
 
 #[cfg(test)]

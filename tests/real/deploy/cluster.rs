@@ -5,32 +5,24 @@ use std::path::Path;
 use informer_hub::types::Phase;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, ValidationDirective};
-use kube::core::GroupVersionKind;
+use kube::api::{PatchParams, ValidationDirective};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, OVERLAYS, helm, objects, of_kind, one, overlay, template, template_of, values_files};
 use crate::bed::{RealCluster, built, comes_true, create_namespace, create_pods};
 use crate::fleet::PATIENCE;
-use crate::rbac::{apply, hub_until, token};
+use crate::rbac::{apply, hub_until, patch, token};
 
 /// Asks whether an apiserver would take an object, with every field of it. It keeps nothing.
 async fn taken(client: &Client, object: &Value) -> Result<(), String> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-    let (group, version) = text("/apiVersion").unwrap().rsplit_once('/').unwrap_or(("", "v1"));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("/kind").unwrap()));
-    let api: Api<DynamicObject> = match text("/metadata/namespace") {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
     let how = PatchParams {
         dry_run: true,
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply("test").force()
     };
-    let name = text("/metadata/name").unwrap();
-    api.patch(name, &how, &Patch::Apply(object)).await.map(drop).map_err(|error| format!("{name}: {error}"))
+    let taken = patch(client, object, &how).await;
+    taken.map(drop).map_err(|error| format!("{}: {error}", object["metadata"]["name"]))
 }
 
 /// The operator's own definitions of what the chart has for it.
