@@ -25,7 +25,7 @@ const MAX_ITEMS: usize = 512;
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// How long what a list streams gathers. A server sends each of its objects as an event of its own, at the pace at which it
-/// encodes them; nobody has use for one of them before the others, and together they cost a third less.
+/// encodes them; each by itself would wake four threads, and nobody has use for one of them before the others.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Turns the bytes of a body into batches.
