@@ -62,6 +62,9 @@ struct Found<'de> {
     index_values: Vec<IndexEntry>,
 }
 
+/// What a transform left of an object: labels, index values and JSON.
+type Transformed = (Labels, Vec<IndexEntry>, Arc<[u8]>);
+
 impl Decoder {
     /// A decoder for one resource. The order of `indexes` is the order of an object's index values, within one place
     /// of the document.
@@ -262,12 +265,7 @@ impl Decoder {
     }
 
     /// What a transform makes of an object.
-    fn transformed(
-        &mut self,
-        transform: &Transform,
-        own: &ObjectKey,
-        json: &[u8],
-    ) -> Result<(Labels, Vec<IndexEntry>, Arc<[u8]>), String> {
+    fn transformed(&mut self, transform: &Transform, own: &ObjectKey, json: &[u8]) -> Result<Transformed, String> {
         let json = transform.apply(json)?;
         let (found, result) = self.walk(&json, |walk| walk.value(Trie::ROOT, 0));
         let Found { head, labels, index_values } = found;
