@@ -35,6 +35,22 @@ pub(crate) async fn read(client: Client, count: u64, told: Told) {
     .await;
 }
 
+/// Reads a streaming list, and tells of its end.
+pub(crate) async fn stream(client: Client, count: u64, told: Told) {
+    let uri = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
+               &timeoutSeconds=3600";
+    let (mark, mut unseen) = (b"k8s.io/initial-events-end", Vec::new());
+    each_piece(get(&client, uri).await, |piece| {
+        unseen.extend_from_slice(piece);
+        if memmem::find(&unseen, mark).is_some() {
+            told.count.store(count, Relaxed);
+        }
+        // The mark may come in two pieces.
+        unseen.drain(..unseen.len().saturating_sub(mark.len()));
+    })
+    .await;
+}
+
 async fn get(client: &Client, uri: &str) -> kube::client::Body {
     let request = http::Request::get(uri).header("accept", "application/json");
     client.send(request.body(kube::client::Body::empty()).unwrap()).await.unwrap().into_body()

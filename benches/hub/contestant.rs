@@ -24,7 +24,7 @@ use crate::{bare, real};
 pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
     let hub = match kind {
         "hub" => Some(idle_hub(&[url.to_owned()], ca_file).await),
-        "kube-rs" | "bare" => None,
+        "kube-rs" | "bare" | "bare-stream" => None,
         other => panic!("no contestant {other}"),
     };
     // As for everybody: what starting takes is not counted.
@@ -45,6 +45,7 @@ pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
                     let client = Client::try_from(config(url, ca_file).await).unwrap();
                     match kind {
                         "bare" => drop(tokio::spawn(bare::read(client, number, told.clone()))),
+                        "bare-stream" => drop(tokio::spawn(bare::stream(client, number, told.clone()))),
                         _ => drop(tokio::spawn(reflect(client, told.clone()))),
                     }
                 }
@@ -52,7 +53,7 @@ pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
                 let (wall, cpu) = (began.elapsed(), process::cpu().checked_sub(cpu).unwrap());
                 tokio::time::sleep(Duration::from_secs(6)).await;
                 // Of who keeps nothing there is nothing to say.
-                let grown = |now: u64| (kind != "bare").then(|| now.saturating_sub(rss));
+                let grown = |now: u64| (!kind.starts_with("bare")).then(|| now.saturating_sub(rss));
                 let (settled, peak) = (grown(process::rss()), grown(process::peak_rss()));
                 say(&json!({
                     "phase": "synced", "wall_us": micros(wall), "cpu_us": micros(cpu), "rss": settled, "peak": peak,

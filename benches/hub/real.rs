@@ -1,4 +1,5 @@
-//! The first list from a real kube-apiserver: the hub, client-go, kube-rs, and a reader that keeps nothing.
+//! The first list from a real kube-apiserver: the hub, client-go, kube-rs, and a reader that keeps nothing, of a plain list
+//! and of a streaming one, which is what the hub asks for.
 //!
 //! `make bench-real` builds the apiserver (tests/testbed) and client-go's side, and names them in `BENCH_TESTBED` and
 //! `BENCH_GO_PEERS`. `BENCH_PODS` (5,000) pods are made first; each client then lists them `BENCH_ROUNDS` (5) times, in
@@ -32,6 +33,7 @@ pub(crate) fn run() {
     runtime().block_on(fill(&kubeconfig, pods as usize));
     let kinds = [
         ("bare reader", "bare"),
+        ("bare reader, streaming list", "bare-stream"),
         ("informer-hub", "hub"),
         ("client-go protobuf", "protobuf"),
         ("client-go JSON", "json"),

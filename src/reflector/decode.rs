@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::split::KEPT_CAPACITY;
 use super::status::{bounded, classify_status};
 use super::trie::{Projection, Trie};
 use super::walk::{Head, Walk};
@@ -28,6 +29,8 @@ pub struct Decoder {
     interner: Interner,
     cuts: Vec<Range<usize>>,
     kept: Vec<u8>,
+    /// What is kept of an object that something is cut out of.
+    cut: Vec<u8>,
     /// Members that list items lack, with their commas: `apiVersion`, `kind`.
     missing: [String; 2],
     api_version: String,
@@ -59,6 +62,9 @@ struct Found<'de> {
     index_values: Vec<IndexEntry>,
 }
 
+/// What a transform left of an object: labels, index values and JSON.
+type Transformed = (Labels, Vec<IndexEntry>, Arc<[u8]>);
+
 impl Decoder {
     /// A decoder for one resource. The order of `indexes` is the order of an object's index values, within one place
     /// of the document.
@@ -70,8 +76,8 @@ impl Decoder {
         let missing =
             [format!("\"apiVersion\":{},", quoted(&api_version)), format!("\"kind\":{},", quoted(&resource.kind))];
         let index_names = indexes.into_iter().map(|(name, _)| name).collect();
-        let (interner, cuts, kept) = (Interner::default(), Vec::new(), Vec::new());
-        Self { resource, trie, index_names, interner, cuts, kept, missing, api_version, transform: None }
+        let (interner, cuts, kept, cut) = (Interner::default(), Vec::new(), Vec::new(), Vec::new());
+        Self { resource, trie, index_names, interner, cuts, kept, cut, missing, api_version, transform: None }
     }
 
     /// The same, with something made of each object.
@@ -208,7 +214,7 @@ impl Decoder {
         let Found { head, labels, index_values } = found;
         // What is stepped over is not looked at for that. Where the object ends is certain all the same, so it
         // alone is lost: as an error it would keep its informer from ever completing a list.
-        if std::str::from_utf8(&input[span.clone()]).is_err() {
+        if simdutf8::basic::from_utf8(&input[span.clone()]).is_err() {
             return Decoded::Skipped(self.skipped(&head, true, "it is not UTF-8".to_owned()));
         }
         if let Some(skipped) = self.refused(&head) {
@@ -223,17 +229,15 @@ impl Decoder {
             resource_version: ResourceVersion::new(head.version.as_deref().unwrap_or_default()),
             labels,
             index_values,
-            json,
+            json: Vec::new(),
         };
         match self.transform.clone() {
-            None => Decoded::Object(Arc::new(StoredObject::new(parts))),
-            Some(transform) => match self.transformed(&transform, &parts) {
-                Ok((labels, index_values, json)) => Decoded::Object(Arc::new(StoredObject::new(StoredObjectParts {
-                    labels,
-                    index_values,
-                    json,
-                    ..parts
-                }))),
+            None => Decoded::Object(Arc::new(StoredObject::of(parts, json))),
+            Some(transform) => match self.transformed(&transform, &parts.key, &json) {
+                Ok((labels, index_values, json)) => {
+                    let parts = StoredObjectParts { labels, index_values, ..parts };
+                    Decoded::Object(Arc::new(StoredObject::of(parts, json)))
+                }
                 Err(problem) => Decoded::Skipped(Skipped {
                     key: Some(parts.key),
                     version: Some(parts.resource_version),
@@ -261,12 +265,8 @@ impl Decoder {
     }
 
     /// What a transform makes of an object.
-    fn transformed(
-        &mut self,
-        transform: &Transform,
-        parts: &StoredObjectParts,
-    ) -> Result<(Labels, Vec<IndexEntry>, Vec<u8>), String> {
-        let json = transform.apply(&parts.json)?;
+    fn transformed(&mut self, transform: &Transform, own: &ObjectKey, json: &[u8]) -> Result<Transformed, String> {
+        let json = transform.apply(json)?;
         let (found, result) = self.walk(&json, |walk| walk.value(Trie::ROOT, 0));
         let Found { head, labels, index_values } = found;
         if result.is_err() || !head.is_object {
@@ -274,7 +274,7 @@ impl Decoder {
         }
         let name = head.name.as_deref().unwrap_or_default();
         let key = ObjectKey::new(head.namespace.as_deref().unwrap_or_default(), name);
-        if key != parts.key {
+        if key != *own {
             return Err(format!("it returned another key, {:?}; an object must keep its own", key.as_str()));
         }
         let json = self.json(&head, &json, 0..json.len());
@@ -298,18 +298,18 @@ impl Decoder {
     }
 
     /// The projected JSON: what was kept, or all but what was cut, with what is missing put in front.
-    fn json(&self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Vec<u8> {
+    fn json(&mut self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Arc<[u8]> {
         let api_version = if head.api_version.is_none() { self.missing[0].as_str() } else { "" };
         let kind = if head.kind.is_none() { self.missing[1].as_str() } else { "" };
-        let body = if self.trie.keep_mode { &self.kept[1..] } else { &input[span.start + 1..span.end] };
-        let cut: usize = self.cuts.iter().map(ExactSizeIterator::len).sum();
-        let mut out = Vec::with_capacity(1 + api_version.len() + kind.len() + body.len() - cut);
+        // Put together where it need not be freed, then copied once to where it stays.
+        let out = &mut self.cut;
+        out.clear();
         out.push(b'{');
         out.extend_from_slice(api_version.as_bytes());
         out.extend_from_slice(kind.as_bytes());
         if self.trie.keep_mode {
-            out.extend_from_slice(body);
-            return out;
+            out.extend_from_slice(&self.kept[1..]);
+            return scratched(out);
         }
         let mut at = span.start + 1;
         for cut in &self.cuts {
@@ -327,7 +327,7 @@ impl Decoder {
             }
         }
         out.extend_from_slice(&input[at..span.end]);
-        out
+        scratched(out)
     }
 
     /// A key is told only where it is certain: of a head that was cut off, a namespace may be what is missing.
@@ -389,6 +389,15 @@ impl<'de> Envelope<'de> {
         }
         Ok(at)
     }
+}
+
+/// A copy of what is in a scratch buffer, which does not stay as large as the largest object was.
+fn scratched(scratch: &mut Vec<u8>) -> Arc<[u8]> {
+    let copy = Arc::from(scratch.as_slice());
+    if scratch.capacity() > KEPT_CAPACITY {
+        *scratch = Vec::new();
+    }
+    copy
 }
 
 /// An error of class [`ErrorClass::Malformed`].

@@ -16,7 +16,7 @@ pub const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
 const ENDLESS: usize = 4;
 
 /// What a buffer may keep for the next line; more is given back once the line that needed it is done.
-const KEPT_CAPACITY: usize = 256 * 1024;
+pub(super) const KEPT_CAPACITY: usize = 256 * 1024;
 
 /// A line of a watch.
 #[derive(Debug)]

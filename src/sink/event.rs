@@ -428,8 +428,7 @@ fn write_body<K>(
         initial,
         tombstone,
     };
-    let head = serde_json::to_string(attributes)?;
-    let data = serde_json::to_string(&data)?;
+    let (head, data) = (text_of(attributes)?, text_of(&data)?);
     // Of a state whose body is not kept, what its head has is told, and `null` for the rest.
     let json = |object: &&Object<K>| object.is_kept().then(|| object.json());
     let object = object.as_ref().and_then(json).transpose()?;
@@ -442,6 +441,13 @@ fn write_body<K>(
     // As one piece: put together member by member, an event of some size would be copied three times.
     let body = [head, ",\"data\":", data, ",\"object\":", &*object, ",\"oldObject\":", &*old, "}}"].concat();
     Ok((body, sequence_at(head)))
+}
+
+/// JSON with room from the start for what attributes and small members take: growing there costs as much as writing.
+fn text_of(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    let mut json = Vec::with_capacity(1024);
+    serde_json::to_writer(&mut json, value)?;
+    String::from_utf8(json).map_err(serde::ser::Error::custom)
 }
 
 /// The sequence is the last attribute before the data, and so ends in a quotation mark.

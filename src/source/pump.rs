@@ -16,13 +16,17 @@ use tokio::task::JoinHandle;
 use super::request::{next_data, stalled, transient};
 use crate::reflector::split::{Line, LineSplitter, ListSplitter, ListStep};
 use crate::reflector::{Decoder, ErrorClass, ListChunk, SourceError, WatchBatch, WatchItem};
-use crate::types::clock;
+use crate::types::clock::{self, Instant};
 use crate::types::{Followed, Traced};
 
 /// Decoded items that a reader's slowness lets gather outside the channel, before the socket has to wait.
 const MAX_ITEMS: usize = 512;
 /// The same in bytes as they came.
 const MAX_BYTES: usize = 1024 * 1024;
+
+/// How long what a list streams gathers. A server sends each of its objects as an event of its own, at the pace at which it
+/// encodes them; each by itself would wake four threads, and nobody has use for one of them before the others.
+const GATHER: Duration = Duration::from_millis(10);
 
 /// Turns the bytes of a body into batches.
 pub(super) trait Intake: Send + 'static {
@@ -38,6 +42,10 @@ pub(super) trait Intake: Send + 'static {
     fn pop(&mut self) -> Option<Self::Batch>;
     /// Whether there is a batch.
     fn has_batch(&self) -> bool;
+    /// Until when the batch may wait for more, where it may.
+    fn gathers_until(&self) -> Option<Instant> {
+        None
+    }
     /// Whether no more should be read before a batch has gone.
     fn is_full(&self) -> bool;
     /// Whether the rest of the body does not matter.
@@ -63,9 +71,16 @@ pub(super) async fn pump<I: Intake>(
             }
             continue;
         } else if intake.has_batch() {
+            let until = intake.gathers_until();
+            let room = async {
+                if let Some(until) = until {
+                    tokio::time::sleep_until(until).await;
+                }
+                out.reserve().await
+            };
             tokio::select! {
                 biased;
-                permit = out.reserve() => {
+                permit = room => {
                     let Ok(permit) = permit else { return };
                     if let Some(batch) = intake.pop() {
                         permit.send(Ok(batch));
@@ -114,7 +129,7 @@ fn take_ready<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Resu
     Ok(false)
 }
 
-/// Events of a watch: one batch is all that has gathered.
+/// Events of a watch: one batch is all that has gathered, those of a list for a little while.
 pub(super) struct WatchIntake {
     decoder: Arc<Mutex<Decoder>>,
     splitter: LineSplitter,
@@ -196,6 +211,10 @@ impl Intake for WatchIntake {
 
     fn has_batch(&self) -> bool {
         !self.items.is_empty()
+    }
+
+    fn gathers_until(&self) -> Option<Instant> {
+        self.followed.as_ref().filter(|_| self.is_listing).map(|followed| followed.read + GATHER)
     }
 
     fn is_full(&self) -> bool {
@@ -323,5 +342,100 @@ impl<B> Stream for Pieces<B> {
         let end = ready!(self.task.0.poll_unpin(context));
         self.over = true;
         Poll::Ready(end.err().map(|_| Err(transient("the reading task died".to_owned()))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::SinkExt;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    use super::*;
+    use crate::reflector::{MAX_OBJECT_BYTES, Projection};
+    use crate::types::{ApiResource, Gvr};
+
+    type Batches = mpsc::Receiver<Piece<WatchBatch>>;
+
+    /// A watch, or a streaming list, whose lines the test writes.
+    struct Server(futures::channel::mpsc::Sender<Result<Frame<Bytes>, std::io::Error>>);
+
+    impl Server {
+        async fn start(is_listing: bool) -> (Self, Batches) {
+            let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
+            let decoder = Arc::new(Mutex::new(Decoder::new(pods, &Projection::default(), Vec::new())));
+            let intake = WatchIntake::new(decoder, MAX_OBJECT_BYTES, is_listing, false);
+            let ((writes, reads), (out, batches)) = (futures::channel::mpsc::channel(1), mpsc::channel(16));
+            let mut reads = Some(reads);
+            let answer = tower::service_fn(move |_: http::Request<Body>| {
+                let reads = reads.take().expect("one request is made");
+                std::future::ready(Ok::<_, std::io::Error>(http::Response::new(StreamBody::new(reads))))
+            });
+            let client = kube::Client::new(answer, "default");
+            let body = client.send(http::Request::new(Body::empty())).await.unwrap().into_body();
+            tokio::spawn(pump(body, intake, out, Duration::from_secs(300)));
+            (Self(writes), batches)
+        }
+
+        /// Sends a line, which has been read when this returns.
+        async fn send(&mut self, line: &str) {
+            self.0.send(Ok(Frame::data(format!("{line}\n").into()))).await.unwrap();
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+
+        async fn object(&mut self, kind: &str, name: &str) {
+            let metadata = format!(r#"{{"name":"{name}","namespace":"ns","resourceVersion":"7"}}"#);
+            self.send(&format!(r#"{{"type":"{kind}","object":{{"metadata":{metadata}}}}}"#)).await;
+        }
+
+        async fn end_of_list(&mut self) {
+            let metadata = r#"{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}"#;
+            self.send(&format!(r#"{{"type":"BOOKMARK","object":{{"kind":"Pod","metadata":{metadata}}}}}"#)).await;
+        }
+    }
+
+    /// The next batch's names, and how long it was waited for.
+    async fn next(batches: &mut Batches) -> (Vec<String>, Duration) {
+        let began = clock::now();
+        let items = batches.recv().await.unwrap().unwrap().items;
+        let name = |item: &WatchItem| item.object().map_or("end".to_owned(), |object| object.key().name().to_owned());
+        (items.iter().map(name).collect(), clock::now() - began)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_of_a_streaming_list_gather_for_so_long_since_the_first() {
+        let (mut server, mut batches) = Server::start(true).await;
+        server.object("ADDED", "a").await;
+        tokio::time::advance(GATHER / 2).await;
+        server.object("ADDED", "b").await;
+        let (names, waited) = next(&mut batches).await;
+        assert_eq!(names, ["a", "b"]);
+        // A timer of tokio's may be a millisecond late.
+        assert!(waited >= GATHER / 2 && waited <= GATHER / 2 + Duration::from_millis(1), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_streaming_list_and_all_that_follows_wait_for_nothing() {
+        let (mut server, mut batches) = Server::start(true).await;
+        server.object("ADDED", "a").await;
+        server.end_of_list().await;
+        assert_eq!(next(&mut batches).await, (vec!["a".to_owned(), "end".to_owned()], Duration::ZERO));
+        server.object("MODIFIED", "a").await;
+        assert_eq!(next(&mut batches).await, (vec!["a".to_owned()], Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_gathers_nothing_and_a_full_batch_of_a_list_waits_no_longer() {
+        let (mut server, mut batches) = Server::start(false).await;
+        server.object("ADDED", "a").await;
+        assert_eq!(next(&mut batches).await, (vec!["a".to_owned()], Duration::ZERO));
+        let (mut server, mut batches) = Server::start(true).await;
+        for _ in 0..MAX_ITEMS {
+            server.object("ADDED", "a").await;
+        }
+        let (names, waited) = next(&mut batches).await;
+        assert_eq!((names.len(), waited), (MAX_ITEMS, Duration::ZERO));
     }
 }

@@ -17,6 +17,8 @@ const UUID: u8 = 2;
 const KNOWN: u8 = 3;
 /// What follows the last mark.
 const END: u8 = KNOWN + 3;
+/// How many known texts there are.
+const TEXTS: usize = 3;
 
 /// A shorter run is not worth a mark.
 const RUN: usize = 16;
@@ -28,20 +30,15 @@ const STRIDE: usize = 12;
 const UUID_HEAD: usize = 24;
 
 /// Texts of an object that its head has too. Each is looked for in quotes, and its first place folded.
-pub(super) type Known<'k> = [&'k str; 3];
+pub(super) type Known<'k> = [&'k str; TEXTS];
 
 /// Appends the folded form of `json` to `out`. `false`, and nothing appended, when it has a byte that is a mark.
 pub(super) fn fold(json: &[u8], known: &Known<'_>, out: &mut Vec<u8>) -> bool {
     if memchr::memchr3(1, 2, 3, json).is_some() || memchr::memchr2(4, 5, json).is_some() {
         return false;
     }
-    let mut places: Vec<(usize, usize, u8)> = Vec::with_capacity(known.len());
-    for (mark, text) in (KNOWN..).zip(known) {
-        places.extend(find_quoted(json, text).map(|(begin, end)| (begin, end, mark)));
-    }
-    places.sort_unstable();
     let mut from = 0;
-    for (begin, end, mark) in places {
+    for (begin, end, mark) in places(json, known).into_iter().flatten() {
         // Two equal texts have the same place.
         if begin >= from {
             fold_hex(&json[from..begin], out);
@@ -53,14 +50,26 @@ pub(super) fn fold(json: &[u8], known: &Known<'_>, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The first place of `"text"`, its quotes included.
-fn find_quoted(json: &[u8], text: &str) -> Option<(usize, usize)> {
-    if text.is_empty() {
-        return None;
+/// The first place of each text in quotes, these included, with its mark; in the order of the places. Found in one pass
+/// from quotation mark to quotation mark, which ends where all are found: an object begins with its metadata.
+fn places(json: &[u8], known: &Known<'_>) -> [Option<(usize, usize, u8)>; TEXTS] {
+    let mut found = [None; TEXTS];
+    let mut left = known.iter().filter(|text| !text.is_empty()).count();
+    for quote in memchr::memchr_iter(b'"', json) {
+        if left == 0 {
+            break;
+        }
+        for ((mark, text), found) in (KNOWN..).zip(known).zip(&mut found) {
+            let end = quote + text.len() + 1;
+            let is_it = || json.get(end) == Some(&b'"') && json[quote + 1..end] == *text.as_bytes();
+            if found.is_none() && !text.is_empty() && is_it() {
+                *found = Some((quote, end + 1, mark));
+                left -= 1;
+            }
+        }
     }
-    let is_quoted = |at: &usize| *at > 0 && json[at - 1] == b'"' && json.get(at + text.len()) == Some(&b'"');
-    let at = memchr::memmem::find_iter(json, text).find(is_quoted)?;
-    Some((at - 1, at + text.len() + 1))
+    found.sort_unstable();
+    found
 }
 
 fn fold_hex(json: &[u8], out: &mut Vec<u8>) {
