@@ -189,17 +189,6 @@ impl Record for Event {
     }
 
     fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]> {
-        if older.subject().contains("4k9cm") {
-            eprintln!(
-                "DBG merge {:?} {}@{} with {:?} {}@{}",
-                older.event_type(),
-                &older.uid()[..4],
-                older.version(),
-                newer.event_type(),
-                &newer.uid()[..4],
-                newer.version()
-            );
-        }
         Event::merge(older, newer)
     }
 }
@@ -254,17 +243,7 @@ impl Store {
     ) -> Result<(Self, Found), JournalError> {
         make(disk, directory)?;
         let (mut told, mut orphans) = (Told::default(), Orphans::default());
-        let who = directory.file_name().unwrap().to_string_lossy().to_string();
         let mut note = |event: &Event| {
-            if event.subject().contains("4k9cm") {
-                eprintln!(
-                    "DBG {who} open: {:?} {}@{} knows {}",
-                    event.event_type(),
-                    &event.uid()[..4],
-                    event.version(),
-                    knows(event)
-                );
-            }
             told.note(event);
             orphans.note(event, knows(event));
         };
@@ -321,9 +300,6 @@ impl Store {
 
     /// What is acknowledged and has a lower number may go: the caches on disk are not older.
     pub fn release(&mut self, before: u64) {
-        if let Some(past) = &self.past {
-            eprintln!("DBG {:?} release before {before}", past.path());
-        }
         let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return };
         if past.release(before) {
             journal.release(before);
@@ -388,9 +364,6 @@ impl Store {
     /// the next.
     fn append(&mut self, commit: &mut Commit, stored: &mut Vec<Event>) -> Result<(), StoreError> {
         let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return Ok(()) };
-        if !commit.acked.is_empty() {
-            eprintln!("DBG {:?} ack {:?}", past.path(), commit.acked);
-        }
         journal.ack(std::mem::take(&mut commit.acked));
         past.settle(journal);
         let appended = append_what_fits(journal, past, &mut commit.events, &mut self.unsynced);
@@ -473,25 +446,7 @@ fn append_what_fits(
         for (number, event) in (journal.next_seq()..).zip(some.iter_mut()) {
             event.set_sequence(number);
         }
-        let dbg: Vec<String> = some
-            .iter()
-            .filter(|e| e.subject().contains("4k9cm"))
-            .map(|event| {
-                format!("{:?} {}@{} seq {:?}", event.event_type(), &event.uid()[..4], event.version(), event.sequence())
-            })
-            .collect();
-        let r = journal.append(some);
-        if !dbg.is_empty() {
-            eprintln!(
-                "DBG {:?} append {} {dbg:?}",
-                past.path(),
-                match &r {
-                    Ok(_) => "ok".to_string(),
-                    Err(e) => format!("{e}"),
-                }
-            );
-        }
-        match r {
+        match journal.append(some) {
             Ok(_) => appended.extend(events.drain(..count)),
             Err(AppendError::TooLarge { .. } | AppendError::Full { .. }) if count > 1 => most = count.div_ceil(2),
             Err(AppendError::Retained) => match past.fold(journal) {

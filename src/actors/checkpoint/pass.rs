@@ -112,18 +112,6 @@ fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
     let holding: Vec<_> = parts.iter().filter(holds).collect();
     for part in parts {
         let commits: Vec<_> = part.barriers.iter().filter_map(Barrier::commit).collect();
-        for b in &part.barriers {
-            let pn = part.snapshot.partition(b.id).unwrap();
-            eprintln!(
-                "DBG pass {} id {:?} v {:?} n {} held {:?} commit {:?}",
-                part.key.0,
-                b.id,
-                pn.resume_version(),
-                pn.len(),
-                b.held_by(),
-                b.commit().map(|c| c.readers)
-            );
-        }
         let is_written = note(part, write_one(keeping, part, &commits, is_last));
         let written = commits.iter().filter_map(|commit| part.snapshot.partition(commit.id)).filter(|_| is_written);
         written.for_each(|partition| keeping.moves.lock().written(partition.origin()));

@@ -47,9 +47,6 @@ impl Past {
         Ok(past)
     }
 
-    pub(super) fn path(&self) -> String {
-        self.path.parent().unwrap().file_name().unwrap().to_string_lossy().to_string()
-    }
     /// Writes down what the journal holds for a restart's sake alone, so that it may let go of it.
     pub(super) fn fold(&mut self, journal: &Journal<Event>) -> io::Result<()> {
         let words = self.gather(journal)?;
