@@ -83,7 +83,9 @@ impl Plan {
     /// it may be told again. And what a disk could not sync for a long time a loss of power may leave in part, a later event
     /// without an earlier one.
     pub(crate) fn keeps_order(&self) -> bool {
-        !self.is_tight() && !self.fills_up && !(self.bad_disk > 0.0 && self.power)
+        let has_room = !self.is_tight() && !self.fills_up;
+        let keeps_what_waits = !self.power || self.bad_disk == 0.0;
+        has_room && keeps_what_waits
     }
 
     /// Whether journals reach their limits.
