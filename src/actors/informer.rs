@@ -438,7 +438,9 @@ impl Handler<StopInformer> for InformerActor {
             if let Some(fifo) = pipeline.fifo {
                 by(until, fifo.send(Stop { drain })).await;
             }
-            dropped.iter().for_each(|listener| detach(listener.send(Stop { drain: false })));
+            for listener in dropped {
+                detach(listener.send(Stop { drain: false }));
+            }
             by(until, join_all(drained.iter().map(|listener| listener.send(Stop { drain: true })))).await;
             if let Some(processor) = pipeline.processor {
                 by(until, processor.send(Stop { drain: false })).await;

@@ -165,7 +165,7 @@ impl OpenState {
             status.cache_bytes += theirs.bytes();
             files.push(theirs);
             if snapshot.partitions().next().is_some() {
-                env.caches.begin_with(view, store, packing, plain);
+                env.caches.begin_with(view, store, packing, &plain);
             }
         }
         let took = clock::now().duration_since(began);

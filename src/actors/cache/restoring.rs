@@ -12,10 +12,10 @@ use crate::types::{ApiResource, ClusterName, Gvr, InformerHealth, Origin, Packed
 impl CacheDirectory {
     /// Begins with a cache as it was on disk, before anybody asks for it; `plain` are those of its objects that are yet to
     /// be compressed.
-    pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: Vec<Arc<StoredObject>>) {
+    pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
-        entry.write_half.write(|half| add_young(half, &plain));
+        entry.write_half.write(|half| add_young(half, plain));
         // It has just been made, so that there is room in its mailbox.
         let _ = entry.address.try_send(Attend);
         self.caches.lock().insert((gvr, view), entry);

@@ -16,7 +16,6 @@ use super::barrier::Barrier;
 use super::keeper::Keeping;
 use super::pass::{Part, write_one};
 use crate::actors::cache::CacheDirectory;
-use crate::actors::capacity::STOP_GRACE;
 use crate::actors::env::Env;
 use crate::actors::wishes::Wishes;
 use crate::cache::{Partition, PartitionId};
@@ -24,7 +23,7 @@ use crate::state::caches::{Commit, PartitionHeader, Returning};
 use crate::types::clock::{self, Instant};
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, Scope, View};
 
-/// For how long what could not be put away is kept in memory.
+/// For how long what could not be put away is kept in memory, and how long a disk may take.
 pub(in crate::actors) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A partition whose cluster was taken out before its readers had answered for all.
@@ -113,7 +112,7 @@ impl Keeping {
 /// Puts what there is of a cluster, whose informers have stopped and left their partitions open, away on disk and closes it.
 /// What cannot be put away now is kept in memory: whose that is.
 pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, cluster: &ClusterName) -> Vec<Arc<Origin>> {
-    let turn = keeping.take_turn(STOP_GRACE).await;
+    let turn = keeping.take_turn(PATIENCE).await;
     if env.checkpoints.is_closing() {
         // All of it is in the last checkpoint.
         return Vec::new();
@@ -123,7 +122,9 @@ pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, clust
     let parts = snapshots.filter(|((_, view), _)| !matches!(view, View::Private(_))).map(|(key, snapshot)| {
         let theirs = snapshot.partitions().filter(|(_, partition)| partition.origin().cluster == *cluster);
         let mut barriers: Vec<_> = theirs.map(|one| Barrier::new(keeping, one, &readers)).collect();
-        barriers.iter_mut().for_each(|barrier| _ = barrier.look());
+        for barrier in &mut barriers {
+            barrier.look();
+        }
         Part { key, snapshot, barriers }
     });
     let parts: Vec<_> = parts.filter(|part| !part.barriers.is_empty()).collect();
@@ -134,11 +135,13 @@ pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, clust
         Some(turn) => {
             let writing = Arc::clone(keeping);
             let writing = env.io.spawn_blocking(move || {
-                parts.iter().for_each(|part| write(&writing, part));
+                for part in &parts {
+                    write(&writing, part);
+                }
                 turn
             });
             // A disk that hangs has the turn until it has written.
-            tokio::time::timeout(STOP_GRACE, writing).await.ok().and_then(Result::ok)
+            tokio::time::timeout(PATIENCE, writing).await.ok().and_then(Result::ok)
         }
     };
     join_all(env.caches.abandon(cluster)).await;

@@ -112,13 +112,11 @@ impl Handler<RemoveCluster> for RegistryActor {
         let work = async move {
             // Whether it has closed its partitions itself, or died before it could.
             let has_stopped = stopping.await.is_ok();
-            match keeping.filter(|_| has_stopped) {
-                Some(keeping) => checkpoint::put_away(&env, &keeping, &removed).await,
-                None => {
-                    join_all(env.caches.abandon(&removed)).await;
-                    Vec::new()
-                }
+            if let Some(keeping) = keeping.filter(|_| has_stopped) {
+                return checkpoint::put_away(&env, &keeping, &removed).await;
             }
+            join_all(env.caches.abandon(&removed)).await;
+            Vec::new()
         };
         Box::pin(work.into_actor(self).map(move |left, act, ctx| {
             act.removing.remove(&name);
