@@ -204,6 +204,12 @@ async fn take_out_or_put_back(house: &House, hub: &Hub, names: &mut Vec<String>,
     }
 }
 
+/// Whether the disk may lack what readers were told of some cluster: one that has not answered since a kill, say.
+async fn is_behind(hub: &Hub) -> bool {
+    let report = hub.report().await.ok();
+    report.and_then(|report| report.hub.state_dir).is_none_or(|state| state.held > 0 || state.last_checkpoint.is_none())
+}
+
 /// Whether a hub has partitions of clusters that were taken out, and cannot put them away.
 async fn is_leaving(hub: &Hub) -> bool {
     let report = hub.report().await.ok();
@@ -273,10 +279,10 @@ async fn live(house: Arc<House>) -> Result<(), String> {
     judge::memory(&house, &hub, memory).await?;
     if house.chance(|rng| rng.random_bool(0.2)) {
         house.mend_the_disk();
-        let is_leaving = is_leaving(&hub).await;
+        let is_behind = is_behind(&hub).await;
         let report = hub.shutdown(Duration::from_secs(5)).await;
         house.note(|| format!("shut down: {report:?}"));
-        if report.undelivered.is_empty() && !is_leaving {
+        if report.undelivered.is_empty() && !is_behind {
             *house.put_away.lock() = house.clusters.keys().cloned().collect();
         }
         if report.actors_left > 0 {
