@@ -30,7 +30,9 @@ use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written, is_small};
 use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
-use crate::types::{ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, StoredObject, Threads, View, clock};
+use crate::types::{
+    ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, PackedTotals, StoredObject, Threads, View, clock,
+};
 
 /// See the module.
 pub struct CacheActor {
@@ -342,6 +344,7 @@ pub struct CacheDirectory {
 struct Entry {
     address: Addr<CacheActor>,
     write_half: SharedWriteHalf,
+    totals: Arc<PackedTotals>,
 }
 
 impl CacheDirectory {
@@ -403,7 +406,7 @@ impl CacheDirectory {
 
     fn start(&self, store: Store, packs: Packing) -> Entry {
         let write_half = SharedWriteHalf::new(store, self.young_bytes);
-        let guard = ExitGuard::new(0, 0, None, &self.census);
+        let (guard, totals) = (ExitGuard::new(0, 0, None, &self.census), Arc::clone(packs.totals()));
         let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.questions.clone()));
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
         let (end, checkpoints) = (self.end.clone(), self.checkpoints.clone());
@@ -411,7 +414,7 @@ impl CacheDirectory {
             stop_with(&end, ctx);
             CacheActor::new(shared, packs, checkpoints, for_work, guard)
         });
-        Entry { address, write_half }
+        Entry { address, write_half, totals }
     }
 
     /// What a resource's cache has published last, where there is one.

@@ -20,7 +20,10 @@ use crate::types::clock::{self, Instant};
 
 mod barrier;
 mod keeper;
+mod leaving;
 mod pass;
+
+pub(super) use leaving::{PATIENCE, Reopened, bring_back, put_away};
 
 pub use keeper::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
 

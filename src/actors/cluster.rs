@@ -323,7 +323,7 @@ impl ClusterActor {
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
         self.informers = kept;
         self.show();
-        self.stop_all(gone, StopInformer { drain_until })
+        self.stop_all(gone, StopInformer { drain_until, stays_open: false })
     }
 
     /// Stops informers, all at once; ends when they have, and what they had is forgotten. What one that is dead could
@@ -345,7 +345,7 @@ impl ClusterActor {
                         Some(stopping) => stopping.await.is_ok(),
                         None => false,
                     };
-                    if !stopped {
+                    if !stopped && !stop.stays_open {
                         let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
                         // An error means that the cache has died too; its successor is asked the same.
                         if caches.of_origin(&origin).send(abandoned.clone()).await.is_err() {
@@ -356,9 +356,9 @@ impl ClusterActor {
                 }
             })
             .collect();
-        Box::pin(join_all(stops).into_actor(self).map(|ended, act, ctx| {
+        Box::pin(join_all(stops).into_actor(self).map(move |ended, act, ctx| {
             // For the last checkpoint of a hub that ends, it is kept who was told of what.
-            let forgets = !act.env.checkpoints.is_closing();
+            let forgets = !act.env.checkpoints.is_closing() && !stop.stays_open;
             for (key, origin) in ended {
                 act.ending.remove(&key);
                 if !forgets {
@@ -465,13 +465,12 @@ impl Handler<Detach> for ClusterActor {
 impl Handler<StopCluster> for ClusterActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    fn handle(&mut self, stop: StopCluster, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, StopCluster(stop): StopCluster, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
         self.tell_last_troubles();
         self.end_survey();
         self.wants.clear();
         let informers = std::mem::take(&mut self.informers);
-        let stop = StopInformer { drain_until: stop.drain_until };
         Box::pin(self.stop_all(informers, stop).map(|(), _, ctx| ctx.stop()))
     }
 }

@@ -427,9 +427,13 @@ impl Handler<StopInformer> for InformerActor {
     fn handle(&mut self, stop: StopInformer, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
         let pipeline = std::mem::take(&mut self.pipeline);
-        let listeners: Vec<_> = self.listeners.values().map(|child| child.address.clone()).collect();
+        let drain = stop.drain_until.is_some();
+        let drains = |child: &&ListenerChild| drain && (child.subscription.durable || !stop.stays_open);
+        let (drained, dropped): (Vec<_>, Vec<_>) = self.listeners.values().partition(drains);
+        let address = |child: &ListenerChild| child.address.clone();
+        let drained: Vec<_> = drained.into_iter().map(address).collect();
+        let dropped: Vec<_> = dropped.into_iter().map(address).collect();
         let work = async move {
-            let drain = stop.drain_until.is_some();
             let until = stop.drain_until.unwrap_or_else(|| clock::now() + STOP_GRACE);
             if let Some(reflector) = pipeline.reflector {
                 by(until, reflector.send(Stop { drain: false })).await;
@@ -437,18 +441,16 @@ impl Handler<StopInformer> for InformerActor {
             if let Some(fifo) = pipeline.fifo {
                 by(until, fifo.send(Stop { drain })).await;
             }
-            let stops = listeners.iter().map(|listener| listener.send(Stop { drain }));
-            if drain {
-                by(until, join_all(stops)).await;
-            } else {
-                drop(stops.map(detach).collect::<Vec<_>>());
+            for listener in dropped {
+                detach(listener.send(Stop { drain: false }));
             }
+            by(until, join_all(drained.iter().map(|listener| listener.send(Stop { drain: true })))).await;
             if let Some(processor) = pipeline.processor {
                 by(until, processor.send(Stop { drain: false })).await;
             }
         };
         let closing = move |act: &Self| {
-            let (partition, lease) = act.partition?;
+            let (partition, lease) = act.partition.filter(|_| !stop.stays_open)?;
             Some(act.cache.send(ClosePartition { partition, lease }))
         };
         Box::pin(work.into_actor(self).then(move |(), act, _| {

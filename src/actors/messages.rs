@@ -249,6 +249,8 @@ pub struct RemoveListener(pub SubscriptionId);
 pub struct StopInformer {
     /// Until when what waits may be worked off; `None` to drop it.
     pub drain_until: Option<Instant>,
+    /// Whether its partition stays open, for who sees to it afterwards; what waits is worked off for durable subscribers alone.
+    pub stays_open: bool,
 }
 
 /// Whether an informer asks anything of its cluster. Answered when it does as it is told: when it rests, what it had read
@@ -349,10 +351,7 @@ pub struct Detach(pub SubscriptionId);
 /// Stops a cluster's informers and the cluster.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub struct StopCluster {
-    /// Until when what waits may be worked off; `None` to drop it.
-    pub drain_until: Option<Instant>,
-}
+pub struct StopCluster(pub StopInformer);
 
 // === cluster → registry ===
 
@@ -370,7 +369,8 @@ pub struct Resolved {
 
 // === anyone → registry ===
 
-/// Adds a cluster at run time: everything wanted of all clusters is wanted of it too.
+/// Adds a cluster at run time: everything wanted of all clusters is wanted of it too. Answered when it begins, with what is on
+/// disk of it.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), super::registry::RegistryError>")]
 pub struct AddCluster {
@@ -382,8 +382,8 @@ pub struct AddCluster {
     pub connector: Arc<dyn Connector>,
 }
 
-/// Removes a cluster with its informers and objects. Answered when they are gone. Subscribers are told nothing of it:
-/// the objects are not deleted, only no longer watched.
+/// Removes a cluster with its informers and objects. Answered when they are gone, and on disk where there is a state directory.
+/// Subscribers are told nothing of it: the objects are not deleted, only no longer watched.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), super::registry::RegistryError>")]
 pub struct RemoveCluster(pub ClusterName);

@@ -49,6 +49,7 @@ mod turns;
 mod waiters;
 mod wanted;
 mod watch_errors;
+mod wishes;
 mod write_half;
 
 pub use cache::{CacheActor, CacheDirectory};
@@ -71,3 +72,4 @@ pub use supervision::Census;
 pub use sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
 pub use system::{Apart, HubSystem, SystemError};
 pub use watch_errors::WatchErrorHandler;
+pub use wishes::Wishes;

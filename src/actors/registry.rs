@@ -19,8 +19,8 @@ use super::checkpoint::CheckpointActor;
 use super::cluster::{ClusterActor, ClusterParts};
 use super::env::Env;
 use super::messages::{
-    AddCluster, Attach, Detach, FindSubscription, InformerFor, Release, RemoveCluster, Resolved, Shutdown, Start,
-    StopCluster, Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
+    Attach, Detach, FindSubscription, InformerFor, Release, Resolved, Shutdown, Start, StopCluster, StopInformer,
+    Unsubscribe, Unwant, ViewSync, WaitForCacheSync, Want, Wanted,
 };
 use super::status::SharedView;
 use super::subscription::{Subscribe, Subscription, SubscriptionId, Target};
@@ -29,10 +29,12 @@ use super::supervision::{
 };
 use super::sync::{Awaited, NotSynced, SyncView, Views};
 use super::turns::Turns;
+use super::waiters::Waiters;
 use crate::reflector::Connector;
 use crate::types::{ClusterLabels, ClusterName, Scope, View, clock};
 
 mod checkpoint;
+mod coming;
 mod expecting;
 mod labels;
 mod memory;
@@ -74,6 +76,8 @@ pub struct RegistryActor {
     env: Env,
     clusters: BTreeMap<ClusterName, Cluster>,
     removing: BTreeSet<ClusterName>,
+    /// Clusters that begin as soon as what is on disk of them is back, and who waits for that.
+    coming: BTreeMap<ClusterName, Waiters>,
     views: Views,
     /// Clusters that have been told what is wanted of them and do not show it yet.
     telling: Arc<AtomicUsize>,
@@ -109,6 +113,7 @@ impl RegistryActor {
             env,
             clusters: BTreeMap::new(),
             removing: BTreeSet::new(),
+            coming: BTreeMap::new(),
             views: Views::default(),
             telling: Arc::default(),
             demands: Vec::new(),
@@ -276,50 +281,6 @@ impl Handler<ChildExited> for RegistryActor {
     }
 }
 
-impl Handler<AddCluster> for RegistryActor {
-    type Result = Result<(), RegistryError>;
-
-    fn handle(&mut self, add: AddCluster, ctx: &mut Self::Context) -> Self::Result {
-        if self.stopping {
-            return Err(RegistryError::ShuttingDown);
-        }
-        if self.clusters.contains_key(&add.name) {
-            return Err(RegistryError::DuplicateCluster(add.name));
-        }
-        if self.removing.contains(&add.name) {
-            return Err(RegistryError::BeingRemoved(add.name));
-        }
-        self.launch(&add.name, add.labels, add.connector, Supervision::new(&[], INTENSITY), ctx);
-        Ok(())
-    }
-}
-
-impl Handler<RemoveCluster> for RegistryActor {
-    type Result = ResponseActFuture<Self, Result<(), RegistryError>>;
-
-    fn handle(&mut self, RemoveCluster(name): RemoveCluster, _ctx: &mut Self::Context) -> Self::Result {
-        let Some(cluster) = self.clusters.remove(&name) else {
-            return Box::pin(actix::fut::ready(Err(RegistryError::UnknownCluster(name))));
-        };
-        self.views.write().remove(&name);
-        self.unexpect(&name);
-        self.removing.insert(name.clone());
-        let caches = self.env.caches.clone();
-        let stopping = cluster.address.send(StopCluster { drain_until: None });
-        let removed = name.clone();
-        let work = async move {
-            // Whether it has closed its partitions itself, or died before it could.
-            let _ = stopping.await;
-            join_all(caches.abandon(&removed)).await;
-        };
-        Box::pin(work.into_actor(self).map(move |(), act, _| {
-            act.removing.remove(&name);
-            act.subscriptions.values().for_each(|subscription| subscription.forget_cluster(&name));
-            Ok(())
-        }))
-    }
-}
-
 impl Handler<InformerFor> for RegistryActor {
     type Result = ResponseFuture<()>;
 
@@ -464,7 +425,7 @@ impl Handler<Shutdown> for RegistryActor {
         }
         self.env.checkpoints.close();
         let last = self.checkpointer.take();
-        let stop = StopCluster { drain_until: Some(deadline) };
+        let stop = StopCluster(StopInformer { drain_until: Some(deadline), stays_open: false });
         let stops: Vec<_> =
             std::mem::take(&mut self.clusters).into_values().map(|cluster| cluster.address.send(stop)).collect();
         let work = async move {

@@ -221,9 +221,10 @@ impl Subscription {
         self.inboxes.lock().retain(|(at, _)| **at != *origin);
     }
 
-    /// The same of a whole cluster.
-    pub(super) fn forget_cluster(&self, cluster: &ClusterName) {
-        self.inboxes.lock().retain(|(at, _)| at.cluster != *cluster);
+    /// The same of a whole cluster; but a durable one not at those informers whose objects are kept.
+    pub(super) fn forget_cluster(&self, cluster: &ClusterName, kept: &[Arc<Origin>]) {
+        let stays = |at: &Arc<Origin>| at.cluster != *cluster || self.durable && kept.contains(at);
+        self.inboxes.lock().retain(|(at, _)| stays(at));
     }
 
     /// Has the registry end it: its subscriber is gone.

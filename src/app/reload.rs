@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
 use actix::{Addr, MailboxError};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -339,10 +340,14 @@ impl Running {
                 let _ = self.registry.send(SetClusterLabels { name: now.name, labels: now.labels }).await?;
             }
         }
-        for name in &changes.removed {
-            let Some(cluster) = find(old, name) else { continue };
+        let mut going = Vec::new();
+        for cluster in changes.removed.iter().filter_map(|name| find(old, name)) {
             self.connectors.lock().remove(&cluster.name);
-            let _ = self.registry.send(RemoveCluster(cluster.name)).await?;
+            going.push(self.registry.send(RemoveCluster(cluster.name)));
+        }
+        // Each may have readers to wait for.
+        for gone in join_all(going).await {
+            let _ = gone?;
         }
         Ok(())
     }

@@ -11,22 +11,20 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::start::StartError;
-use crate::actors::messages::{InformerFor, Wanted};
-use crate::actors::{Env, Keeping, StateStatus, ToldVersions};
-use crate::cache::{DeclaredIndex, Partition, PartitionId, Snapshot};
+use crate::actors::messages::InformerFor;
+use crate::actors::{Env, Keeping, StateStatus, ToldVersions, Wishes};
+use crate::cache::{Partition, PartitionId, Snapshot};
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::reflector::Decoder;
 use crate::reflector::decode::Decoded;
 use crate::sink::{Event, EventType, REDACTED};
-use crate::state::caches::{self, Claim, Loaded, LoadedCache, PartitionHeader};
+use crate::state::caches::{self, Loaded, LoadedCache};
 use crate::state::fleet::{self, SourcedCluster};
 use crate::state::names::{self, Names};
 use crate::state::{StateDir, StateError};
 use crate::types::clock::{self, Instant};
-use crate::types::{
-    ApiResource, ClusterLabels, ClusterName, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid,
-};
+use crate::types::{ApiResource, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);
@@ -133,7 +131,7 @@ impl OpenState {
             tracing::error!(file, %error, "it is not known what short names mean: what was asked for by them begins anew");
             Names::default()
         });
-        let wishes = Wishes { clusters, demands, names };
+        let wishes = Wishes::new(clusters, demands, names);
         let (disk, dir) = (Arc::clone(self.0.disk()), self.0.caches());
         let began = clock::now();
         let loading = io.spawn_blocking(move || {
@@ -167,7 +165,7 @@ impl OpenState {
             status.cache_bytes += theirs.bytes();
             files.push(theirs);
             if snapshot.partitions().next().is_some() {
-                env.caches.begin_with(view, store, packing, plain);
+                env.caches.begin_with(view, store, packing, &plain);
             }
         }
         let took = clock::now().duration_since(began);
@@ -175,7 +173,7 @@ impl OpenState {
         tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
         Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
             .told(told)
-            .names(wishes.names, self.0.names())
+            .names(wishes.into_names(), self.0.names())
     }
 }
 
@@ -247,13 +245,7 @@ impl Found {
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
             for (id, partition) in snapshot.partitions() {
-                let objects = partition.iter().map(|object| object.resource_version());
-                let comparable = objects.chain(ahead.get(&(at, id))).filter(|version| version.as_number().is_some());
-                let Some(newest) = comparable.max_by_key(|version| version.as_number()) else { continue };
-                let health = partition.health();
-                if health.version().is_none_or(|known| newest.newer_than(&known)) {
-                    health.set_version(newest.clone());
-                }
+                partition.raise_floor(ahead.get(&(at, id)));
             }
         }
     }
@@ -342,44 +334,4 @@ impl<'e> About<'e> {
 
 fn died() -> StartError {
     StartError::Died(MailboxError::Closed)
-}
-
-/// What the configuration wants.
-struct Wishes {
-    clusters: Vec<(ClusterName, ClusterLabels)>,
-    demands: Vec<InformerFor>,
-    names: Names,
-}
-
-impl Wishes {
-    /// Whether a demand may be of a resource, as far as can be told before a cluster is asked.
-    fn is_of(&self, demand: &InformerFor, known: &Wanted, resource: &ApiResource) -> bool {
-        let is_named = |written| self.names.mean(written, &resource.gvr);
-        demand.wanted.may_be(known) || matches!(&demand.wanted, Wanted::Written(written) if is_named(written))
-    }
-
-    fn demand(&self, resource: &ApiResource, cluster: &str) -> Option<&InformerFor> {
-        let (name, labels) = self.clusters.iter().find(|(name, _)| name.as_str() == cluster)?;
-        let known = Wanted::known(resource);
-        self.demands.iter().find(|demand| self.is_of(demand, &known, resource) && demand.clusters.matches(name, labels))
-    }
-
-    fn claim(&self, resource: &ApiResource, header: &PartitionHeader) -> Option<Claim> {
-        let (name, labels) = self.clusters.iter().find(|(name, _)| *name == header.cluster)?;
-        let known = Wanted::known(resource);
-        let mut demands = self.demands.iter().filter(|demand| {
-            self.is_of(demand, &known, resource)
-                && demand.clusters.matches(name, labels)
-                && demand.scopes.contains(&header.scope)
-        });
-        let any_version = demands.clone().all(|demand| demand.wanted.is_of_any_version());
-        let demand = demands.next()?;
-        let declared = demand.options.declared().into_iter();
-        Some(Claim {
-            labels: labels.clone(),
-            indexes: declared.map(|(name, path)| DeclaredIndex { name, path }).collect(),
-            settings: demand.options.fingerprint().unwrap_or(0),
-            any_version,
-        })
-    }
 }

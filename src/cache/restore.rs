@@ -183,6 +183,20 @@ impl Restored {
     }
 }
 
+impl Partition {
+    /// Sees that its informer lists nothing older than what it has, or than what readers were told of: either may be newer than
+    /// the version up to which it is complete.
+    pub fn raise_floor(&self, told: Option<&ResourceVersion>) {
+        let objects = self.iter().map(|object| object.resource_version());
+        let comparable = objects.chain(told).filter(|version| version.as_number().is_some());
+        let Some(newest) = comparable.max_by_key(|version| version.as_number()) else { return };
+        let health = self.health();
+        if health.version().is_none_or(|known| newest.newer_than(&known)) {
+            health.set_version(newest.clone());
+        }
+    }
+}
+
 /// Whether an object is to take the place of what is under its key.
 fn is_news(object: &StoredObject, stored: Option<&Arc<StoredObject>>) -> bool {
     stored.is_none_or(|stored| {
@@ -224,6 +238,22 @@ impl Store {
             partition.restored = Some(Arc::new(Restored { waiting: Mutex::new(waiting) }));
         });
         Some(id)
+    }
+
+    /// Puts a partition in that was closed with its cluster, as it was then: an informer that opens it goes on with it as with
+    /// one from disk. Costs what indexing its objects does.
+    pub fn reopen(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
+        let id = self.adopt(partition, origin);
+        self.write(id, |_, partition| {
+            if let Some(restored) = &partition.restored {
+                restored.waiting.lock().is_fresh = true;
+                return;
+            }
+            let (readers, told) = (BTreeSet::new(), BTreeMap::new());
+            let waiting = Waiting { synced: partition.synced, is_fresh: true, readers, objects: None, told };
+            partition.restored = Some(Arc::new(Restored { waiting: Mutex::new(waiting) }));
+        });
+        id
     }
 
     /// Takes in an object of which a reader was told after the partition was written to disk: unless what is there under

@@ -287,6 +287,11 @@ impl Replica {
         }
     }
 
+    /// What the consumer was told of all origins whose name begins so is forgotten: it is going to be told anew.
+    pub fn forget(&mut self, prefix: &str) {
+        self.origins.retain(|name, _| !name.starts_with(prefix));
+    }
+
     /// What the consumer has of one origin; empty where it was told nothing.
     #[must_use]
     pub fn seen(&self, origin: &str) -> Truth {

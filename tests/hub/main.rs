@@ -1,6 +1,7 @@
 //! The whole hub over simulated clusters: real HTTP, real actors, faults by script.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod away;
 mod bad_input;
 mod basics;
 mod cluster_sources;

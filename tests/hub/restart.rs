@@ -17,19 +17,19 @@ use tokio::runtime::Handle;
 
 use crate::fleet::{PATIENCE, config, eventually, pods, quick, resource_config, small};
 
-type Diary = Arc<Mutex<Vec<String>>>;
+pub(crate) type Diary = Arc<Mutex<Vec<String>>>;
 
 /// Clusters that live on, and a directory.
-struct House {
-    clusters: BTreeMap<String, SimCluster>,
-    dir: tempfile::TempDir,
+pub(crate) struct House {
+    pub(crate) clusters: BTreeMap<String, SimCluster>,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 /// A hub in it, and what its readers were told.
-struct Life {
-    hub: Hub,
-    durable: Diary,
-    passing: Diary,
+pub(crate) struct Life {
+    pub(crate) hub: Hub,
+    pub(crate) durable: Diary,
+    pub(crate) passing: Diary,
 }
 
 fn entry(notification: &Notification) -> String {
@@ -58,23 +58,23 @@ fn reader() -> (Diary, Subscriber) {
 }
 
 impl House {
-    fn new(clusters: u64, pods: usize) -> Self {
+    pub(crate) fn new(clusters: u64, pods: usize) -> Self {
         let cluster = |i| (format!("c{i}"), SimCluster::start(small(i, pods), &Handle::current()).unwrap());
         Self { clusters: (0..clusters).map(cluster).collect(), dir: tempfile::tempdir().unwrap() }
     }
 
-    fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         let mut config = config(&self.clusters, &["pods", "nodes"]);
         config.hub.state_dir = Some(self.dir.path().join("state"));
         config.hub.checkpoint = Duration::from_millis(100);
         config
     }
 
-    async fn live(&self) -> Life {
+    pub(crate) async fn live(&self) -> Life {
         self.live_with(self.config()).await
     }
 
-    async fn live_with(&self, config: Config) -> Life {
+    pub(crate) async fn live_with(&self, config: Config) -> Life {
         let hub = Hub::start_with(config, quick()).await.unwrap();
         let (durable, subscriber) = reader();
         let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("durable").durable();
@@ -85,20 +85,20 @@ impl House {
         Life { hub, durable, passing }
     }
 
-    fn lists(&self) -> u64 {
+    pub(crate) fn lists(&self) -> u64 {
         let stats = self.clusters.values().map(|cluster| cluster.stats());
         stats.map(|stats| stats.lists + stats.streaming).sum()
     }
 
-    fn first_key(&self, cluster: &str) -> ObjectKey {
+    pub(crate) fn first_key(&self, cluster: &str) -> ObjectKey {
         self.clusters[cluster].truth(&pods().gvr).into_keys().next().unwrap()
     }
 
-    fn delete(&self, cluster: &str, key: &ObjectKey) {
+    pub(crate) fn delete(&self, cluster: &str, key: &ObjectKey) {
         self.clusters[cluster].with_world(|world| world.delete(&pods().gvr, key)).unwrap();
     }
 
-    fn create(&self, cluster: &str) -> ObjectKey {
+    pub(crate) fn create(&self, cluster: &str) -> ObjectKey {
         self.clusters[cluster].with_world(World::create_pod).unwrap()
     }
 
@@ -110,12 +110,12 @@ impl House {
 }
 
 impl Life {
-    async fn all(&self) -> Answer {
+    pub(crate) async fn all(&self) -> Answer {
         self.hub.cache_of(pods()).send(Query::list().across_clusters()).await.unwrap().unwrap()
     }
 
     /// Waits until the cache has what the clusters have.
-    async fn converged(&self, house: &House) {
+    pub(crate) async fn converged(&self, house: &House) {
         eventually("the cache has what the clusters have", async || {
             let truth: usize = house.clusters.values().map(|it| it.truth(&pods().gvr).len()).sum();
             let answer = self.all().await;
@@ -129,7 +129,7 @@ impl Life {
     }
 
     /// Waits until every informer is on disk as it is.
-    async fn kept(&self) {
+    pub(crate) async fn kept(&self) {
         let deadline = Instant::now() + PATIENCE;
         eventually("all is on disk", async || {
             let report = self.hub.report().await.unwrap();
@@ -144,11 +144,11 @@ impl Life {
         .await;
     }
 
-    async fn told(&self, diary: &Diary, what: &str) {
+    pub(crate) async fn told(&self, diary: &Diary, what: &str) {
         eventually(what, async || diary.lock().iter().any(|line| line == what)).await;
     }
 
-    async fn end(self) -> (Vec<String>, Vec<String>) {
+    pub(crate) async fn end(self) -> (Vec<String>, Vec<String>) {
         let report = self.hub.shutdown(Duration::from_secs(10)).await;
         assert_eq!(report.actors_left, 0, "actors leaked");
         (self.durable.lock().clone(), self.passing.lock().clone())

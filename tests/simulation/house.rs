@@ -1,6 +1,6 @@
 //! What outlives the hub: clusters, disk, readers, and who remembers what happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub(crate) struct House {
     churns: Mutex<BTreeMap<String, Churn>>,
     diary: Mutex<Vec<String>>,
     wall: Mutex<Timestamp>,
-    /// Whether the last hub ended in order, with all that it had on disk.
-    pub(crate) in_order: Mutex<bool>,
+    /// Clusters of which the disk has all that readers were told: the next hub may be without them.
+    pub(crate) put_away: Mutex<BTreeSet<String>>,
     ears: Ears,
     /// Bytes that lives have allocated and not freed.
     pub(crate) net: Arc<AtomicI64>,
@@ -76,7 +76,7 @@ impl House {
             churns: Mutex::new(churns),
             diary: Mutex::default(),
             wall: Mutex::new(Timestamp::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
-            in_order: Mutex::new(true),
+            put_away: Mutex::default(),
             plan,
             ears,
             net: Arc::default(),

@@ -179,6 +179,43 @@ async fn relabel(house: &House, hub: &Hub, names: &[String]) {
     house.note(|| format!("other labels: {}", outcome.is_ok()));
 }
 
+/// Takes a cluster out of a running hub, or puts all back.
+async fn take_out_or_put_back(house: &House, hub: &Hub, names: &mut Vec<String>, passing: &Mutex<Replica>) {
+    let is_out = |name: &&String| !names.contains(name);
+    let out: Vec<_> = house.clusters.keys().filter(is_out).cloned().collect();
+    if out.is_empty() || house.chance(|rng| rng.random_bool(0.2)) {
+        let name = house.any_cluster().to_owned();
+        names.retain(|known| *known != name);
+        let outcome = hub.reloader().reload(config(house, names)).await;
+        // What was on its way to whom nobody waits for.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        passing.lock().forget(&format!("{name}/"));
+        let is_kept = !is_leaving(hub).await;
+        house.note(|| format!("{name} is taken out: {}, put away: {is_kept}", outcome.is_ok()));
+        if is_kept && outcome.is_ok() {
+            house.put_away.lock().insert(name);
+        }
+    } else {
+        *names = house.clusters.keys().cloned().collect();
+        // From here on the disk may be behind what readers are told.
+        house.put_away.lock().clear();
+        let outcome = hub.reloader().reload(config(house, names)).await;
+        house.note(|| format!("{out:?} are back: {}", outcome.is_ok()));
+    }
+}
+
+/// Whether the disk may lack what readers were told of some cluster: one that has not answered since a kill, say.
+async fn is_behind(hub: &Hub) -> bool {
+    let report = hub.report().await.ok();
+    report.and_then(|report| report.hub.state_dir).is_none_or(|state| state.held > 0 || state.last_checkpoint.is_none())
+}
+
+/// Whether a hub has partitions of clusters that were taken out, and cannot put them away.
+async fn is_leaving(hub: &Hub) -> bool {
+    let report = hub.report().await.ok();
+    report.and_then(|report| report.hub.state_dir).is_none_or(|state| state.leaving > 0)
+}
+
 /// Somebody who is told without a journal, from the beginning of each life.
 async fn overhear(hub: &Hub) -> Arc<Mutex<Replica>> {
     let replica = Arc::new(Mutex::new(Replica::new()));
@@ -205,11 +242,10 @@ async fn live(house: Arc<House>) -> Result<(), String> {
     }
     house.disk.set_lie_rate(house.plan.lies);
     house.begin_a_life();
-    // Who takes a cluster out of the configuration ends the hub in order before.
-    let leave_out = house.chance(|rng| rng.random_bool(0.2)).then(|| house.any_cluster());
-    let in_order = std::mem::take(&mut *house.in_order.lock());
-    let leave_out = leave_out.filter(|_| in_order);
-    let names: Vec<_> = house.clusters.keys().filter(|name| Some(name.as_str()) != leave_out).cloned().collect();
+    // Who takes a cluster out of the configuration ends the hub in order before, or has the running hub take it out.
+    house.put_away.lock().retain(|_| house.chance(|rng| rng.random_bool(0.3)));
+    let is_there = |name: &&String| !house.put_away.lock().contains(*name);
+    let mut names: Vec<_> = house.clusters.keys().filter(is_there).cloned().collect();
     house.note(|| format!("a hub of {names:?}"));
     let hub = match start(&house, &names).await {
         Ok(hub) => hub,
@@ -230,6 +266,9 @@ async fn live(house: Arc<House>) -> Result<(), String> {
         if house.chance(|rng| rng.random_bool(0.02)) {
             relabel(&house, &hub, &names).await;
         }
+        if house.chance(|rng| rng.random_bool(0.02)) {
+            take_out_or_put_back(&house, &hub, &mut names, &passing).await;
+        }
         if house.chance(|rng| rng.random_bool(0.05)) {
             judge::memory(&house, &hub, memory).await?;
         }
@@ -240,9 +279,12 @@ async fn live(house: Arc<House>) -> Result<(), String> {
     judge::memory(&house, &hub, memory).await?;
     if house.chance(|rng| rng.random_bool(0.2)) {
         house.mend_the_disk();
+        let is_behind = is_behind(&hub).await;
         let report = hub.shutdown(Duration::from_secs(5)).await;
         house.note(|| format!("shut down: {report:?}"));
-        *house.in_order.lock() = report.undelivered.is_empty();
+        if report.undelivered.is_empty() && !is_behind {
+            *house.put_away.lock() = house.clusters.keys().cloned().collect();
+        }
         if report.actors_left > 0 {
             return Err(format!("the shutdown left somebody: {report:?}"));
         }

@@ -5,24 +5,69 @@ use std::sync::Arc;
 use super::{Attend, CacheDirectory, Packing, Store};
 use crate::actors::messages::{CloseAbandoned, Wanted};
 use crate::actors::supervision::detach;
-use crate::cache::PartitionId;
-use crate::types::{ApiResource, ClusterName, Gvr, InformerHealth, Origin, Scope, StoredObject, View};
+use crate::actors::write_half::WriteHalf;
+use crate::cache::{Partition, PartitionId, SavedPartition};
+use crate::types::{ApiResource, ClusterName, Gvr, InformerHealth, Origin, PackedTotals, Scope, StoredObject, View};
 
 impl CacheDirectory {
     /// Begins with a cache as it was on disk, before anybody asks for it; `plain` are those of its objects that are yet to
     /// be compressed.
-    pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: Vec<Arc<StoredObject>>) {
+    pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
-        entry.write_half.write(|half| {
-            for object in plain {
-                half.young.add(object);
-            }
-            half.measure();
-        });
+        entry.write_half.write(|half| add_young(half, plain));
         // It has just been made, so that there is room in its mailbox.
         let _ = entry.address.try_send(Attend);
         self.caches.lock().insert((gvr, view), entry);
+    }
+
+    /// How much a resource's cache has packed, for what is to come into it.
+    pub(in crate::actors) fn totals(&self, resource: &ApiResource, view: &View) -> Arc<PackedTotals> {
+        Arc::clone(&self.find(&mut self.caches.lock(), resource, view).totals)
+    }
+
+    /// Has a cache in use take in a partition from disk, of whose objects `plain` are yet to be compressed, before an informer
+    /// opens it; `None` where it has that informer's. For a thread that may block.
+    pub(in crate::actors) fn bring_back(
+        &self,
+        view: &View,
+        saved: SavedPartition,
+        plain: &[Arc<StoredObject>],
+    ) -> Option<(PartitionId, Partition)> {
+        let resource = saved.origin.resource.clone();
+        self.take_in(&resource, view, |half| {
+            let id = half.store.restore(saved)?;
+            let snapshot = half.store.published().load_full();
+            let partition = snapshot.partition(id)?.clone();
+            partition.raise_floor(None);
+            let is_in = |object: &&Arc<StoredObject>| {
+                partition.get(object.key()).is_some_and(|stored| Arc::ptr_eq(stored, object))
+            };
+            add_young(half, plain.iter().filter(is_in));
+            Some((id, partition))
+        })
+    }
+
+    /// Has a cache take in again a partition that it closed with its cluster, which has these labels now. For a thread that may
+    /// block.
+    pub(in crate::actors) fn reopen(&self, partition: &Partition, to: &Arc<Origin>) -> PartitionId {
+        self.take_in(&to.resource, &to.scope.view, |half| {
+            let id = half.store.reopen(partition, Arc::clone(to));
+            add_young(half, partition.iter().filter(|object| object.plain().is_some()));
+            id
+        })
+    }
+
+    fn take_in<T>(&self, resource: &ApiResource, view: &View, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
+        let (half, address) = {
+            let mut caches = self.caches.lock();
+            let entry = self.find(&mut caches, resource, view);
+            (entry.write_half.clone(), entry.address.clone())
+        };
+        let done = half.write(work);
+        // Where its mailbox is full, the next batch has it attend.
+        let _ = address.try_send(Attend);
+        done
     }
 
     /// What came from disk for a want that has not been looked up, and that nobody has opened yet: as long as it is one.
@@ -70,10 +115,7 @@ impl CacheDirectory {
         moves.inspect(|moves| moves.lock().begin(from, to));
         let id = new.write(|half| {
             let id = half.store.adopt(partition, Arc::clone(to));
-            for object in partition.iter().filter(|object| object.plain().is_some()) {
-                half.young.add(Arc::clone(object));
-            }
-            half.measure();
+            add_young(half, partition.iter().filter(|object| object.plain().is_some()));
             id
         });
         moves.inspect(|moves| moves.lock().done(to));
@@ -94,4 +136,12 @@ impl CacheDirectory {
             detach(self.of(resource, &scope.view).send(abandoned));
         }
     }
+}
+
+/// Notes objects that are yet to be compressed.
+fn add_young<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) {
+    for object in objects {
+        half.young.add(Arc::clone(object));
+    }
+    half.measure();
 }

@@ -1,11 +1,11 @@
 //! What outlives the checkpoint's actor: the files, who reads durably, and what is shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::SharedKeeping;
+use super::leaving::Left;
 use crate::actors::messages::Wanted;
 use crate::actors::subscription::{Subscription, SubscriptionId};
 use crate::cache::{Partition, PartitionId};
@@ -21,7 +22,7 @@ use crate::disk::Disk;
 use crate::state::caches::{CacheFiles, Moves};
 use crate::state::names::{self, Names};
 use crate::types::clock::{self, Instant, SteadyClock};
-use crate::types::{Gvr, ResourceVersion, View};
+use crate::types::{ClusterName, Gvr, ResourceVersion, View};
 
 /// Hears of checkpoints. What was journalled before a pass began is, once that pass is complete, covered by what the
 /// caches have on disk.
@@ -56,7 +57,14 @@ pub struct Keeping {
     pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
     /// Of the partitions that came from disk.
-    told: ToldVersions,
+    told: Mutex<ToldVersions>,
+    /// Who writes, or says what is to be written; and how many wait for that.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(super) waiting: AtomicUsize,
+    /// Partitions of clusters that were taken out before their readers had answered for all.
+    pub(super) left: Mutex<Vec<Left>>,
+    /// Clusters of which files may have what no cache has. The files themselves cannot be asked while they are written.
+    pub(super) away: Mutex<BTreeSet<ClusterName>>,
     /// Whether at the last pass every partition had been heard of that had to be.
     heard: AtomicBool,
 }
@@ -82,6 +90,9 @@ pub struct StateStatus {
     pub last_bytes: u64,
     /// Partitions that the last pass left as they were, since readers have not answered.
     pub held: u64,
+    /// Partitions of clusters that were taken out, whose readers had not answered for all; kept in memory for a minute.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub leaving: u64,
     /// Why the last pass could not write; gone with the next that can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -113,18 +124,38 @@ impl Keeping {
             let (resource, view) = files.of();
             ((resource.gvr.clone(), view.clone()), files)
         };
-        let files = Mutex::new(files.into_iter().map(key).collect());
+        let files: BTreeMap<_, _> = files.into_iter().map(key).collect();
+        let away = Mutex::new(files.values().flat_map(CacheFiles::away).cloned().collect());
+        let files = Mutex::new(files);
         let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
-        let told = BTreeMap::new();
+        let (told, turn, waiting, left) = Default::default();
         let (moves, names, names_file) = (Mutex::default(), Mutex::default(), None);
         let (since, clock) = (clock::now(), SteadyClock::begin());
-        Self { disk, root, every, grace, since, clock, files, names, names_file, moves, status, told, heard }
+        Self {
+            disk,
+            root,
+            every,
+            grace,
+            since,
+            clock,
+            files,
+            names,
+            names_file,
+            moves,
+            status,
+            told,
+            turn,
+            waiting,
+            left,
+            away,
+            heard,
+        }
     }
 
     /// With what readers have been told of partitions that come from disk; `None` of those where the disk has all of it.
     #[must_use]
     pub fn told(mut self, told: ToldVersions) -> Self {
-        self.told = told;
+        self.told = Mutex::new(told);
         self
     }
 
@@ -133,6 +164,11 @@ impl Keeping {
     pub fn names(mut self, names: Names, file: PathBuf) -> Self {
         (self.names, self.names_file) = (Mutex::new((names, false)), Some(file));
         self
+    }
+
+    /// What names have meant so far.
+    pub(in crate::actors) fn meanings(&self) -> Names {
+        self.names.lock().0.clone()
     }
 
     /// A cluster has said what a name is. Where that cannot be told without asking it, it is remembered.
@@ -165,12 +201,32 @@ impl Keeping {
     pub(super) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
         let is_heard = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
-        match self.told.get(cache).and_then(|told| told.get(&id)) {
+        match self.told.lock().get(cache).and_then(|told| told.get(&id)) {
             None => is_heard(),
             // A cluster that does not answer has nothing to say again.
             Some(None) => true,
             Some(Some(told)) if told.as_number().is_none() => is_heard(),
             Some(Some(told)) => partition.resume_version().is_some_and(|now| !told.newer_than(now)),
+        }
+    }
+
+    /// A partition has another number from now on; or is one of which the disk has all that readers were told.
+    pub(super) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
+        let mut told = self.told.lock();
+        let told = told.entry(cache.clone()).or_default();
+        match before {
+            None => _ = told.insert(now, None),
+            Some(before) => {
+                let known = told.remove(&before);
+                told.extend(known.map(|known| (now, known)));
+            }
+        }
+    }
+
+    /// A partition is gone.
+    pub(super) fn forget_number(&self, cache: &(Gvr, View), id: PartitionId) {
+        if let Some(told) = self.told.lock().get_mut(cache) {
+            told.remove(&id);
         }
     }
 
@@ -238,7 +294,10 @@ impl Checkpoints {
     /// What is shown of the state directory; `None` without one.
     #[must_use]
     pub fn status(&self) -> Option<StateStatus> {
-        self.keeping().map(|keeping| keeping.status.lock().clone())
+        self.keeping().map(|keeping| {
+            let leaving = keeping.left.lock().len() as u64;
+            StateStatus { leaving, ..keeping.status.lock().clone() }
+        })
     }
 
     pub(in crate::actors) fn keep(&self, keeping: SharedKeeping) {

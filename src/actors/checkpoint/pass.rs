@@ -16,10 +16,10 @@ use crate::types::{CheckpointState, Gvr, Origin, View};
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A resource in a pass.
-struct Part {
-    key: (Gvr, View),
-    snapshot: Arc<Snapshot>,
-    barriers: Vec<Barrier>,
+pub(super) struct Part {
+    pub(super) key: (Gvr, View),
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) barriers: Vec<Barrier>,
 }
 
 impl Part {
@@ -32,6 +32,7 @@ impl Part {
 /// Makes a pass; readers have until `until` to answer. Whether the disk took all that it was given.
 pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
     let Some(keeping) = env.checkpoints.keeping().cloned() else { return true };
+    let _turn = keeping.turn.lock().await;
     let listeners = env.checkpoints.listeners();
     for listener in &listeners {
         listener.begins();
@@ -47,14 +48,19 @@ pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
         .collect();
     keeping.moves.lock().forget_closed(&moved, |gvr, key| {
         let is_it = |origin: &Origin| (&origin.cluster, &origin.scope) == (&key.0, &key.1);
+        if keeping.left.lock().iter().any(|left| left.cache.0 == *gvr && is_it(left.partition.origin())) {
+            return true;
+        }
         let of_it = parts.iter().filter(|part| part.key.0 == *gvr);
         of_it.flat_map(|part| part.snapshot.partitions()).any(|(_, partition)| is_it(partition.origin()))
     });
     // A cluster that has not answered yet in this life may have more to say of what its readers were told before.
     let all_heard = parts.iter().all(|part| part.is_heard(&keeping));
     let heard_before = keeping.note_heard(all_heard);
-    wait(&mut parts, until).await;
+    wait(&keeping, &mut parts, until).await;
     let held: u64 = parts.iter().map(|part| part.barriers.iter().filter(|it| !it.is_open()).count() as u64).sum();
+    // Of those which have left, what was told may be needed yet.
+    let held = held + keeping.left.lock().len() as u64;
     let writing = Arc::clone(&keeping);
     let written = env.io.spawn_blocking(move || write(&writing, &parts, is_last)).await;
     let (wrote, error) = match written {
@@ -73,14 +79,14 @@ pub(super) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
     error.is_none()
 }
 
-/// Returns when every reader has answered that may, or the time is up.
-async fn wait(parts: &mut [Part], until: Instant) {
+/// Returns when every reader has answered that may, the time is up, or somebody else wants to write.
+async fn wait(keeping: &Keeping, parts: &mut [Part], until: Instant) {
     loop {
         let mut all = true;
         for barrier in parts.iter_mut().flat_map(|part| &mut part.barriers) {
             all &= barrier.look() || barrier.is_hopeless();
         }
-        if all || clock::now() >= until {
+        if all || clock::now() >= until || keeping.is_waited_for() {
             return;
         }
         tokio::time::sleep(LOOK).await;
@@ -128,7 +134,7 @@ fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
     Written { wrote, error, bytes }
 }
 
-fn write_one(keeping: &Keeping, part: &Part, commits: &[Commit], is_last: bool) -> io::Result<Wrote> {
+pub(super) fn write_one(keeping: &Keeping, part: &Part, commits: &[Commit], is_last: bool) -> io::Result<Wrote> {
     // Out of the map while it is written: what a panic leaves behind is begun anew.
     let known = keeping.files.lock().remove(&part.key);
     let mut files = match known {
@@ -142,6 +148,7 @@ fn write_one(keeping: &Keeping, part: &Part, commits: &[Commit], is_last: bool) 
         }
     };
     files.keep_moved(&keeping.moves.lock());
+    files.keep_closed(keeping.left_of(&part.key));
     let done = files.checkpoint(&part.snapshot, commits, keeping.now(), is_last);
     keeping.files.lock().insert(part.key.clone(), files);
     done
@@ -189,4 +196,4 @@ fn show(keeping: &Keeping, wrote: Wrote, held: u64, error: Option<&str>) {
 
 #[cfg(test)]
 #[path = "pass_tests.rs"]
-mod tests;
+pub(super) mod tests;

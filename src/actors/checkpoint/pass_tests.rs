@@ -32,9 +32,9 @@ fn origin(cluster: &str, resource: &ApiResource) -> Arc<Origin> {
 }
 
 /// A store of one version, and what is written of it.
-struct Version {
-    resource: ApiResource,
-    store: Store,
+pub(in crate::actors::checkpoint) struct Version {
+    pub(in crate::actors::checkpoint) resource: ApiResource,
+    pub(in crate::actors::checkpoint) store: Store,
     ids: Vec<PartitionId>,
 }
 
@@ -59,7 +59,7 @@ impl Version {
         id
     }
 
-    fn part(&self, keeping: &Keeping, may_be_written: bool) -> Part {
+    pub(in crate::actors::checkpoint) fn part(&self, keeping: &Keeping, may_be_written: bool) -> Part {
         let snapshot = self.store.published().load_full();
         let barriers = if may_be_written {
             snapshot.partitions().map(|one| Barrier::new(keeping, one, &[])).collect()
@@ -71,16 +71,16 @@ impl Version {
 }
 
 /// Two versions of a resource, and a disk that has the first of them.
-struct Hub {
-    disk: SimDisk,
-    keeping: Keeping,
-    from: Version,
-    to: Version,
-    moving: PartitionId,
+pub(in crate::actors::checkpoint) struct Hub {
+    pub(in crate::actors::checkpoint) disk: SimDisk,
+    pub(in crate::actors::checkpoint) keeping: Keeping,
+    pub(in crate::actors::checkpoint) from: Version,
+    pub(in crate::actors::checkpoint) to: Version,
+    pub(in crate::actors::checkpoint) moving: PartitionId,
 }
 
 impl Hub {
-    fn new(seed: u64, from: &str, to: &str) -> Self {
+    pub(in crate::actors::checkpoint) fn new(seed: u64, from: &str, to: &str) -> Self {
         let disk = SimDisk::new(seed);
         disk.create_dir_all(Path::new("/state")).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
@@ -107,14 +107,18 @@ impl Hub {
     }
 
     /// What went wrong in a pass; what has moved is held by its readers, or not.
-    fn pass(&self, moved_may_be_written: bool) -> Option<String> {
+    pub(in crate::actors::checkpoint) fn pass(&self, moved_may_be_written: bool) -> Option<String> {
         let mut parts = vec![self.from.part(&self.keeping, true), self.to.part(&self.keeping, moved_may_be_written)];
         parts.sort_by(|a, b| a.key.cmp(&b.key));
         write(&self.keeping, &parts, false).error
     }
 
     /// What the next start finds, of both clusters: in which version, and how many objects.
-    fn found(&self, power_goes: bool, any_version: bool) -> Vec<(String, String, usize)> {
+    pub(in crate::actors::checkpoint) fn found(
+        &self,
+        power_goes: bool,
+        any_version: bool,
+    ) -> Vec<(String, String, usize)> {
         if power_goes {
             self.disk.crash();
         } else {

@@ -288,7 +288,7 @@ impl ClusterActor {
         // What is ending is begun again when it has ended.
         ctx.spawn(work.into_actor(self).then(move |(), act, _| {
             let drain_until = gone.then(|| clock::now() + crate::actors::capacity::STOP_GRACE);
-            act.stop_all(BTreeMap::from([(from, informer)]), StopInformer { drain_until })
+            act.stop_all(BTreeMap::from([(from, informer)]), StopInformer { drain_until, stays_open: false })
         }));
         let key = key.clone();
         self.settle(&key, ctx);

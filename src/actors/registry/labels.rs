@@ -55,7 +55,7 @@ impl Handler<SetClusterLabels> for RegistryActor {
         };
         Box::pin(work.into_actor(self).map(move |(), _, _| {
             for subscription in gone {
-                subscription.forget_cluster(&name);
+                subscription.forget_cluster(&name, &[]);
             }
             Ok(())
         }))

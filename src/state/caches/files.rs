@@ -16,6 +16,10 @@ use crate::cache::{Partition, PartitionId, Snapshot};
 use crate::disk::{Disk, DiskFile, Open, UNFINISHED};
 use crate::types::{ApiResource, Dictionary, View};
 
+mod away;
+
+pub use away::{Returning, Stored};
+
 /// How long a partition is kept that nobody wants, in milliseconds.
 pub const KEPT_UNWANTED: i64 = 7 * 24 * 3600 * 1000;
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::codec::{PartitionHeader, PartitionKey, Record};
 use super::names::{FileName, salt};
-use super::objects::ObjectReader;
+use super::objects::{Dictionaries, ObjectReader};
 use crate::cache::Gathering;
 use crate::disk::frame::{HEADER, Item, Reader};
 use crate::disk::{Disk, Open};
@@ -92,16 +92,30 @@ pub(super) fn read(
     wants: &dyn Fn(&ApiResource, &PartitionHeader) -> bool,
     syncs: bool,
 ) -> io::Result<Option<Read>> {
+    read_beside(disk, dir, (totals, &Dictionaries::default()), wants, syncs)
+}
+
+/// The same for a cache that has some of it: of dictionaries that it knows it gets no second one.
+///
+/// # Errors
+/// When the disk cannot be read.
+pub(super) fn read_beside(
+    disk: &dyn Disk,
+    dir: &Path,
+    (totals, known): (&Arc<PackedTotals>, &Dictionaries),
+    wants: &dyn Fn(&ApiResource, &PartitionHeader) -> bool,
+    syncs: bool,
+) -> io::Result<Option<Read>> {
     if syncs {
         disk.sync_dir(dir)?;
     }
     let names = disk.list(dir)?;
-    let known: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
-    let mut snapshots: Vec<_> = known.iter().filter_map(FileName::snapshot).collect();
+    let files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
+    let mut snapshots: Vec<_> = files.iter().filter_map(FileName::snapshot).collect();
     snapshots.sort_unstable_by(|a, b| b.cmp(a));
     let mut damage = Vec::new();
     for number in snapshots {
-        let mut loader = Loader::new(Arc::clone(totals), wants, syncs)?;
+        let mut loader = Loader::new(ObjectReader::new(Arc::clone(totals), known)?, wants, syncs);
         let complete = loader.snapshot(disk, dir, number)?;
         if loader.kind.is_none() {
             damage.push(format!("{} cannot be read", FileName::Snapshot(number)));
@@ -110,7 +124,7 @@ pub(super) fn read(
         if !complete {
             loader.damage.push(format!("{} does not end as it should", FileName::Snapshot(number)));
         }
-        let mut deltas: Vec<_> = known.iter().filter_map(|name| name.deltas_of(number)).collect();
+        let mut deltas: Vec<_> = files.iter().filter_map(|name| name.deltas_of(number)).collect();
         deltas.sort_unstable();
         for part in &deltas {
             loader.deltas(disk, dir, number, *part)?;
@@ -126,21 +140,17 @@ pub(super) fn read(
 }
 
 impl<'l> Loader<'l> {
-    fn new(
-        totals: Arc<PackedTotals>,
-        wants: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool,
-        syncs: bool,
-    ) -> io::Result<Self> {
-        Ok(Self {
+    fn new(reader: ObjectReader, wants: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool, syncs: bool) -> Self {
+        Self {
             wants,
-            reader: ObjectReader::new(totals)?,
+            reader,
             kind: None,
             partitions: BTreeMap::new(),
             wanted: HashMap::new(),
             damage: Vec::new(),
             files: FilesRead::default(),
             syncs,
-        })
+        }
     }
 
     /// Reads a snapshot, as far as it goes; whether it is complete.

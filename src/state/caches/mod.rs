@@ -20,7 +20,7 @@ mod tests;
 mod writer;
 
 pub use codec::PartitionHeader;
-pub use files::{CacheFiles, Commit, KEPT_UNWANTED, Wrote};
+pub use files::{CacheFiles, Commit, KEPT_UNWANTED, Returning, Stored, Wrote};
 pub use inspect::{CacheReport, PartitionReport, inspect};
 pub use moves::Moves;
 pub use restore::{Claim, Loaded, LoadedCache, load};

@@ -42,6 +42,12 @@ impl Dictionaries {
         self.known.iter().rev().find(|(_, known)| Arc::ptr_eq(known, dictionary)).map(|(id, _)| *id)
     }
 
+    /// The one of a number, if it has these bytes.
+    fn of(&self, id: u64, bytes: &[u8]) -> Option<Arc<Dictionary>> {
+        let known = self.known.iter().find(|(known, _)| *known == id);
+        known.filter(|(_, dictionary)| dictionary.bytes() == bytes).map(|(_, dictionary)| Arc::clone(dictionary))
+    }
+
     fn add(&mut self, dictionary: &Arc<Dictionary>) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -186,6 +192,8 @@ fn put_later(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
 /// Makes objects of records.
 pub(super) struct ObjectReader {
     dictionaries: HashMap<u64, (Arc<Dictionary>, Shelf)>,
+    /// Those that are in memory already.
+    known: Dictionaries,
     totals: Arc<PackedTotals>,
     decompressor: Decompressor<'static>,
     heads: Vec<u8>,
@@ -199,9 +207,10 @@ pub(super) struct ObjectReader {
 }
 
 impl ObjectReader {
-    pub(super) fn new(totals: Arc<PackedTotals>) -> std::io::Result<Self> {
+    pub(super) fn new(totals: Arc<PackedTotals>, known: &Dictionaries) -> std::io::Result<Self> {
         Ok(Self {
             dictionaries: HashMap::new(),
+            known: known.clone(),
             totals,
             decompressor: Decompressor::new()?,
             heads: Vec::new(),
@@ -214,8 +223,8 @@ impl ObjectReader {
 
     /// Takes a dictionary in; whether it is one.
     pub(super) fn dictionary(&mut self, id: u64, bytes: &[u8]) -> bool {
-        let Some(dictionary) = Dictionary::restore(bytes.to_vec()) else { return false };
-        let dictionary = Arc::new(dictionary);
+        let restored = || Dictionary::restore(bytes.to_vec()).map(Arc::new);
+        let Some(dictionary) = self.known.of(id, bytes).or_else(restored) else { return false };
         let bodies = Shelf::new(&dictionary, &self.totals);
         if let Some((_, before)) = self.dictionaries.insert(id, (dictionary, bodies)) {
             before.finish();

@@ -188,7 +188,7 @@ fn assemble(
     (LoadedCache { resource, view, store, packing, plain, files, damage }, of_any_version)
 }
 
-fn saved(
+pub(super) fn saved(
     resource: &ApiResource,
     claim: Claim,
     header: PartitionHeader,

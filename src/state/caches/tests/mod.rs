@@ -98,7 +98,8 @@ impl Life {
     }
 
     fn change(&mut self) {
-        let cluster = CLUSTERS[self.rng.random_range(0..CLUSTERS.len())];
+        let there: Vec<_> = self.ids.keys().copied().collect();
+        let cluster = there[self.rng.random_range(0..there.len())];
         let mut fifo = DeltaFifo::new(usize::MAX);
         for _ in 0..self.rng.random_range(1..40) {
             self.version += 1;
@@ -124,8 +125,8 @@ impl Life {
     fn checkpoint(&mut self) -> bool {
         let snapshot = self.store.published().load_full();
         let mut commits = Vec::new();
-        for cluster in CLUSTERS {
-            let partition = snapshot.partition(self.ids[cluster]).unwrap();
+        for (cluster, id) in self.ids.clone() {
+            let partition = snapshot.partition(id).unwrap();
             if self.rng.random_bool(0.3) {
                 continue;
             }
@@ -133,7 +134,7 @@ impl Life {
             let now = state(partition, readers.clone());
             self.ever.push((cluster, now.clone()));
             self.may_be.get_mut(cluster).unwrap().push(Some(now));
-            commits.push(Commit { id: self.ids[cluster], readers });
+            commits.push(Commit { id, readers });
         }
         let done = self.files.checkpoint(&snapshot, &commits, 1_000, true);
         match &done {
@@ -203,8 +204,42 @@ impl Life {
         self.open();
     }
 
+    /// A cluster is taken out, and is back some time later as it was.
+    fn take_out_for_a_while(&mut self) {
+        let cluster = CLUSTERS[self.rng.random_range(0..CLUSTERS.len())];
+        let (id, readers) = (self.ids[cluster], BTreeSet::from(["reader".to_owned()]));
+        let snapshot = self.store.published().load_full();
+        let partition = snapshot.partition(id).unwrap();
+        let then = state(partition, readers.clone());
+        self.ever.push((cluster, then.clone()));
+        self.files.checkpoint(&snapshot, &[Commit { id, readers }], 1_000, true).unwrap();
+        assert_eq!(self.files.put_away(partition), !partition.is_empty());
+        if partition.is_empty() {
+            return;
+        }
+        self.may_be.insert(cluster, vec![Some(then.clone())]);
+        self.store.close(id);
+        self.ids.remove(cluster);
+        for _ in 0..self.rng.random_range(0..6) {
+            self.change();
+            self.checkpoint();
+        }
+        let mut back = self.files.bring_back(&self.totals, &|_, _| Some(claim())).unwrap();
+        let (stored, saved) = back.partitions.pop().unwrap();
+        assert!(back.partitions.is_empty() && saved.origin.cluster.as_str() == cluster);
+        let id = self.store.restore(saved).unwrap();
+        let snapshot = self.store.published().load_full();
+        let partition = snapshot.partition(id).unwrap();
+        assert_eq!(state(partition, partition.restored().unwrap().readers()), then);
+        self.files.came_back(stored, partition);
+        assert!(!self.files.has_away(&partition.origin().cluster));
+        self.store.go_on(id, 1);
+        self.ids.insert(cluster, id);
+    }
+
     fn step(&mut self) {
-        match self.rng.random_range(0..20) {
+        match self.rng.random_range(0..21) {
+            20 if !self.doubtful => self.take_out_for_a_while(),
             0..8 => self.change(),
             8..13 => _ = self.checkpoint(),
             13 => {
@@ -329,6 +364,32 @@ fn what_nobody_claims_stays_for_a_week_and_is_there_for_who_claims_it_again() {
         let report = inspect(&*disk, Path::new(ROOT), true).unwrap().pop().unwrap();
         assert_eq!((report.partitions.len(), report.damage.len(), report.leftovers.len()), (left, 0, 0), "{report:?}");
     }
+}
+
+#[test]
+fn what_is_put_away_stays_for_a_week_and_takes_no_more_room_than_it_did() {
+    let mut life = filled(5);
+    let snapshot = life.store.published().load_full();
+    let readers = BTreeSet::from(["reader".to_owned()]);
+    let commits: Vec<_> = life.ids.values().map(|id| Commit { id: *id, readers: readers.clone() }).collect();
+    life.files.checkpoint(&snapshot, &commits, 1_000, true).unwrap();
+    let (b, c) = (life.ids["b"], life.ids["c"]);
+    for id in [b, c] {
+        let partition = snapshot.partition(id).unwrap();
+        assert!(life.files.put_away(partition) && !life.files.put_away(partition), "once");
+        life.store.close(id);
+    }
+    let now = life.store.published().load_full();
+    let a = Commit { id: life.ids["a"], readers };
+    let week = 1_000 + KEPT_UNWANTED;
+    for (at, left) in [(2_000, 3), (week, 3), (week + 1, 1)] {
+        life.files.distrust();
+        assert!(life.files.checkpoint(&now, std::slice::from_ref(&a), at, true).unwrap().anew);
+        let report = inspect(&life.disk, Path::new(ROOT), true).unwrap().pop().unwrap();
+        assert_eq!((report.partitions.len(), report.damage.len(), report.leftovers.len()), (left, 0, 0), "{report:?}");
+    }
+    assert_eq!(life.files.away().count(), 0);
+    assert!(life.files.bring_back(&life.totals, &|_, _| Some(claim())).unwrap().partitions.is_empty());
 }
 
 #[test]
