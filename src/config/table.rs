@@ -85,7 +85,12 @@ impl<'c> Table<'c> {
         let values = match value {
             Value::Dict(_, values) => values,
             other => {
-                checker.mistake(&path, format!("expected a table, found {}", kind(&other)));
+                let is_of_names = path.0.len() == 1 && path.to_string() != "hub";
+                let instead = match other {
+                    Value::Array(..) if is_of_names => format!("; write [{path}.NAME] for each, in single brackets"),
+                    _ => String::new(),
+                };
+                checker.mistake(&path, format!("expected a table, found {}{instead}", kind(&other)));
                 Dict::new()
             }
         };

@@ -219,7 +219,9 @@ fn tables_must_be_tables() {
     only(&format!("hub = 3\n{BASE}"), 1, "hub: expected a table, found a number");
     only("[resources.pods]\n[clusters]\none = 3\n", 3, "clusters.one: expected a table, found a number");
     only(&format!("{BASE}[sinks]\naudit = 3\n"), 6, "sinks.audit: expected a table, found a number");
-    only("clusters = []\n[resources.pods]\n", 1, "clusters: expected a table, found a list");
+    let list = "clusters: expected a table, found a list; write [clusters.NAME] for each, in single brackets";
+    only("[[clusters]]\nname = \"one\"\n[resources.pods]\n", 1, list);
+    only(&format!("hub = []\n{BASE}"), 1, "hub: expected a table, found a list");
 }
 
 proptest::proptest! {
