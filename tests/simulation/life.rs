@@ -266,7 +266,8 @@ async fn live(house: Arc<House>) -> Result<(), String> {
         if house.chance(|rng| rng.random_bool(0.02)) {
             relabel(&house, &hub, &names).await;
         }
-        if house.chance(|rng| rng.random_bool(0.02)) {
+        // What a disk that fails does not take a cluster begins anew with, which is told to nobody.
+        if house.chance(|rng| rng.random_bool(0.02)) && house.plan.bad_disk == 0.0 {
             take_out_or_put_back(&house, &hub, &mut names, &passing).await;
         }
         if house.chance(|rng| rng.random_bool(0.05)) {

@@ -167,7 +167,12 @@ fn write(keeping: &Keeping, part: &Part) {
         return;
     }
     let mut left = keeping.left.lock();
-    for barrier in part.barriers.iter().filter(|barrier| barrier.is_open()) {
+    // Of what its readers were told before this life the journals' words are needed until it has been seen again.
+    let has_caught_up = |barrier: &&Barrier| {
+        let partition = part.snapshot.partition(barrier.id);
+        partition.is_some_and(|partition| keeping.has_caught_up(&part.key, barrier.id, partition))
+    };
+    for barrier in part.barriers.iter().filter(|barrier| barrier.is_open()).filter(has_caught_up) {
         let is_it = |left: &Left| left.cache == part.key && left.id == barrier.id;
         // Unless the cluster is back by now, or it is given up.
         let Some(at) = left.iter().position(is_it) else { continue };
