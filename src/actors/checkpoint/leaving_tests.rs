@@ -1,5 +1,7 @@
 //! What is put away of a cluster, and what becomes of what cannot be.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::*;
 use crate::actors::checkpoint::pass::tests::Hub;
 use crate::cache::DeltaFifo;
@@ -37,6 +39,17 @@ fn what_is_put_away_stays_on_disk_with_what_came_last_and_is_in_memory_no_more()
         assert_eq!(clusters(&hub), ["a", "b"]);
     }
     assert!(!hub.keeping.has_away(&"b".parse().unwrap()));
+}
+
+#[test]
+fn what_has_not_been_seen_again_since_a_restart_is_not_put_away() {
+    let mut hub = Hub::new(1, "v1", "v2");
+    let snapshot = hub.from.store.published().load_full();
+    snapshot.partition(hub.moving).unwrap().health().lists.store(0, Relaxed);
+    take_out(&mut hub);
+    assert_eq!(hub.keeping.left.lock().len(), 1, "journals keep their words of it meanwhile");
+    assert_eq!(hub.pass(true), None);
+    assert_eq!(clusters(&hub), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]

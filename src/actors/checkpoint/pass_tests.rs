@@ -1,6 +1,7 @@
 //! A pass that is cut off anywhere, after a partition has become that of another version of its resource.
 
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 use crate::actors::checkpoint::StateStatus;
@@ -45,7 +46,9 @@ impl Version {
     }
 
     fn fill(&mut self, cluster: &str) -> PartitionId {
-        let id = self.store.open(origin(cluster, &self.resource), InformerHealth::new(), Vec::new());
+        let health = InformerHealth::new();
+        health.lists.fetch_add(1, Relaxed);
+        let id = self.store.open(origin(cluster, &self.resource), health, Vec::new());
         self.store.go_on(id, 1);
         let mut fifo = DeltaFifo::new(usize::MAX);
         fifo.push(Change::ReplaceBegin);
