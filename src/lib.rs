@@ -72,9 +72,11 @@
 #[cfg(test)]
 extern crate self as informer_hub;
 
-// The examples of documents that have a page of their own; README.md's are above and in `informers`.
+// Compiles the Rust examples of the documents.
 #[cfg(doctest)]
 mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
     #[doc = include_str!("../docs/embedding.md")]
     struct Embedding;
 }
