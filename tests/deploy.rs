@@ -89,7 +89,7 @@ fn the_chart_knows_the_configuration_as_the_hub_does() {
 #[test]
 fn the_chart_replaces_the_pod_for_no_key_that_a_running_hub_takes_up() {
     let changing = read("docs/changing.md");
-    let row = changing.lines().find(|line| line.contains("they count from now on")).expect("it names them");
+    let row = changing.lines().find(|line| line.contains("takes effect at once")).expect("it names them");
     let named: BTreeSet<_> = row.split('`').filter_map(|word| word.strip_prefix("hub.")).collect();
     let template = read("deploy/helm/informer-hub/templates/statefulset.yaml");
     let checksum = template.lines().find(|line| line.contains("checksum/hub:")).expect("it has a checksum");
