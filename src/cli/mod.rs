@@ -22,6 +22,7 @@ mod demo;
 mod import;
 mod look;
 mod print;
+mod quote;
 mod rbac;
 mod run;
 mod shell;

@@ -40,6 +40,8 @@ pub struct SimConfig {
     pub watch_timeout: Duration,
     /// Bearer token that every request must carry; `None` lets everybody in.
     pub token: Option<String>,
+    /// The user that every client is; `None`: a server that does not say, as those before Kubernetes 1.28.
+    pub username: Option<String>,
 }
 
 impl Default for SimConfig {
@@ -51,6 +53,7 @@ impl Default for SimConfig {
             honour_limit: true,
             watch_timeout: Duration::from_secs(300),
             token: None,
+            username: Some("simulated-user".to_owned()),
         }
     }
 }
@@ -64,6 +67,7 @@ impl fmt::Debug for SimConfig {
             .field("honour_limit", &self.honour_limit)
             .field("watch_timeout", &self.watch_timeout)
             .field("token", &self.token.as_ref().map(|_| "…"))
+            .field("username", &self.username)
             .finish()
     }
 }

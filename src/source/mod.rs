@@ -24,7 +24,7 @@ pub use connector::KubeConnector;
 pub use credentials::{Credential, CredentialKind, credentials, default_kubeconfigs, of_context};
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
-pub use review::{Estimate, Verdict, estimate, may, objects, server_version, streams};
+pub use review::{Estimate, Identity, Verdict, estimate, may, objects, server_version, streams, whoami};
 
 #[cfg(test)]
 mod testserver;

@@ -9,10 +9,10 @@ use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Client;
 use kube::client::Body;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::kube::{collection, selectors};
 use super::request::{Get, Query, collect, failure, next_data, stalled, transient};
@@ -27,6 +27,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 const PAGE: &str = "200";
 const MAX_PAGE: usize = 64 << 20;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// Which version a cluster is, as its `/version` says: `v1.35.2`.
 ///
@@ -84,15 +85,67 @@ pub async fn may(
             "resource": gvr.resource.as_str(), "namespace": namespace.filter(|_| resource.namespaced).unwrap_or_default(),
         } },
     });
-    let request = Request::post(REVIEWS).header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
-    let request = request.body(Body::from(asked.to_string().into_bytes()));
-    let request = request.map_err(|error| transient(format!("not a request: {error}")))?;
-    let review: Review = named(&format!("POST {REVIEWS}"), post(client, request).await)?;
+    let review: Review = post(client, REVIEWS, &asked).await?;
     let Status { allowed, reason, error } = review.status;
     Ok(Verdict { allowed, reason: bounded(if reason.is_empty() { &error } else { &reason }) })
 }
 
-async fn post<T: DeserializeOwned>(client: &Client, request: Request<Body>) -> Result<T, SourceError> {
+/// Who an apiserver takes its client for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Identity {
+    /// The user. Any text: what shows it escapes it.
+    pub username: String,
+    /// The user's groups.
+    pub groups: Vec<String>,
+}
+
+impl Identity {
+    /// Namespace and name of the service account, if it is one.
+    #[must_use]
+    pub fn service_account(&self) -> Option<(&str, &str)> {
+        self.username.strip_prefix("system:serviceaccount:")?.split_once(':')
+    }
+
+    /// Whether the apiserver was shown no credentials.
+    #[must_use]
+    pub fn is_anonymous(&self) -> bool {
+        self.username == "system:anonymous"
+    }
+}
+
+/// Asks who `client` is (SelfSubjectReview, served since Kubernetes 1.28). Every authenticated user may ask.
+///
+/// # Errors
+/// When there is no answer; [`ErrorClass::NotFound`] from older servers.
+pub async fn whoami(client: &Client) -> Result<Identity, SourceError> {
+    #[derive(Deserialize)]
+    struct Review {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        #[serde(rename = "userInfo")]
+        user: User,
+    }
+    #[derive(Deserialize)]
+    struct User {
+        username: String,
+        #[serde(default)]
+        groups: Option<Vec<String>>,
+    }
+    let asked = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let Review { status: Status { user } } = post(client, SELF_REVIEWS, &asked).await?;
+    Ok(Identity { username: user.username, groups: user.groups.unwrap_or_default() })
+}
+
+async fn post<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T, SourceError> {
+    named(&format!("POST {path}"), answer(client, path, body).await)
+}
+
+async fn answer<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T, SourceError> {
+    let request = Request::post(path).header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
+    let request = request.body(Body::from(body.to_string().into_bytes()));
+    let request = request.map_err(|error| transient(format!("not a request: {error}")))?;
     let response = tokio::time::timeout(DEADLINE, client.send(request)).await;
     let response = match response {
         Err(_) => return Err(stalled(&format!("no answer within {} s", DEADLINE.as_secs()))),

@@ -44,6 +44,27 @@ async fn a_verdict_is_the_authorisers_and_a_review_without_one_is_an_error() {
 }
 
 #[tokio::test]
+async fn whoami_reads_user_and_groups_and_tells_an_old_server_apart() {
+    let status =
+        r#"{"status":{"userInfo":{"username":"system:serviceaccount:a:b","groups":["g"],"extra":{"x":["y"]}}}}"#;
+    let server = TestServer::always(json(status)).await;
+    let who = whoami(&server.client().await).await.unwrap();
+    assert_eq!((who.service_account(), &who.groups[..]), (Some(("a", "b")), &["g".to_owned()][..]));
+    let request = server.requests().remove(0);
+    assert!(request.starts_with(&format!("POST {SELF_REVIEWS} ")), "{request}");
+    for (answer, class) in [
+        (failure(404, "NotFound", ""), ErrorClass::NotFound),
+        (json(r#"{"status":{"userInfo":{"username":7}}}"#), ErrorClass::Malformed),
+        (json("[]"), ErrorClass::Malformed),
+    ] {
+        let server = TestServer::always(answer).await;
+        assert_eq!(whoami(&server.client().await).await.unwrap_err().class, class);
+    }
+    let anonymous = Identity { username: "system:anonymous".to_owned(), groups: Vec::new() };
+    assert!(anonymous.is_anonymous() && anonymous.service_account().is_none());
+}
+
+#[tokio::test]
 async fn whether_lists_stream_is_told_from_the_end_of_initial_events() {
     let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
     for (answer, wanted) in [(json(bookmark), true), (json(""), false), (refused(), false)] {

@@ -1,13 +1,15 @@
 //! `check`: what it finds of clusters that are well, odd, or not there at all.
 
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use informer_hub::sim::{ResourceDef, World};
+use informer_hub::sim::{ResourceDef, SimCluster, SimConfig, World, WorldConfig};
 use informer_hub::types::Gvr;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use crate::command::{Done, Place, sim};
 
@@ -74,7 +76,10 @@ async fn what_is_forbidden_or_absent_is_an_error_with_what_to_do() {
     ];
     assert_eq!(found, wanted);
     let all = report["clusters"][0]["findings"].as_array().unwrap();
-    assert!(all[0]["advice"].as_str().unwrap().contains("informer-hub rbac -c FILE --cluster one"), "{all:?}");
+    let advice = "as an administrator of the cluster: `informer-hub rbac -c hub.toml --cluster one --user simulated-user \
+                  --discover | kubectl apply -f -`";
+    assert_eq!(all[0]["advice"], advice, "{all:?}");
+    assert_eq!(report["clusters"][0]["identity"]["username"], "simulated-user");
     assert!(all[2]["advice"].as_str().unwrap().contains("\"pods\""), "{all:?}");
     let pods = &report["clusters"][0]["resources"][2];
     assert_eq!((pods["name"].as_str(), pods["scopes"][0]["objects"].as_u64()), (Some("pods"), Some(3)));
@@ -151,6 +156,62 @@ async fn a_token_that_has_ended_is_an_error_though_the_cluster_is_asked_all_the_
     assert_eq!(report["clusters"][0]["credentials"][0]["kind"], "token-file");
     assert!(!done.out.contains(token), "{}", done.out);
     assert_eq!(report["clusters"][0]["resources"][0]["scopes"][0]["objects"].as_u64(), Some(3));
+}
+
+/// A cluster whose nodes are forbidden, to a user of this name.
+fn forbidding(username: Option<&str>) -> SimCluster {
+    let world = WorldConfig { seed: 7, pods: 3, small: true, ..WorldConfig::default() };
+    let config = SimConfig { world, username: username.map(str::to_owned), ..SimConfig::default() };
+    let sim = SimCluster::start(config, &Handle::current()).unwrap();
+    sim.forbid(&Gvr::new("", "v1", "nodes"), true);
+    sim
+}
+
+async fn advice(username: Option<&str>) -> (String, Done) {
+    let sim = forbidding(username);
+    let place = Place::with(&format!("{}[resources.nodes]\n", cluster("one", &sim.url())));
+    let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap().to_owned();
+    (advice, place.run(&["check", "-c", "hub.toml"]).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_advises_rights_for_whoever_the_credentials_are() {
+    let (account, shown) = advice(Some("system:serviceaccount:tools:hub")).await;
+    assert!(account.contains("--cluster one --service-account tools/hub | kubectl apply -f -`"), "{account}");
+    assert!(shown.out.contains("system:serviceaccount:tools:hub\n"), "{}", shown.out);
+    let (own, _) = advice(Some("system:serviceaccount:informer-hub:informer-hub")).await;
+    assert!(own.contains("--cluster one | kubectl apply -f -`"), "{own}");
+    let (hostile, shown) = advice(Some("o'brien; rm -rf / \u{202e}")).await;
+    assert!(hostile.contains(r"--user 'o'\''brien; rm -rf / "), "{hostile}");
+    assert!(shown.out.contains(r"rm -rf / \u{202e}"), "{}", shown.out);
+    let (broken, shown) = advice(Some("a\nb\u{1b}[31m")).await;
+    assert!(!broken.contains("--user") && !broken.contains('\n'), "{broken}");
+    assert!(!shown.out.contains('\u{1b}') && shown.out.contains(r"a\u{a}b\u{1b}[31m"), "{}", shown.out);
+    let (anonymous, _) = advice(Some("system:anonymous")).await;
+    assert!(anonymous.contains("was shown no credentials") && !anonymous.contains("rbac"), "{anonymous}");
+    // A server without the review: the account that `rbac` prints, and nothing is found wrong with the server.
+    let (unknown, shown) = advice(None).await;
+    assert!(unknown.contains("--cluster one | kubectl apply -f -`"), "{unknown}");
+    assert!(shown.out.contains("1 cluster: 2 errors, 0 warnings") && shown.out.contains(" unknown\n"), "{}", shown.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rbac_prints_what_the_advice_asks_it_for() {
+    let sim = forbidding(Some("o'brien $(id)"));
+    let place = Place::with(&format!("{}[resources.nodes]\n", cluster("one", &sim.url())));
+    let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap();
+    let command = advice.split_once("`informer-hub ").unwrap().1.split_once(" | kubectl").unwrap().0;
+    let script = format!("{} {command}", env!("CARGO_BIN_EXE_informer-hub"));
+    let done = Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap();
+    let out = String::from_utf8(done.stdout).unwrap();
+    let documents: Vec<Value> =
+        out.split("---\n").skip(1).map(|document| serde_saphyr::from_str(document).unwrap()).collect();
+    let [role, binding] = &documents[..] else { panic!("{out}") };
+    assert_eq!((&role["kind"], &role["rules"][0]["resources"]), (&json!("ClusterRole"), &json!(["nodes"])));
+    let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "o'brien $(id)" });
+    assert_eq!(binding["subjects"], json!([subject]), "{out}");
 }
 
 fn source_findings(report: &Value) -> Vec<String> {

@@ -108,6 +108,45 @@ async fn a_name_that_nobody_knows_is_asked_for_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn users_groups_and_accounts_are_the_subjects_of_the_bindings() {
+    let place = Place::with(CONFIG);
+    let run = async |more: &[&str]| place.run(&[&["rbac", "-c", "hub.toml", "--cluster", "a"], more].concat()).await;
+    let done = run(&["--user", "jane@example.com", "--group", "dev", "--user=- x: {"]).await;
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    assert_eq!(objects(&done.out), ["ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"]);
+    let binding: Value = serde_saphyr::from_str(done.out.split("---\n").nth(2).unwrap()).unwrap();
+    let subjects: Vec<_> =
+        binding["subjects"].as_array().unwrap().iter().map(|it| (&it["kind"], &it["name"])).collect();
+    let wanted = [("User", "jane@example.com"), ("User", "- x: {"), ("Group", "dev")];
+    let wanted = wanted.map(|(kind, name)| (Value::from(kind), Value::from(name)));
+    assert_eq!(subjects, wanted.iter().map(|(kind, name)| (kind, name)).collect::<Vec<_>>());
+    assert_eq!(binding["metadata"]["name"], "informer-hub-users", "the account's binding keeps its subject");
+    assert!(!done.out.contains("create token"), "{}", done.out);
+
+    let done = run(&["--service-account", "tools/hub", "--user", "jane"]).await;
+    assert_eq!(objects(&done.out)[..1], ["ServiceAccount tools"], "{}", done.out);
+    assert!(done.out.contains("kind: User") && done.out.contains("name: hub\n"), "{}", done.out);
+    let done = run(&["--service-account", "tools/hub", "-n", "other"]).await;
+    assert!(done.code == 1 && done.err.contains("leave one of them out"), "{done:?}");
+    let done = run(&["--user", "a\nb"]).await;
+    assert!(done.code == 2 && done.err.contains("is no user or group"), "{done:?}");
+    let done = run(&["--user", "jane", "--token-secret"]).await;
+    assert!(done.code == 1 && done.err.contains("add --service-account"), "{done:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_lasts_is_printed_where_it_is_asked_for() {
+    let place = Place::with(CONFIG);
+    let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a"]).await;
+    assert!(done.out.contains("ends after a day and is not renewed"), "{}", done.out);
+    assert!(!done.out.contains("kind: Secret"), "{}", done.out);
+    let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "--token-secret"]).await;
+    assert_eq!(objects(&done.out)[..2], ["ServiceAccount informer-hub", "Secret informer-hub"], "{}", done.out);
+    assert!(done.out.contains("kubernetes.io/service-account.name: informer-hub\n"), "{}", done.out);
+    assert!(done.out.contains("get secret informer-hub-token -o jsonpath='{.data.token}'"), "{}", done.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_source_of_clusters_gets_what_it_looks_at_in_its_management_cluster() {
     let toml = "[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\nin_cluster = true\n\
                 namespaces = [\"argocd\"]\n[cluster_sources.inventory]\ntype = \"cluster-profiles\"\nin_cluster = true\n\

@@ -1,6 +1,7 @@
 //! Asks one cluster everything that a check wants to know of it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use futures::StreamExt;
 use kube::Client;
@@ -9,6 +10,7 @@ use tokio::runtime::Handle;
 use super::credentials;
 use super::report::{ClusterReport, Finding, Level, ResourceReport, ScopeReport};
 use crate::app;
+use crate::cli::rbac::{Advice, Of};
 use crate::config::{ClusterConfig, ResourceConfig};
 use crate::discovery::{self, Claim};
 use crate::reflector::{ErrorClass, SourceError};
@@ -22,8 +24,16 @@ const AT_ONCE: usize = 4;
 const BESIDE_BODY: u64 = 560;
 const PACKED: u64 = 16;
 
-/// Fills a report; what is in it when this is cut off holds as far as it goes.
-pub(super) async fn check(cluster: &ClusterConfig, resources: &[&ResourceConfig], report: &mut ClusterReport) {
+/// Groups of a user that are reported, and characters of a name of one.
+const MOST_GROUPS: usize = 50;
+
+/// Fills a report; what is in it when this is cut off holds as far as it goes. `file` is the configuration's.
+pub(super) async fn check(
+    cluster: &ClusterConfig,
+    resources: &[&ResourceConfig],
+    file: &Path,
+    report: &mut ClusterReport,
+) {
     let access = app::access(cluster);
     // What is wrong with the kubeconfig, the client says too.
     if let Ok(Ok(found)) = tokio::task::spawn_blocking(move || source::credentials(&access)).await {
@@ -47,11 +57,20 @@ pub(super) async fn check(cluster: &ClusterConfig, resources: &[&ResourceConfig]
             return;
         }
     }
-    let resources = expand(&client, resources, report, &cluster.name).await;
-    let sourced = report.source.is_some();
+    // A server that does not say is no reason for a finding: rights are asked for one by one.
+    report.identity = source::whoami(&client).await.ok().map(|mut identity| {
+        identity.groups.truncate(MOST_GROUPS);
+        identity
+    });
+    let of = match report.source {
+        Some(_) => Of::Sourced,
+        None => Of::Cluster(cluster.name.as_str(), resources),
+    };
+    let rights = Advice { config: file, of, access: &cluster.access, identity: report.identity.as_ref() }.text();
+    let resources = expand(&client, resources, report, &cluster.name, &rights).await;
     let asked = resources.iter().map(|resource| {
-        let (client, name) = (client.clone(), cluster.name.clone());
-        async move { Asking { client: &client, cluster: &name, sourced, resource, findings: Vec::new() }.run().await }
+        let (client, cluster, rights) = (client.clone(), cluster.name.clone(), rights.as_str());
+        async move { Asking { client: &client, cluster: &cluster, rights, resource, findings: Vec::new() }.run().await }
     });
     let mut answers = std::pin::pin!(futures::stream::iter(asked).buffered(AT_ONCE));
     while let Some((resource, findings)) = answers.next().await {
@@ -66,10 +85,11 @@ async fn expand(
     resources: &[&ResourceConfig],
     report: &mut ClusterReport,
     cluster: &ClusterName,
+    rights: &str,
 ) -> Vec<ResourceConfig> {
     let mut found: Vec<_> = resources.iter().filter(|it| it.resource.one().is_some()).map(|it| (*it).clone()).collect();
     if resources.iter().any(|it| it.may_come_and_go()) {
-        may_hear_of_changes(client, report, cluster).await;
+        may_hear_of_changes(client, report, rights).await;
     }
     let patterns: Vec<_> = resources.iter().filter_map(|it| Some((*it, it.resource.pattern()?))).collect();
     if patterns.is_empty() {
@@ -111,15 +131,14 @@ async fn expand(
 }
 
 /// Whether it is heard at once of resources that come and go.
-async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, cluster: &ClusterName) {
+async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, rights: &str) {
     for resource in [discovery::definitions(), discovery::services()] {
         if let Ok(verdict) = source::may(client, "watch", &resource, None).await
             && !verdict.allowed
         {
             let problem =
                 format!("may not watch {}: resources that come and go are noticed after 30 to 45 s", resource.gvr);
-            let advice = rights(cluster, report.source.is_some());
-            report.find(Level::Warning, problem, advice);
+            report.find(Level::Warning, problem, rights);
         }
     }
 }
@@ -141,8 +160,8 @@ pub(super) fn what_to_do(class: ErrorClass) -> &'static str {
 struct Asking<'a> {
     client: &'a Client,
     cluster: &'a ClusterName,
-    /// Whether a source brings it.
-    sourced: bool,
+    /// What to do where rights are missing.
+    rights: &'a str,
     resource: &'a ResourceConfig,
     findings: Vec<Finding>,
 }
@@ -206,7 +225,7 @@ impl Asking<'_> {
             }
             Err(error) => {
                 let advice = match error.class {
-                    ErrorClass::Forbidden => rights(self.cluster, self.sourced),
+                    ErrorClass::Forbidden => self.rights.to_owned(),
                     _ if self.resource.field_selector.is_some() => {
                         "see that the resource has the fields of field_selector: most have metadata.name and \
                          metadata.namespace only"
@@ -231,7 +250,7 @@ impl Asking<'_> {
                     let reason =
                         if verdict.reason.is_empty() { String::new() } else { format!(" ({})", verdict.reason) };
                     let problem = format!("may not {verb} {} {place}{reason}", found.gvr);
-                    self.find(Level::Error, problem, rights(self.cluster, self.sourced));
+                    self.find(Level::Error, problem, self.rights);
                 }
                 Some(verdict.allowed)
             }
@@ -264,12 +283,4 @@ impl Asking<'_> {
         let about = format!("resources.{} in {}", self.resource.name, self.cluster);
         self.findings.push(Finding { level, about, problem, advice: advice.into() });
     }
-}
-
-/// Those of a cluster that a source brings are printed for all such clusters at once.
-fn rights(cluster: &ClusterName, sourced: bool) -> String {
-    if sourced {
-        return "give it the rights that `informer-hub rbac -c FILE` prints for clusters that sources bring".to_owned();
-    }
-    format!("give it the rights that `informer-hub rbac -c FILE --cluster {cluster}` prints")
 }

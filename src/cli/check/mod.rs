@@ -10,7 +10,7 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -97,7 +97,9 @@ impl Args {
             Holder::Table => None,
         };
         let mut answers = futures::stream::iter(chosen)
-            .map(async |cluster| progress.done(one(cluster, source_of(cluster), config, self.timeout.0).await))
+            .map(async |cluster| {
+                progress.done(one(cluster, source_of(cluster), config, &self.config, self.timeout.0).await)
+            })
             .buffered(AT_ONCE);
         while let Some(cluster) = answers.next().await {
             report.clusters.push(cluster);
@@ -111,7 +113,7 @@ impl Args {
 
     /// All clusters there are, with what sources bring now.
     async fn ask_sources(&self, config: &Config, report: &mut Report) -> Roster {
-        let asked = config.sources.iter().map(|source| one_source(source, self.timeout.0));
+        let asked = config.sources.iter().map(|source| one_source(source, &self.config, self.timeout.0));
         let answers: Vec<_> = futures::stream::iter(asked).buffered(AT_ONCE).collect().await;
         let mut said = BTreeMap::new();
         for (source, (found, about)) in config.sources.iter().zip(answers) {
@@ -137,10 +139,10 @@ impl Args {
 }
 
 /// Looks at one source, and no longer than this.
-async fn one_source(source: &ClusterSourceConfig, timeout: Duration) -> (Said, SourceReport) {
+async fn one_source(source: &ClusterSourceConfig, file: &Path, timeout: Duration) -> (Said, SourceReport) {
     let begun = clock::now();
     let mut report = SourceReport::new(&source.name, source.kind.as_str());
-    let said = tokio::time::timeout(timeout, source::check(source, &mut report)).await.unwrap_or_else(|_| {
+    let said = tokio::time::timeout(timeout, source::check(source, file, &mut report)).await.unwrap_or_else(|_| {
         let problem = format!("not done within {}", HumanDuration(timeout));
         let advice = "look for a firewall, a VPN or a proxy in between; or give it longer by --timeout";
         report.find(Level::Error, problem, advice);
@@ -186,12 +188,18 @@ fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Fi
 }
 
 /// Asks one cluster, which a source may bring, and no longer than this.
-async fn one(cluster: &ClusterConfig, source: Option<String>, config: &Config, timeout: Duration) -> ClusterReport {
+async fn one(
+    cluster: &ClusterConfig,
+    source: Option<String>,
+    config: &Config,
+    file: &Path,
+    timeout: Duration,
+) -> ClusterReport {
     let begun = clock::now();
     let wanted: Vec<_> =
         config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)).collect();
     let mut report = ClusterReport { source, ..ClusterReport::new(cluster.name.as_str()) };
-    if tokio::time::timeout(timeout, cluster::check(cluster, &wanted, &mut report)).await.is_err() {
+    if tokio::time::timeout(timeout, cluster::check(cluster, &wanted, file, &mut report)).await.is_err() {
         let problem = format!("not done within {}", HumanDuration(timeout));
         let advice = "look for a firewall, a VPN or a proxy in between, or for a credential command that waits for \
                       somebody; or give it longer by --timeout";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use crate::config::ConfigErrors;
-use crate::source::Credential;
+use crate::source::{Credential, Identity};
 
 /// How bad something is; the worst decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -99,6 +99,9 @@ pub(super) struct ClusterReport {
     pub(super) source: Option<String>,
     /// Unset: it was not reached.
     pub(super) version: Option<String>,
+    /// Who the cluster takes the hub for. Unset: it does not say, or was not reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) identity: Option<Identity>,
     #[serde(rename = "tookMillis", serialize_with = "millis")]
     pub(super) took: Duration,
     pub(super) credentials: Vec<Credential>,
@@ -137,6 +140,7 @@ impl ClusterReport {
             cluster: cluster.to_owned(),
             source: None,
             version: None,
+            identity: None,
             took: Duration::ZERO,
             credentials: Vec::new(),
             resources: Vec::new(),

@@ -1,11 +1,14 @@
 //! Asks about one source of clusters everything that a check wants to know of it.
 
+use std::path::Path;
+
 use kube::Client;
 use tokio::runtime::Handle;
 
 use super::report::{Level, SourceReport};
 use crate::actors::messages::Wanted;
 use crate::app::{self, Watching};
+use crate::cli::rbac::{Advice, Of};
 use crate::config::{ClusterSourceConfig, ClusterSourceKind, Management};
 use crate::fleet::{Problem, Said};
 use crate::reflector::ErrorClass;
@@ -16,7 +19,8 @@ use crate::types::{ApiResource, Threads};
 const MOST: usize = 20_000;
 
 /// Fills a report, and gives what the source says; what is in the report when this is cut off holds as far as it goes.
-pub(super) async fn check(source: &ClusterSourceConfig, report: &mut SourceReport) -> Said {
+/// `file` is the configuration's.
+pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceReport) -> Said {
     let said = match &source.kind {
         ClusterSourceKind::Folder { path, contexts } => {
             let said = app::read_folder(source.clone(), path.clone(), *contexts, &Threads::current()).await;
@@ -32,7 +36,7 @@ pub(super) async fn check(source: &ClusterSourceConfig, report: &mut SourceRepor
             })
         }
         _ => match source.kind.management() {
-            Some(management) => of_management(source, management, report).await,
+            Some(management) => of_management(source, management, file, report).await,
             None => Said::default(),
         },
     };
@@ -49,7 +53,12 @@ pub(super) async fn check(source: &ClusterSourceConfig, report: &mut SourceRepor
     said
 }
 
-async fn of_management(source: &ClusterSourceConfig, management: &Management, report: &mut SourceReport) -> Said {
+async fn of_management(
+    source: &ClusterSourceConfig,
+    management: &Management,
+    file: &Path,
+    report: &mut SourceReport,
+) -> Said {
     let cluster = app::management_cluster(source, management);
     let client = match app::client(&cluster, &Handle::current()).await {
         Ok(client) => client,
@@ -68,9 +77,13 @@ async fn of_management(source: &ClusterSourceConfig, management: &Management, re
             return Said::default();
         }
     }
+    let identity = source::whoami(&client).await.ok();
+    let (of, access) = (Of::Source(&source.name), &cluster.access);
+    let rights = Advice { config: file, of, access, identity: identity.as_ref() }.text();
     let mut all = Vec::new();
     for watching in app::watched(source) {
-        let mut asking = Asking { client: &client, watching: &watching, management, report: &mut *report };
+        let (rights, report) = (rights.as_str(), &mut *report);
+        let mut asking = Asking { client: &client, watching: &watching, management, rights, report };
         let Some(objects) = asking.run().await else { return Said::default() };
         all.push(objects);
     }
@@ -82,6 +95,8 @@ struct Asking<'a> {
     client: &'a Client,
     watching: &'a Watching,
     management: &'a Management,
+    /// What to do where rights are missing.
+    rights: &'a str,
     report: &'a mut SourceReport,
 }
 
@@ -97,7 +112,10 @@ impl Asking<'_> {
             match source::objects(self.client, &resource, &scope, MOST).await {
                 Ok(objects) => found.extend(objects),
                 Err(error) => {
-                    let advice = advice(&self.report.source, error.class);
+                    let advice = match error.class {
+                        ErrorClass::Forbidden => self.rights,
+                        class => super::cluster::what_to_do(class),
+                    };
                     self.report.find(Level::Error, error.message, advice);
                     return None;
                 }
@@ -126,8 +144,7 @@ impl Asking<'_> {
             Ok(verdict) if verdict.allowed => {}
             Ok(_) => {
                 let problem = format!("may not {verb} {} {place}", resource.gvr);
-                let advice = advice(&self.report.source, ErrorClass::Forbidden);
-                self.report.find(Level::Error, problem, advice);
+                self.report.find(Level::Error, problem, self.rights);
             }
             Err(error) => {
                 let problem =
@@ -136,14 +153,5 @@ impl Asking<'_> {
                 self.report.find(Level::Warning, problem, advice);
             }
         }
-    }
-}
-
-fn advice(source: &str, class: ErrorClass) -> String {
-    match class {
-        ErrorClass::Forbidden => {
-            format!("give it the rights that `informer-hub rbac -c FILE --source {source}` prints")
-        }
-        class => super::cluster::what_to_do(class).to_owned(),
     }
 }

@@ -7,8 +7,12 @@ use comfy_table::{Cell, CellAlignment};
 use super::credentials::what;
 use super::report::{ClusterReport, Level, Report, ScopeReport, SourceReport};
 use crate::cli::print::{bytes, lines, span, table};
+use crate::cli::quote::shown;
 use crate::source::Credential;
 use crate::types::clock;
+
+/// Characters that are shown of a user's name.
+const MOST_OF_USER: usize = 80;
 
 /// Tables of clusters and resources, what is to be done, and the sum.
 pub(super) fn text(report: &Report, colours: bool) -> String {
@@ -64,11 +68,13 @@ fn sources(reports: &[SourceReport]) -> comfy_table::Table {
 }
 
 fn clusters(reports: &[ClusterReport]) -> comfy_table::Table {
-    let mut table = table(&["CLUSTER", "VERSION", "CREDENTIALS", "TOOK"]);
+    let mut table = table(&["CLUSTER", "VERSION", "CREDENTIALS", "TOOK", "USER"]);
     for report in reports {
         let version = report.version.as_deref().unwrap_or("not reached");
         let took = format!("{} ms", report.took.as_millis());
-        table.add_row([report.cluster.as_str(), version, &credentials(&report.credentials), &took]);
+        let user = report.identity.as_ref().map(|identity| shown(&identity.username, MOST_OF_USER));
+        let user = user.unwrap_or_else(|| "unknown".to_owned());
+        table.add_row([report.cluster.as_str(), version, &credentials(&report.credentials), &took, &user]);
     }
     table
 }
@@ -79,7 +85,11 @@ fn credentials(all: &[Credential]) -> String {
         (Some(expires), _) if expires.as_second() <= now => format!("{} ended", what(one.kind)),
         (Some(expires), _) => format!("{} for {}", what(one.kind), span(expires.as_second().abs_diff(now))),
         (None, Some(written)) => {
-            format!("{} of {} ago", what(one.kind), span(now.saturating_sub(written.as_second()).max(0).unsigned_abs()))
+            format!(
+                "{} of {} ago",
+                what(one.kind),
+                span(now.saturating_sub(written.as_second()).max(0).unsigned_abs())
+            )
         }
         (None, None) => what(one.kind).to_owned(),
     };

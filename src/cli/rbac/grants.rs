@@ -14,13 +14,61 @@ const API: &str = "rbac.authorization.k8s.io";
 /// Plurals by group.
 type Rules = BTreeMap<String, BTreeSet<String>>;
 
-/// Who gets the rights, and what the objects are called.
-#[derive(Clone, Debug)]
+/// The subjects of the bindings, and the names of the objects.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Grantee {
-    pub(super) account: String,
-    pub(super) namespace: String,
-    /// Of roles and bindings.
+    /// A service account, which is printed too.
+    pub(super) account: Option<Account>,
+    /// Whether a Secret with a token of the service account is printed.
+    pub(super) token_secret: bool,
+    pub(super) users: Vec<String>,
+    pub(super) groups: Vec<String>,
+    /// The name of roles and bindings.
     pub(super) role: String,
+}
+
+/// A service account.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Account {
+    pub(super) name: String,
+    pub(super) namespace: String,
+}
+
+impl Grantee {
+    fn subjects(&self) -> Value {
+        let accounts = self.account.iter().map(
+            |Account { name, namespace }| json!({ "kind": "ServiceAccount", "name": name, "namespace": namespace }),
+        );
+        let named = |kind: &'static str, names: &[String]| {
+            let subject = |name: &String| json!({ "apiGroup": API, "kind": kind, "name": name });
+            names.iter().map(subject).collect::<Vec<_>>()
+        };
+        accounts.chain(named("User", &self.users)).chain(named("Group", &self.groups)).collect()
+    }
+}
+
+impl Account {
+    /// The Secret in which the cluster puts a token that does not expire.
+    pub(super) fn token_secret(&self) -> String {
+        format!("{}-token", self.name)
+    }
+
+    fn objects(&self, token_secret: bool) -> Vec<Value> {
+        let Self { name, namespace } = self;
+        let metadata = |name: &str| json!({ "name": name, "namespace": namespace, "labels": labels() });
+        let mut objects = vec![json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name) })];
+        if token_secret {
+            let mut metadata = metadata(&self.token_secret());
+            metadata["annotations"] = json!({ "kubernetes.io/service-account.name": name });
+            let kind = "kubernetes.io/service-account-token";
+            objects.push(json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind }));
+        }
+        objects
+    }
+}
+
+fn labels() -> Value {
+    json!({ "app.kubernetes.io/name": "informer-hub" })
 }
 
 /// What is to be listed and watched in one cluster.
@@ -48,15 +96,10 @@ impl Grants {
     /// The objects, in the order in which they are applied. What is allowed everywhere is not allowed again in a
     /// namespace.
     pub(super) fn objects(&self, to: &Grantee) -> Vec<Value> {
-        let Grantee { account, namespace, role } = to;
-        let labels = json!({ "app.kubernetes.io/name": "informer-hub" });
-        let subjects = json!([{ "kind": "ServiceAccount", "name": account, "namespace": namespace }]);
-        let mut objects = vec![json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": { "name": account, "namespace": namespace, "labels": labels },
-        })];
+        let (role, subjects) = (&to.role, to.subjects());
+        let mut objects = to.account.as_ref().map(|account| account.objects(to.token_secret)).unwrap_or_default();
         let mut grant = |kind: &str, place: Option<&String>, rules: Value| {
-            let mut metadata = json!({ "name": role, "labels": labels });
+            let mut metadata = json!({ "name": role, "labels": labels() });
             if let Some(place) = place {
                 metadata["namespace"] = json!(place);
             }
@@ -107,8 +150,41 @@ mod tests {
         Named { group: group.to_owned(), plural: plural.to_owned(), namespaced, taken_as_written: false }
     }
 
+    fn account() -> Account {
+        Account { name: "hub".to_owned(), namespace: "tools".to_owned() }
+    }
+
+    #[test]
+    fn bindings_name_users_and_groups_and_print_no_account_for_them() {
+        let mut grants = Grants::default();
+        grants.add(&named("", "pods", true), &[]);
+        let to = Grantee {
+            users: vec!["jane's: # @example.com".to_owned()],
+            groups: vec!["dev".to_owned()],
+            role: "reader".to_owned(),
+            ..Grantee::default()
+        };
+        let objects = grants.objects(&to);
+        let kinds: Vec<_> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding"]);
+        let user = json!({ "apiGroup": API, "kind": "User", "name": "jane's: # @example.com" });
+        let group = json!({ "apiGroup": API, "kind": "Group", "name": "dev" });
+        assert_eq!(objects[1]["subjects"], json!([user, group]));
+    }
+
+    #[test]
+    fn a_token_secret_names_its_account() {
+        let to = Grantee { account: Some(account()), token_secret: true, ..Grantee::default() };
+        let objects = Grants::default().objects(&to);
+        let [_, secret] = &objects[..] else { panic!("{objects:?}") };
+        assert_eq!(secret["type"], "kubernetes.io/service-account-token");
+        let metadata = &secret["metadata"];
+        assert_eq!((&metadata["name"], &metadata["namespace"]), (&json!("hub-token"), &json!("tools")));
+        assert_eq!(metadata["annotations"]["kubernetes.io/service-account.name"], "hub");
+    }
+
     fn summary(grants: &Grants) -> Vec<String> {
-        let to = Grantee { account: "hub".to_owned(), namespace: "tools".to_owned(), role: "reader".to_owned() };
+        let to = Grantee { account: Some(account()), role: "reader".to_owned(), ..Grantee::default() };
         let text = |object: &Value| {
             let place = object["metadata"]["namespace"].as_str().unwrap_or("-");
             let rules = object["rules"].as_array().map(|rules| {

@@ -2,6 +2,7 @@
 
 mod builtin;
 mod grants;
+mod subject;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,9 @@ use kube::Client;
 use tokio::runtime::Handle;
 
 use self::builtin::{Named, named};
-use self::grants::{Grantee, Grants};
+use self::grants::{Account, Grantee, Grants};
+pub(super) use self::subject::{Advice, Of};
+use self::subject::{Written, account, kubectl, name};
 use super::print::{out, yaml};
 use super::{WRONG_INPUT, chosen, runtime};
 use crate::app;
@@ -29,7 +32,8 @@ const ALL: &str = "*";
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Examples:\n  informer-hub rbac -c hub.toml --cluster prod-eu | kubectl --context prod-eu apply \
-    -f -\n  informer-hub rbac -c hub.toml --dir rbac/\n\nThe hub lists and watches, and looks up resources, which \
+    -f -\n  informer-hub rbac -c hub.toml --cluster prod-eu --user jane@example.com\n  informer-hub rbac -c hub.toml --dir \
+    rbac/\n\nThe hub lists and watches, and looks up resources, which \
     Kubernetes lets every authenticated user do\n(system:discovery). `check` asks besides what it may do, which is \
     everybody's right too\n(system:basic-user)."
 )]
@@ -43,13 +47,22 @@ pub(super) struct Args {
     /// For the management cluster of this source of clusters only; may be given several times
     #[arg(long = "source", value_name = "NAME")]
     sources: Vec<String>,
-    /// The service account that the hub will be
-    #[arg(long, value_name = "NAME", default_value = "informer-hub", value_parser = name)]
-    service_account: String,
-    /// The namespace of the service account; it must be there
-    #[arg(short, long, value_name = "NAME", default_value = "informer-hub", value_parser = name)]
-    namespace: String,
-    /// What roles and bindings are called; default: as the service account
+    /// The service account that gets the rights; default: informer-hub, or none with --user or --group
+    #[arg(long, value_name = "[NAMESPACE/]NAME", value_parser = account)]
+    service_account: Option<Written>,
+    /// The namespace of the service account, which must exist; default: informer-hub
+    #[arg(short, long, value_name = "NAME", value_parser = name)]
+    namespace: Option<String>,
+    /// A user that gets the rights, as the cluster names it; may be given several times
+    #[arg(long = "user", value_name = "NAME", value_parser = subject::user)]
+    users: Vec<String>,
+    /// A group that gets the rights; may be given several times
+    #[arg(long = "group", value_name = "NAME", value_parser = subject::user)]
+    groups: Vec<String>,
+    /// Print a Secret too, in which the cluster puts a token of the service account that does not expire
+    #[arg(long)]
+    token_secret: bool,
+    /// The name of roles and bindings; default: that of the service account, informer-hub-users without one
     #[arg(long, value_name = "NAME", value_parser = name)]
     role: Option<String>,
     /// Ask the clusters for the names of resources, with the credentials that the configuration has now
@@ -58,16 +71,6 @@ pub(super) struct Args {
     /// Write a file for each cluster here, <cluster>.yaml
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-}
-
-/// A name as Kubernetes has it for all of these.
-fn name(text: &str) -> Result<String, String> {
-    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    if text.len() <= 253 && text.chars().all(legal) && text.starts_with(ends) && text.ends_with(ends) {
-        return Ok(text.to_owned());
-    }
-    Err("is no name of Kubernetes: a-z 0-9 - . with a letter or digit at both ends".to_owned())
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -82,6 +85,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let (clusters, sources) = args.chosen(&config)?;
+    // Before a cluster is asked: a contradiction is the command line's.
+    args.grantee()?;
     let runtime = runtime()?;
     let mut texts = Vec::new();
     for cluster in clusters {
@@ -125,10 +130,26 @@ impl Args {
         Ok((clusters, all.iter().filter(|source| is_all || self.sources.contains(&source.name)).collect()))
     }
 
+    /// The subjects that are asked for; the service account `informer-hub` unless others are named.
+    fn grantee(&self) -> anyhow::Result<Grantee> {
+        let account = match &self.service_account {
+            None if !self.users.is_empty() || !self.groups.is_empty() => None,
+            written => Some(Written::account(written.as_ref(), self.namespace.as_deref())?),
+        };
+        if account.is_none() && self.token_secret {
+            bail!("--token-secret is for a service account; add --service-account");
+        }
+        if account.is_none() && self.namespace.is_some() {
+            bail!("--namespace is that of a service account; add --service-account");
+        }
+        let role = self.role.clone().unwrap_or_else(|| subject::role(account.as_ref()));
+        let (users, groups) = (self.users.clone(), self.groups.clone());
+        Ok(Grantee { account, token_secret: self.token_secret, users, groups, role })
+    }
+
     /// The objects for some rights, under a heading.
     fn text(&self, heading: &str, notes: &[String], grants: &Grants) -> anyhow::Result<String> {
-        let role = self.role.as_ref().unwrap_or(&self.service_account).clone();
-        let to = Grantee { account: self.service_account.clone(), namespace: self.namespace.clone(), role };
+        let to = self.grantee()?;
         let mut text = format!("# {heading}\n");
         for line in notes {
             let _ = writeln!(text, "# {line}");
@@ -199,20 +220,31 @@ impl Args {
             add_signals(&mut grants);
         }
         let heading = format!("Cluster {}: list and watch what {} has for it.", cluster.name, self.config.display());
-        self.text(&heading, &self.notes(cluster, &taken, &wide), &grants)
+        self.text(&heading, &self.notes(cluster, &taken, &wide)?, &grants)
     }
 
-    fn notes(&self, cluster: &ClusterConfig, taken: &[String], wide: &[String]) -> Vec<String> {
-        let kubectl = match &cluster.access {
-            ClusterAccess::Kubeconfig { context: Some(context), .. } => format!("kubectl --context {context:?}"),
-            _ => "kubectl".to_owned(),
+    fn notes(&self, cluster: &ClusterConfig, taken: &[String], wide: &[String]) -> anyhow::Result<Vec<String>> {
+        let (kubectl, grantee) = (kubectl(&cluster.access), self.grantee()?);
+        let mut notes = match &grantee.account {
+            Some(Account { namespace, .. }) => {
+                vec![format!("Apply by: {kubectl} apply -f -  (the namespace {namespace} must be there)")]
+            }
+            None => vec![format!("Apply by: {kubectl} apply -f -  (as an administrator of the cluster)")],
         };
-        let Self { namespace, service_account, .. } = self;
-        let mut notes = vec![format!("Apply by: {kubectl} apply -f -  (the namespace {namespace} must be there)")];
-        if cluster.access != ClusterAccess::InCluster {
-            notes.push(format!(
-                "A token for it: {kubectl} -n {namespace} create token {service_account} --duration 24h"
-            ));
+        if let Some(account) = grantee.account.filter(|_| cluster.access != ClusterAccess::InCluster) {
+            let (Account { name, namespace }, secret) = (&account, account.token_secret());
+            notes.extend(if self.token_secret {
+                vec![
+                    format!("Its token, which lasts until the Secret {secret} is deleted:"),
+                    format!("{kubectl} -n {namespace} get secret {secret} -o jsonpath='{{.data.token}}' | base64 -d"),
+                ]
+            } else {
+                vec![
+                    "A token for it, which ends after a day and is not renewed (--token-secret: one that lasts):"
+                        .to_owned(),
+                    format!("{kubectl} -n {namespace} create token {name} --duration 24h"),
+                ]
+            });
         }
         if !taken.is_empty() {
             let names = taken.join(", ");
@@ -228,7 +260,15 @@ impl Args {
                 wide.join(", ")
             ));
         }
-        notes
+        Ok(notes)
+    }
+}
+
+/// Whether the rights for a resource cannot be told without asking a cluster.
+fn needs_discovery(resource: &ResourceConfig) -> bool {
+    match &resource.resource {
+        Selected::One(written) => named(written, !resource.namespaces.is_empty()).is_none(),
+        Selected::Matching(pattern) => !matches!(pattern.groups, Groups::One(_)),
     }
 }
 

@@ -68,6 +68,13 @@ impl Desk {
         self.command(arguments).output().unwrap()
     }
 
+    /// Runs a line of a shell in the folder, and gives what it prints.
+    pub(super) fn shell(&self, line: &str) -> String {
+        let done = Command::new("sh").args(["-c", line]).current_dir(self.folder.path()).output().unwrap();
+        assert!(done.status.success(), "{line}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    }
+
     /// Runs one that is to go well, and gives what it prints.
     pub(super) fn printed(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);

@@ -88,6 +88,33 @@ impl Story {
         self.desk.write(&format!(".kube/{name}.token"), &token(client).await);
     }
 
+    /// What `check` advises gives the kubeconfig's user the rights: its command, run by a shell, and applied by the cluster's
+    /// administrator. They are taken back, for the hub has an account of its own later on.
+    async fn grants_the_user(&self, said: &str) {
+        let command =
+            "informer-hub rbac -c hub.toml --cluster prod-eu --user limited | kubectl --context prod-eu apply -f -";
+        assert!(said.contains(&format!("`{command}`")), "{command} is missing in\n{said}");
+        let (rbac, _) = command.split_once(" | ").unwrap();
+        let rbac = rbac.replacen("informer-hub", env!("CARGO_BIN_EXE_informer-hub"), 1);
+        let printed = self.desk.shell(&rbac);
+        let objects: Vec<Value> =
+            printed.split("---\n").skip(1).map(|document| serde_saphyr::from_str(document).unwrap()).collect();
+        for object in &objects {
+            apply(&self.clients[0], object).await;
+        }
+        self.desk
+            .shows(&["check", "-c", "hub.toml", "--cluster", "prod-eu"], |said| said.contains("1 cluster: 0 errors"))
+            .await;
+        for object in objects.iter().filter(|object| object["kind"] == "ClusterRoleBinding") {
+            let mut object = object.clone();
+            object["subjects"] = json!([]);
+            apply(&self.clients[0], &object).await;
+        }
+        self.desk
+            .shows(&["check", "-c", "hub.toml", "--cluster", "prod-eu"], |said| said.contains("may not list pods"))
+            .await;
+    }
+
     /// Waits until the receiver has what a cluster has.
     async fn agrees(&self, at: usize, resource: &ApiResource) {
         let (name, truth) = (self.clusters[at].name(), truth(&self.clients[at], &resource.gvr).await);
@@ -121,7 +148,7 @@ impl Story {
         for part in ["may not list pods", "may not watch widgets.bed.example.com", "\n2 clusters: "] {
             assert!(said.contains(part), "{part} is missing in\n{said}");
         }
-        assert!(said.contains("`informer-hub rbac -c FILE --cluster prod-eu`"), "what to do: {said}");
+        self.grants_the_user(&said).await;
         for at in [0, 1] {
             self.grant(at).await;
         }
