@@ -1,6 +1,7 @@
 //! From a description of how to reach a cluster to a client for it.
 
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -398,7 +399,21 @@ pub fn read_kubeconfig(path: &Path, context: Option<&str>) -> Result<Kubeconfig,
 /// # Errors
 /// [`ClientError::Kubeconfig`].
 pub fn read_any_kubeconfig(path: &Path) -> Result<Kubeconfig, ClientError> {
+    if ends_within_utf16(path) {
+        let message = "it begins as UTF-16 and ends within a character".to_owned();
+        return Err(ClientError::Kubeconfig { path: path.to_owned(), message });
+    }
     Kubeconfig::read_from(path).map_err(|error| unusable(path, &error))
+}
+
+/// Whether a file begins as UTF-16 and has an odd number of bytes, on which kube's reader panics.
+fn ends_within_utf16(path: &Path) -> bool {
+    let mut mark = [0; 2];
+    let length = std::fs::File::open(path).and_then(|mut file| {
+        file.read_exact(&mut mark)?;
+        Ok(file.metadata()?.len())
+    });
+    matches!(mark, [0xff, 0xfe] | [0xfe, 0xff]) && length.is_ok_and(|length| length % 2 == 1)
 }
 
 /// What is wrong with a kubeconfig. The parser's own words quote the line, which may be the one with the token.
@@ -499,6 +514,16 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         assert!(error.contains("token file /does/not/exist"), "{error}");
         let error = fail(server("http://127.0.0.1:1", None, Some(Token::Env("NO_SUCH_TOKEN_7".to_owned())))).await;
         assert!(error.contains("NO_SUCH_TOKEN_7"), "{error}");
+    }
+
+    #[test]
+    fn a_kubeconfig_that_ends_within_a_character_is_refused() {
+        for bytes in [&b"\xff\xfe\x00"[..], b"\xfe\xffa"] {
+            let file = kubeconfig("");
+            std::fs::write(file.path(), bytes).unwrap();
+            let error = read_any_kubeconfig(file.path()).unwrap_err().to_string();
+            assert!(error.contains("begins as UTF-16"), "{error}");
+        }
     }
 
     #[tokio::test]
