@@ -11,7 +11,9 @@ use super::checkpoint::StateStatus;
 use super::listener::ListenerHealth;
 use super::memory::{InformerMemory, MemoryStatus};
 use super::messages::Wanted;
-use crate::types::{ApiResource, CheckpointState, ClusterLabels, ClusterName, Freshness, InformerHealth, Phase, Scope};
+use crate::types::{
+    ApiResource, CheckpointState, ClusterLabels, ClusterName, CredentialStatus, Freshness, InformerHealth, Phase, Scope,
+};
 
 /// Everything, at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -48,6 +50,9 @@ pub struct ClusterStatus {
     /// What went wrong last and has not been mended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// What it is reached with, as far as that has an end, the first to end first. A registry does not know: who asks it does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<CredentialStatus>,
     /// Its informers, by resource and scope.
     pub informers: Vec<InformerStatus>,
     /// How the hub learns of resources that come and go; absent where nothing that is watched can.

@@ -156,9 +156,9 @@ impl Hub {
     /// Makes reports, from anywhere, for as long as the hub lives.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        let Running { registry, sinks, sources, status, .. } = &*self.running;
+        let Running { registry, sinks, sources, credentials, status, .. } = &*self.running;
         let (sinks, sources, configuration) = (Arc::clone(sinks), Arc::clone(sources), Arc::clone(status));
-        Reporter { registry: registry.clone(), sinks, sources, configuration }
+        Reporter { registry: registry.clone(), sinks, sources, credentials: Arc::clone(credentials), configuration }
     }
 
     /// Changes the configuration while the hub runs, from anywhere, for as long as it lives.

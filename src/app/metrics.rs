@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::credentials::{CredentialWatch, Owner, Summary};
 use super::reload::ReloadStatus;
 use super::report::RunningSinks;
 use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
@@ -31,6 +32,7 @@ pub(super) struct Metrics(Arc<Shared>);
 pub(super) struct Parts {
     pub(super) sinks: RunningSinks,
     pub(super) sources: Arc<Sources>,
+    pub(super) credentials: Arc<CredentialWatch>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
 }
 
@@ -62,13 +64,18 @@ impl Metrics {
         out.count(Id::BuildInfo, version, 1);
         put_process(&mut out);
         let mut events = 0;
-        if let Some((fleet, Parts { sinks, sources, configuration })) = self.0.hub.get() {
+        if let Some((fleet, Parts { sinks, sources, credentials, configuration })) = self.0.hub.get() {
             out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready() && !sources.is_waiting());
-            let changes = put_clusters(&mut out, fleet);
-            sources.status().iter().for_each(|source| put_source(&mut out, source));
+            let changes = put_clusters(&mut out, fleet, credentials);
+            for source in sources.status() {
+                put_source(&mut out, &source);
+                put_expiry(&mut out, credentials, &Owner::Source(source.name));
+            }
             for (name, health) in self.sinks(sinks) {
                 events += put_sink(&mut out, &name, &health);
+                put_expiry(&mut out, credentials, &Owner::Sink(name));
             }
+            put_expiry(&mut out, credentials, &Owner::Port);
             put_memory(&mut out, fleet, changes, events);
             if let Some(state) = fleet.state_dir() {
                 put_state(&mut out, &state);
@@ -94,13 +101,14 @@ impl Metrics {
 }
 
 /// Puts each cluster in; gives the bytes that wait in their informers.
-fn put_clusters(out: &mut Snapshot, fleet: &FleetView) -> u64 {
+fn put_clusters(out: &mut Snapshot, fleet: &FleetView, credentials: &CredentialWatch) -> u64 {
     let (mut states, mut queued) = ([0; ClusterState::ALL.len()], 0);
     let mut lags = Lags::default();
     for cluster in fleet.clusters() {
         let state = cluster.state();
         states[state as usize] += 1;
         queued += put_cluster(out, &cluster, state, &mut lags);
+        put_expiry(out, credentials, &Owner::Cluster(cluster.name.to_string()));
     }
     lags.put(out);
     for state in ClusterState::ALL {
@@ -250,6 +258,19 @@ fn put_source(out: &mut Snapshot, source: &ClusterSourceStatus) {
     out.put(Id::SourceRead, labels, seconds_of(last));
 }
 
+/// Puts in when credentials end; nothing where that is not known.
+fn put_expiry(out: &mut Snapshot, credentials: &CredentialWatch, owner: &Owner) {
+    let Some(Summary { expires, state }) = credentials.summary(owner) else { return };
+    let (ends, expiring, labels) = match owner {
+        Owner::Port => (Id::PortCertificate, Id::PortExpiring, LabelSet::NONE),
+        Owner::Cluster(name) => (Id::ClusterCredentials, Id::ClusterExpiring, out.labels(&[("cluster", name)])),
+        Owner::Source(name) => (Id::SourceCredentials, Id::SourceExpiring, out.labels(&[("source", name)])),
+        Owner::Sink(name) => (Id::SinkCertificate, Id::SinkExpiring, out.labels(&[("sink", name)])),
+    };
+    out.put(ends, labels, seconds_of(expires.as_millisecond()));
+    out.flag(expiring, labels, state.is_due());
+}
+
 fn put_memory(out: &mut Snapshot, fleet: &FleetView, changes: u64, events: u64) {
     let none = LabelSet::NONE;
     out.count_word(Id::MemoryByKind, none, "changes", changes);
@@ -293,7 +314,7 @@ mod tests {
     use super::*;
     use crate::actors::testing::fleet;
     use crate::telemetry::metrics::Format;
-    use crate::types::{ApiResource, Gvr};
+    use crate::types::{ApiResource, Credential, CredentialKind, Gvr};
 
     #[test]
     fn before_there_is_a_hub_a_scrape_says_that_it_is_not_ready() {
@@ -314,7 +335,11 @@ mod tests {
         });
         let metrics = Metrics::default();
         let sources = Arc::new(Sources::begin(&[], Vec::new(), &crate::types::Threads::current()).await);
-        let parts = Parts { sinks: RunningSinks::default(), sources, configuration: Arc::default() };
+        let credentials = Arc::<CredentialWatch>::default();
+        for number in 0..clusters {
+            credentials.note(Owner::Cluster(format!("cluster-{number}")), vec![ending(clock::wall())]);
+        }
+        let parts = Parts { sinks: RunningSinks::default(), sources, credentials, configuration: Arc::default() };
         metrics.attach(fleet(clusters, &resources, &["one", "two"]), parts);
         let began = clock::now();
         let snapshot = metrics.collect();
@@ -323,12 +348,34 @@ mod tests {
         let written = clock::now().duration_since(began + collected);
         let series = text.lines().filter(|line| !line.starts_with('#')).count();
         println!("{series} series: collected in {collected:?}, written in {written:?}, {} bytes", text.len());
-        let most = |clusters: usize| 21 * clusters + 12 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 35;
+        let most = |clusters: usize| 23 * clusters + 12 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 35;
         assert!((most(clusters) - 35..=most(clusters)).contains(&series), "{series}, {}", most(clusters));
         assert!(text.len() < 110 * series, "{} bytes", text.len());
         assert_eq!(snapshot.value(Id::Objects, &["cluster-999", "j.example.com"]), Some(0.0));
         // In a debug build on a busy machine; measured it is a tenth of that.
         assert!(collected + written < Duration::from_secs(8), "{collected:?}, {written:?}");
+    }
+
+    fn ending(expires: jiff::Timestamp) -> Credential {
+        Credential { expires: Some(expires), ..Credential::new(CredentialKind::ClientCertificate, "here".to_owned()) }
+    }
+
+    #[test]
+    fn credentials_show_their_first_end_and_whether_any_is_due() {
+        let (mut out, credentials) = (Snapshot::new(clock::wall()), CredentialWatch::default());
+        let year = clock::wall() + jiff::SignedDuration::from_hours(24 * 365);
+        let (soon, never) = (clock::wall() + jiff::SignedDuration::from_hours(24), ending(year));
+        let unknown = Credential { expires: None, ..never.clone() };
+        credentials.note(Owner::Cluster("a".to_owned()), vec![never.clone(), ending(soon), unknown.clone()]);
+        credentials.note(Owner::Sink("b".to_owned()), vec![never]);
+        credentials.note(Owner::Port, vec![unknown]);
+        for owner in [Owner::Cluster("a".to_owned()), Owner::Sink("b".to_owned()), Owner::Port] {
+            put_expiry(&mut out, &credentials, &owner);
+        }
+        let shown = out.value(Id::ClusterCredentials, &["a"]).unwrap();
+        assert!((shown - soon.as_duration().as_secs_f64()).abs() < 1.0, "{shown} {soon}");
+        let flags = [(Id::ClusterExpiring, "a"), (Id::SinkExpiring, "b")].map(|(id, name)| out.value(id, &[name]));
+        assert_eq!((flags, out.value(Id::PortExpiring, &[])), ([Some(1.0), Some(0.0)], None));
     }
 
     #[test]

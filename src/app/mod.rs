@@ -4,6 +4,7 @@
 
 mod config_file;
 mod convert;
+mod credentials;
 mod durable;
 mod hub;
 mod load;

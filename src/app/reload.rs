@@ -23,6 +23,7 @@ use serde::Serialize;
 pub use plan::{Changes, Difference};
 
 use super::convert;
+use super::credentials::CredentialWatch;
 use super::readers::{Followed, Follower, Reader, files_of};
 use super::report::{RunningSink, RunningSinks};
 use super::sources::Sources;
@@ -89,6 +90,7 @@ pub(super) struct Running {
     pub(super) stall: StallPolicy,
     pub(super) status: Arc<Mutex<ReloadStatus>>,
     pub(super) sources: Arc<Sources>,
+    pub(super) credentials: Arc<CredentialWatch>,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
     /// What was applied last; held while something is.
     current: tokio::sync::Mutex<Applied>,
@@ -173,6 +175,7 @@ impl Running {
             at_start: written.clone(),
             current: tokio::sync::Mutex::new(Applied { written, effective }),
             sources,
+            credentials: Arc::default(),
             closing: AtomicBool::new(false),
         }
     }
@@ -181,6 +184,17 @@ impl Running {
     pub(super) fn close(&self) {
         self.closing.store(true, SeqCst);
         self.sources.close();
+        self.credentials.close();
+    }
+
+    /// From now on it is watched how long credentials last.
+    pub(super) fn watch_credentials(self: &Arc<Self>) {
+        self.credentials.begin(self);
+    }
+
+    /// Looks at the configuration that is in force, with the clusters that sources bring.
+    pub(super) async fn with_config<R>(&self, look: impl FnOnce(&Config) -> R) -> R {
+        look(&self.current.lock().await.effective)
     }
 
     fn check_open(&self) -> Result<(), ReloadError> {
@@ -212,6 +226,7 @@ impl Running {
         self.sources.in_force(roster);
         self.sources.change(&written.sources, self);
         (current.written, current.effective) = (written, config);
+        self.credentials.hurry();
         self.remember().await;
         Ok(plan)
     }
@@ -245,6 +260,7 @@ impl Running {
         }
         self.sources.in_force(roster);
         current.effective = config;
+        self.credentials.hurry();
         self.remember().await;
         Ok(())
     }
@@ -398,6 +414,12 @@ impl Running {
         let (name, labels) = (cluster.name.clone(), cluster.labels.clone());
         self.registry.send(AddCluster { name, labels, connector: Arc::new(connector) }).await??;
         Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.credentials.close();
     }
 }
 

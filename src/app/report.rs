@@ -7,6 +7,7 @@ use actix::{Addr, MailboxError};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::credentials::{CredentialWatch, Owner};
 use super::metrics::Parts;
 use super::readers::{Followed, Follower};
 use super::reload::ReloadStatus;
@@ -16,6 +17,7 @@ use crate::actors::sink::{LetterAnswer, LetterRequest, Sink};
 use crate::actors::{HubStatus, RegistryActor};
 use crate::disk::FileStates;
 use crate::sink::{SinkHealth, SinkStatus, StoreError};
+use crate::types::CredentialStatus;
 
 /// A sink, or a durable subscription, of a running hub.
 pub(super) struct RunningSink {
@@ -48,6 +50,9 @@ pub struct SinkReport {
     /// Its counters.
     #[serde(flatten)]
     pub status: SinkStatus,
+    /// Its client certificate, where it has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<CredentialStatus>,
 }
 
 /// Everything that a hub shows of itself.
@@ -62,6 +67,9 @@ pub struct HubReport {
     pub cluster_sources: Vec<ClusterSourceStatus>,
     /// Sinks, by name.
     pub sinks: Vec<SinkReport>,
+    /// The certificate of the port, where it has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<CredentialStatus>,
     /// How the configuration came to be what it is.
     pub configuration: ReloadStatus,
 }
@@ -72,6 +80,7 @@ pub struct Reporter {
     pub(super) registry: Addr<RegistryActor>,
     pub(super) sinks: RunningSinks,
     pub(super) sources: Arc<Sources>,
+    pub(super) credentials: Arc<CredentialWatch>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
 }
 
@@ -88,19 +97,28 @@ impl Reporter {
             if let Some((source, object)) = self.sources.origin(&cluster.name) {
                 (cluster.source, cluster.source_object) = (Some(source), Some(object));
             }
+            cluster.credentials = self.credentials.of(&Owner::Cluster(cluster.name.to_string()));
         }
-        let cluster_sources = self.sources.status();
-        let report = |sink: &RunningSink| SinkReport { name: sink.name().to_owned(), status: sink.health.status() };
-        let configuration = self.configuration.lock().clone();
-        Ok(HubReport { hub, cluster_sources, sinks: self.sinks.lock().iter().map(report).collect(), configuration })
+        let mut cluster_sources = self.sources.status();
+        for source in &mut cluster_sources {
+            source.credentials = self.credentials.of(&Owner::Source(source.name.clone()));
+        }
+        let report = |sink: &RunningSink| SinkReport {
+            name: sink.name().to_owned(),
+            status: sink.health.status(),
+            credentials: self.credentials.of(&Owner::Sink(sink.name().to_owned())),
+        };
+        let sinks = self.sinks.lock().iter().map(report).collect();
+        let (credentials, configuration) = (self.credentials.of(&Owner::Port), self.configuration.lock().clone());
+        Ok(HubReport { hub, cluster_sources, sinks, credentials, configuration })
     }
 }
 
 impl Reporter {
     /// What metrics are read from.
     pub(super) fn parts(&self) -> Parts {
-        let Self { sinks, sources, configuration, .. } = self.clone();
-        Parts { sinks, sources, configuration }
+        let Self { sinks, sources, credentials, configuration, .. } = self.clone();
+        Parts { sinks, sources, credentials, configuration }
     }
 
     /// Asks a sink about its dead letters. `None`: there is no sink of that name, or the hub has ended.

@@ -211,6 +211,7 @@ impl HubBuilder {
         }
         hub.registry().send(Start).await?;
         hub.running().watch_sources().await;
+        hub.running().watch_credentials();
         Ok(hub)
     }
 }

@@ -1,6 +1,7 @@
 //! How long what a cluster is reached with is good for: certificates, tokens, files. Dates only; nothing secret leaves.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -10,52 +11,15 @@ use kube::config::{AuthInfo, Cluster, Kubeconfig};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use secrecy::ExposeSecret;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::client::{self, Access, ClientError, read_kubeconfig};
+use crate::types::{Credential, CredentialKind};
+
+/// What is read of a file: no certificate or token is as large.
+const MOST: u64 = 1 << 20;
 
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-/// What a cluster is reached with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CredentialKind {
-    /// A certificate that the apiserver is shown.
-    ClientCertificate,
-    /// The CA that the apiserver's certificate is checked against.
-    CaCertificate,
-    /// A bearer token that is read once.
-    Token,
-    /// A bearer token in a file, which is read again as it changes.
-    TokenFile,
-    /// A command that gives credentials, and says itself how long they are good for.
-    Exec,
-    /// A provider that kube has built in (OIDC).
-    AuthProvider,
-    /// A user and a password.
-    Password,
-}
-
-/// One of the things that a cluster is reached with, and its dates as far as they can be read.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Credential {
-    /// What it is.
-    pub kind: CredentialKind,
-    /// Where it stands: a file, a variable, a user of a kubeconfig.
-    pub place: String,
-    /// From when on it is good (`notBefore`, `iat`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub issued: Option<Timestamp>,
-    /// When it ends (`notAfter`, `exp`); unset: never, or nobody can tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires: Option<Timestamp>,
-    /// When its file was written.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub written: Option<Timestamp>,
-    /// Why it cannot be what it should be.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-}
 
 /// Everything that a cluster is reached with, as it is now. Reads files, and runs no plugin.
 ///
@@ -82,7 +46,11 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
             token.into_iter().chain(ca).collect()
         }
         Access::Inline { text, .. } => {
-            Kubeconfig::from_yaml(text).map(|kubeconfig| of_context(&kubeconfig, None)).unwrap_or_default()
+            let found = Kubeconfig::from_yaml(text).map(|kubeconfig| of_context(&kubeconfig, None));
+            // What wrote the object that it is from writes the next one.
+            let rotating =
+                |one: Credential| Credential { rotates: one.rotates || one.kind == CredentialKind::Token, ..one };
+            found.unwrap_or_default().into_iter().map(rotating).collect()
         }
         Access::Awaited { .. } => Vec::new(),
     })
@@ -142,16 +110,14 @@ fn ca(name: &str, cluster: &Cluster) -> Option<Credential> {
 }
 
 impl Credential {
-    fn new(kind: CredentialKind, place: String) -> Self {
-        Self { kind, place, issued: None, expires: None, written: None, problem: None }
-    }
-
     fn of_file(kind: CredentialKind, path: &Path) -> (Self, Option<Vec<u8>>) {
         let mut found = Self::new(kind, path.display().to_string());
+        found.file = Some(path.to_owned());
         let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
         found.written = modified.ok().and_then(|time| Timestamp::try_from(time).ok());
-        match fs::read(path) {
-            Ok(bytes) => (found, Some(bytes)),
+        let mut bytes = Vec::new();
+        match File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes)) {
+            Ok(_) => (found, Some(bytes)),
             Err(error) => {
                 found.problem = Some(format!("cannot be read: {error}"));
                 (found, None)
@@ -159,7 +125,9 @@ impl Credential {
         }
     }
 
-    fn certificate_file(kind: CredentialKind, path: &Path) -> Self {
+    /// A certificate in a PEM file. Blocks.
+    #[must_use]
+    pub fn certificate_file(kind: CredentialKind, path: &Path) -> Self {
         let (found, bytes) = Self::of_file(kind, path);
         match bytes {
             Some(pem) => found.with_pem(&pem),

@@ -77,6 +77,33 @@ fn what_is_there_and_cannot_be_used_says_so() {
 }
 
 #[test]
+fn a_token_rotates_where_something_else_writes_it() {
+    let user = |token: &str| {
+        format!(
+            "clusters: [{{name: c, cluster: {{server: 'https://x'}}}}]\nusers: [{{name: u, user: {{{token}}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\ncurrent-context: a\n"
+        )
+    };
+    let rotates = |access: &Access| -> Vec<_> {
+        credentials(access).unwrap().iter().map(|one| (one.kind, one.rotates)).collect()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    std::fs::write(&path, user("token: a")).unwrap();
+    assert_eq!(rotates(&Access::Kubeconfig { path: path.clone(), context: None }), [(Token, false)]);
+    std::fs::write(&path, user("tokenFile: a")).unwrap();
+    assert_eq!(rotates(&Access::Kubeconfig { path, context: None }), [(CredentialKind::TokenFile, true)]);
+    let inline = Access::Inline { text: user("token: a").into(), origin: "a Secret".into() };
+    assert_eq!(rotates(&inline), [(Token, true)], "what writes the Secret writes the next one");
+}
+
+#[test]
+fn an_endless_file_is_read_to_a_bound() {
+    let found = Credential::token_file(Path::new("/dev/zero"));
+    assert_eq!((found.expires, found.problem), (None, None));
+}
+
+#[test]
 fn a_token_that_is_no_jwt_has_no_dates() {
     let dates = |token: &str| {
         let found = Credential::new(Token, String::new()).with_token(token);

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use informer_hub::sim::{ResourceDef, SimCluster};
 use informer_hub::types::Gvr;
 use serde_json::{Value, json};
@@ -150,4 +150,44 @@ async fn what_is_not_a_terminal_gets_no_control_codes() {
     assert!(control.is_none(), "{control:?} in\n{log}");
     std::io::stderr().flush().unwrap();
     task.abort();
+}
+
+/// A token as Kubernetes signs them, but for the signature, and how long it has lived and will live, in hours.
+fn jwt(lived: i64, left: i64) -> String {
+    let now = jiff::Timestamp::now().as_second();
+    let claims = json!({ "iat": now - lived * 3600, "exp": now + left * 3600 }).to_string();
+    format!("e30.{}.t0ken-file", URL_SAFE_NO_PAD.encode(claims))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_nothing_replaces_is_warned_of_everywhere_until_it_is_replaced() {
+    let sim = sim(1, 3);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, jwt(23, 1)).unwrap();
+    let toml = format!("{}token = {{ file = {file:?} }}\n[resources.pods]\n", cluster("c0", &sim.url()));
+    let hub = Launch::new(&toml).start();
+    hub.ready().await;
+    let line = hub.line("the credential ends soon, and nothing has replaced it").await;
+    let place = file.display().to_string();
+    assert_eq!((&line["level"], &line["cluster"], &line["place"]), (&json!("WARN"), &json!("c0"), &json!(place)));
+    let credential = hub.status().await["clusters"][0]["credentials"][0].clone();
+    assert_eq!((&credential["kind"], &credential["state"]), (&json!("token-file"), &json!("imminent")));
+    let expiring = "informer_hub_cluster_credentials_expiring{cluster=\"c0\"}";
+    let metrics = async || hub.get("/metrics").await.1;
+    assert!(metrics().await.contains(&format!("{expiring} 1\n")), "{}", metrics().await);
+
+    std::fs::write(&file, jwt(0, 24)).unwrap();
+    // A reload looks at once, otherwise it is a minute.
+    until("the new token is seen", async || {
+        hub.post("/v1/reload").await;
+        (hub.count("the credential was replaced") == 1).then_some(())
+    })
+    .await;
+    assert_eq!(hub.status().await["clusters"][0]["credentials"][0]["state"], "valid");
+    assert!(metrics().await.contains(&format!("{expiring} 0\n")), "{}", metrics().await);
+    assert_eq!(hub.count("the credential ends soon"), 1, "{}", hub.log());
+    for text in [hub.log(), metrics().await, hub.get("/v1/status").await.1] {
+        assert!(!text.contains("t0ken-file") && !text.contains("e30."), "{text}");
+    }
 }

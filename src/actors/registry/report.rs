@@ -35,6 +35,7 @@ impl Handler<GetStatus> for RegistryActor {
                     source_object: None,
                     state,
                     last_error,
+                    credentials: Vec::new(),
                     informers,
                     discovery,
                     patterns,

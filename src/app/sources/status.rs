@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Entry;
 use crate::fleet::{Conflict, Problem, Roster};
+use crate::types::CredentialStatus;
 
 /// Problems and conflicts that are shown of a source; of more there is the number.
 const SHOWN: usize = 20;
@@ -74,6 +75,9 @@ pub struct ClusterSourceStatus {
     pub problems: Vec<Problem>,
     /// Clusters that are more than `max_clusters`.
     pub over: usize,
+    /// What its management cluster is reached with, as far as that has an end. Who asks sources does not know it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<CredentialStatus>,
 }
 
 pub(super) fn of(entry: &Entry, roster: &Arc<Roster>) -> ClusterSourceStatus {
@@ -92,5 +96,6 @@ pub(super) fn of(entry: &Entry, roster: &Arc<Roster>) -> ClusterSourceStatus {
         invalid: said.problems.len(),
         problems: said.problems.iter().take(SHOWN).cloned().collect(),
         over: said.over,
+        credentials: Vec::new(),
     }
 }

@@ -4,16 +4,13 @@ use jiff::Timestamp;
 
 use super::report::{ClusterReport, Level};
 use crate::cli::print::span;
-use crate::source::{Credential, CredentialKind};
-
-/// What nobody renews by itself is to be renewed by then.
-const SOON: i64 = 14 * 86_400;
+use crate::types::{Credential, CredentialKind, Expiry};
 
 /// Judges each credential.
 pub(super) fn judge(report: &mut ClusterReport, now: Timestamp) {
     for one in report.credentials.clone() {
         if let Some((level, problem)) = verdict(&one, now) {
-            report.find(level, format!("{} {}: {problem}", what(one.kind), one.place), advice(one.kind));
+            report.find(level, format!("{} {}: {problem}", one.kind.as_str(), one.place), advice(one.kind));
         }
     }
 }
@@ -28,37 +25,27 @@ pub(in crate::cli) fn verdict(one: &Credential, now: Timestamp) -> Option<(Level
         return Some((Level::Error, format!("is good only from {issued} on")));
     }
     let expires = one.expires?;
-    let left = second(expires) - second(now);
-    if left <= 0 {
-        return Some((Level::Error, format!("ended {} ago, at {expires}", span(left.unsigned_abs()))));
-    }
-    let soon = match one.kind {
-        // Whoever writes the file renews it at four fifths of its life: what is older than that was forgotten.
-        CredentialKind::TokenFile => one.issued.map_or(0, |issued| (second(expires) - second(issued)) / 10),
-        _ => SOON,
-    };
-    (left <= soon).then(|| (Level::Warning, format!("ends in {}, at {expires}", span(left.unsigned_abs()))))
-}
-
-/// In words, for tables and findings.
-pub(in crate::cli) fn what(kind: CredentialKind) -> &'static str {
-    match kind {
-        CredentialKind::ClientCertificate => "client certificate",
-        CredentialKind::CaCertificate => "CA",
-        CredentialKind::Token => "token",
-        CredentialKind::TokenFile => "token file",
-        CredentialKind::Exec => "command",
-        CredentialKind::AuthProvider => "provider",
-        CredentialKind::Password => "password",
+    let left = span((second(expires) - second(now)).unsigned_abs());
+    match one.expiry(now) {
+        Expiry::Valid => None,
+        Expiry::Expired => Some((Level::Error, format!("ended {left} ago, at {expires}"))),
+        Expiry::Soon | Expiry::Imminent => Some((Level::Warning, format!("ends in {left}, at {expires}"))),
     }
 }
 
 fn advice(kind: CredentialKind) -> &'static str {
     match kind {
-        CredentialKind::ClientCertificate => "have a new certificate signed and put it where the old one is",
+        CredentialKind::ClientCertificate | CredentialKind::ServerCertificate => {
+            "have a new certificate signed and put it where the old one is"
+        }
         CredentialKind::CaCertificate => "get the cluster's present CA; with an old one no connection is trusted",
-        CredentialKind::Token => "get a new token, or name a token file, which is read again as it changes",
-        CredentialKind::TokenFile => "see that whatever writes the file still does; the hub reads it again by itself",
+        CredentialKind::Token => {
+            "get a new token, or use one that is renewed by itself: docs/clusters.md, credentials that last"
+        }
+        CredentialKind::TokenFile => {
+            "see that what writes the file still does, for the hub reads it again by itself; nothing does? \
+             docs/clusters.md, credentials that last"
+        }
         CredentialKind::Exec | CredentialKind::AuthProvider | CredentialKind::Password => "renew it",
     }
 }
@@ -70,7 +57,7 @@ mod tests {
     fn credential(kind: CredentialKind, issued: i64, expires: i64) -> Credential {
         let time = |seconds| Timestamp::from_second(seconds).ok();
         let place = "here".to_owned();
-        Credential { kind, place, issued: time(issued), expires: time(expires), written: None, problem: None }
+        Credential { issued: time(issued), expires: time(expires), ..Credential::new(kind, place) }
     }
 
     #[test]

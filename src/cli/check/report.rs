@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use crate::config::ConfigErrors;
-use crate::source::{Credential, Identity};
+use crate::source::Identity;
+use crate::types::Credential;
 
 /// How bad something is; the worst decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]

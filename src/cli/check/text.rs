@@ -4,12 +4,10 @@ use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment};
 
-use super::credentials::what;
 use super::report::{ClusterReport, Level, Report, ScopeReport, SourceReport};
 use crate::cli::print::{bytes, lines, span, table};
 use crate::cli::quote::shown;
-use crate::source::Credential;
-use crate::types::clock;
+use crate::types::{Credential, clock};
 
 /// Characters that are shown of a user's name.
 const MOST_OF_USER: usize = 80;
@@ -82,16 +80,16 @@ fn clusters(reports: &[ClusterReport]) -> comfy_table::Table {
 fn credentials(all: &[Credential]) -> String {
     let now = clock::wall().as_second();
     let one = |one: &Credential| match (one.expires, one.written) {
-        (Some(expires), _) if expires.as_second() <= now => format!("{} ended", what(one.kind)),
-        (Some(expires), _) => format!("{} for {}", what(one.kind), span(expires.as_second().abs_diff(now))),
+        (Some(expires), _) if expires.as_second() <= now => format!("{} ended", one.kind.as_str()),
+        (Some(expires), _) => format!("{} for {}", one.kind.as_str(), span(expires.as_second().abs_diff(now))),
         (None, Some(written)) => {
             format!(
                 "{} of {} ago",
-                what(one.kind),
+                one.kind.as_str(),
                 span(now.saturating_sub(written.as_second()).max(0).unsigned_abs())
             )
         }
-        (None, None) => what(one.kind).to_owned(),
+        (None, None) => one.kind.as_str().to_owned(),
     };
     if all.is_empty() { "none".to_owned() } else { all.iter().map(one).collect::<Vec<_>>().join(", ") }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use kube::config::{Cluster, ExecConfig, ExecInteractiveMode, Kubeconfig, NamedContext};
 
-use crate::cli::check::credentials::{verdict, what};
+use crate::cli::check::credentials::verdict;
 use crate::source::of_context;
 
 /// A context, as far as it is told of.
@@ -62,10 +62,10 @@ impl Found {
         let all = of_context(kubeconfig, Some(&self.context));
         for one in &all {
             if let Some((_, problem)) = verdict(one, now) {
-                self.warn(format!("{} {}: {problem}", what(one.kind), one.place));
+                self.warn(format!("{} {}: {problem}", one.kind.as_str(), one.place));
             }
         }
-        let words: Vec<_> = all.iter().map(|one| what(one.kind)).filter(|word| *word != "CA").collect();
+        let words: Vec<_> = all.iter().map(|one| one.kind.as_str()).filter(|word| *word != "CA").collect();
         self.credentials = if words.is_empty() { "no credentials".to_owned() } else { words.join(" and ") };
     }
 

@@ -135,12 +135,42 @@ pub(super) fn cluster_concern(cluster: &Value) -> Concern {
         "connecting" => Concern(4),
         "connected" => {
             let worst = list(cluster, "informers").iter().map(informer_concern).min();
-            let own = if cluster["lastError"].is_string() { Concern(5) } else { WELL };
+            let own = if cluster["lastError"].is_string() { Concern(5) } else { expiry_concern(cluster) };
             // What concerns one resource is less than what concerns the cluster.
             worst.filter(|worst| *worst < WELL).map_or(own, |worst| own.min(Concern(worst.0.clamp(5, 8))))
         }
         _ => Concern(8),
     }
+}
+
+/// How bad it is that credentials end: of a cluster, a source, a sink or the hub.
+fn expiry_concern(owner: &Value) -> Concern {
+    let concern = |one: &Value| match text(one, "state") {
+        "expired" => Concern(1),
+        "imminent" => Concern(3),
+        "soon" => Concern(6),
+        _ => WELL,
+    };
+    list(owner, "credentials").iter().map(concern).min().unwrap_or(WELL)
+}
+
+/// Which credentials end, worst first; empty where none is due. Says when, not how soon: a watch prints what changes.
+fn expiry(owner: &Value) -> String {
+    let said = |one: &Value| {
+        let (kind, place, expires) = (text(one, "kind").replace('-', " "), text(one, "place"), text(one, "expires"));
+        match text(one, "state") {
+            "expired" => Some(format!("{kind} {place} ended at {expires}")),
+            "imminent" | "soon" => Some(format!("{kind} {place} ends at {expires}")),
+            _ => None,
+        }
+    };
+    list(owner, "credentials").iter().filter_map(said).collect::<Vec<_>>().join("; ")
+}
+
+/// What went wrong last; where nothing did, which credentials end.
+fn why(owner: &Value) -> String {
+    let error = text(owner, "lastError");
+    if error.is_empty() { expiry(owner) } else { error.to_owned() }
 }
 
 pub(super) fn informer_concern(informer: &Value) -> Concern {
@@ -165,7 +195,7 @@ pub(super) fn sink_concern(sink: &Value) -> Concern {
         () if is("circuitOpen") => Concern(2),
         () if sink["lastError"].is_string() => Concern(4),
         () if number(sink, "deadLettered") > 0 => Concern(6),
-        () => WELL,
+        () => expiry_concern(sink).max(Concern(5)),
     }
 }
 
@@ -189,6 +219,7 @@ fn source(source: &Value) -> Option<Row> {
     let counts = numbers.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}"));
     let counts: Vec<_> = counts.collect();
     let (how_bad, why) = match state {
+        "current" if counts.is_empty() && !expiry(source).is_empty() => (expiry_concern(source), expiry(source)),
         "current" if counts.is_empty() => return None,
         "current" => (Concern(4), problems.chain(conflicts).next().unwrap_or_default()),
         "waiting" => (Concern(5), String::new()),
@@ -210,7 +241,9 @@ fn own(status: &Value) -> Vec<Row> {
     let waiting: Vec<_> = list(configuration, "needsRestart").iter().filter_map(Value::as_str).collect();
     let waiting = (!waiting.is_empty()).then(|| waiting.join(", "));
     let why = |of: &Value| of["lastError"].as_str().map(str::to_owned);
+    let certificate = Some(expiry(status)).filter(|why| !why.is_empty());
     let troubles = [
+        ("port", "certificate ends", certificate, expiry_concern(status)),
         ("state directory", "failing", why(state_dir), Concern(2)),
         ("configuration", "refused", why(configuration), Concern(3)),
         ("configuration", "needs a restart", waiting, Concern(7)),
@@ -242,10 +275,10 @@ fn cluster(cluster: &Value) -> Row {
     let sum = |key: &str| informers.iter().map(|informer| number(informer, key)).fold(0, u64::saturating_add);
     let labels = cluster["labels"].as_object().into_iter().flatten();
     let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    let (name, state, why) = (text(cluster, "name"), text(cluster, "state"), text(cluster, "lastError"));
+    let (name, state, why) = (text(cluster, "name"), text(cluster, "state"), why(cluster));
     Row {
         name: name.to_owned(),
-        state: with_reason(&format!("{state}, watching {watching}/{}", informers.len()), why),
+        state: with_reason(&format!("{state}, watching {watching}/{}", informers.len()), &why),
         cells: vec![
             name.to_owned(),
             state.to_owned(),
@@ -254,7 +287,7 @@ fn cluster(cluster: &Value) -> Row {
             bytes(sum("bytes")),
             cluster["source"].as_str().unwrap_or("table").to_owned(),
             labels.join(","),
-            line(why),
+            line(&why),
         ],
         stated: 1,
         concern: concern(cluster_concern(cluster)),
@@ -288,7 +321,8 @@ fn resource(cluster: &str, informer: &Value) -> Row {
 fn sink(sink: &Value) -> Row {
     let (name, state) = (text(sink, "name"), sink_state(sink));
     let trouble = sink["journal"]["trouble"].as_str();
-    let why = trouble.unwrap_or_else(|| text(sink, "lastError"));
+    let why = trouble.map_or_else(|| why(sink), str::to_owned);
+    let why = why.as_str();
     // What waits in a journal is more than what waits in memory.
     let pending = number(sink, "pendingEvents").max(number(&sink["journal"], "pending"));
     let letters = sink["journal"]["deadLetters"].as_u64().unwrap_or_else(|| number(sink, "deadLettered"));
@@ -315,7 +349,9 @@ fn troubles(status: &Value) -> Vec<Row> {
         ..row
     };
     let why = |row: &Row| row.cells.last().cloned().unwrap_or_default();
-    let is_own = |cluster: &&Value| text(cluster, "state") != "connected" || cluster["lastError"].is_string();
+    let is_own = |cluster: &&Value| {
+        text(cluster, "state") != "connected" || cluster["lastError"].is_string() || !expiry(cluster).is_empty()
+    };
     let clusters = list(status, "clusters").iter().filter(is_own).map(cluster).map(|row| ("cluster", row));
     // What is wrong with a cluster is wrong with each of its resources, and told once.
     let is_unreached = |cluster: &&Value| matches!(text(cluster, "state"), "unreachable" | "connecting");
@@ -408,6 +444,37 @@ mod tests {
         }
         let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.name).collect();
         assert_eq!(names, ["cluster c", "resource a/deployments.apps", "sink chat"], "and nothing of what is in c");
+    }
+
+    #[test]
+    fn credentials_that_end_are_trouble_of_their_owner() {
+        let mut status = status();
+        let one = |state: &str| {
+            serde_json::json!([
+                { "kind": "ca-certificate", "place": "ca", "expires": "2036-01-01T00:00:00Z", "state": "valid" },
+                { "kind": "token-file", "place": "/t\u{1b}[31m", "expires": "2026-01-01T00:00:00Z", "state": state },
+            ])
+        };
+        assert!(rows(Subject::Clusters, &status).iter().all(|row| !row.cells[7].contains("token")));
+        for (state, said, is_bad) in [("soon", "ends", false), ("imminent", "ends", true), ("expired", "ended", true)] {
+            status["clusters"][1]["credentials"] = one(state);
+            let trouble = rows(Subject::Status, &status).into_iter().find(|row| row.name == "cluster b").unwrap();
+            let why = format!("token file /t [31m {said} at 2026-01-01T00:00:00Z");
+            assert_eq!(trouble.cells, ["cluster", "b", "connected", &why]);
+            assert_eq!(trouble.concern.unwrap().is_bad(), is_bad, "{state}");
+        }
+        status["clusters"][1]["credentials"] = one("valid");
+        assert!(!rows(Subject::Status, &status).iter().any(|row| row.name == "cluster b"));
+        status["sinks"][0]["credentials"] = one("expired");
+        status["credentials"] = one("expired");
+        status["clusterSources"] =
+            serde_json::json!([{ "name": "argo", "state": "current", "credentials": one("soon") }]);
+        let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.cells[..3].join("|")).collect();
+        for row in ["hub|port|certificate ends", "source|argo|current"] {
+            assert!(names.contains(&row.to_owned()), "{row} is missing in {names:?}");
+        }
+        let sinks = rows(Subject::Sinks, &status);
+        assert!(sinks.iter().any(|row| row.cells.last().unwrap().contains("token file")), "{sinks:?}");
     }
 
     #[test]

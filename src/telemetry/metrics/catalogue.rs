@@ -125,6 +125,11 @@ catalogue! {
     /// For how long the informer of a cluster that is furthest behind has had no open watch: what is answered for it is as
     /// old as that. 0 while all watches are open.
     ClusterStale: Gauge "informer_hub_cluster_stale_seconds" [cluster];
+    /// When the first of the credentials ends that a cluster is reached with (client certificate, token, CA). Absent where none
+    /// has an end that can be read.
+    ClusterCredentials: Gauge "informer_hub_cluster_credentials_expiry_timestamp_seconds" [cluster];
+    /// Whether credentials of a cluster end soon, or have ended, and nothing has replaced them.
+    ClusterExpiring: Gauge "informer_hub_cluster_credentials_expiring" [cluster];
     /// Whether it is known what a source of clusters says now: 0 while it cannot be looked at, and keeps what it had.
     SourceUp: Gauge "informer_hub_cluster_source_up" [source];
     /// What a source of clusters finds, by what becomes of it: watched, conflicting (somebody else has the name), invalid (no
@@ -132,6 +137,11 @@ catalogue! {
     SourceClusters: Gauge "informer_hub_cluster_source_clusters" [source, state];
     /// When it was last known what a source of clusters says; 0 before that.
     SourceRead: Gauge "informer_hub_cluster_source_read_timestamp_seconds" [source];
+    /// When the first of the credentials ends that the management cluster of a source is reached with. Absent where none has
+    /// an end that can be read.
+    SourceCredentials: Gauge "informer_hub_cluster_source_credentials_expiry_timestamp_seconds" [source];
+    /// Whether credentials of a source end soon, or have ended, and nothing has replaced them.
+    SourceExpiring: Gauge "informer_hub_cluster_source_credentials_expiring" [source];
     /// Informers of a cluster by what they are doing.
     Informers: Gauge "informer_hub_informers" [cluster, state];
     /// Lists begun at a cluster, by reason: first, restart (an actor was restarted), expired (the version is too old),
@@ -229,6 +239,14 @@ catalogue! {
     JournalReplaced: Counter "informer_hub_sink_journal_replaced_total" [sink];
     /// Events that a journal had accepted and that are in no file any more.
     JournalLost: Counter "informer_hub_sink_journal_lost_events_total" [sink];
+    /// When the client certificate of a sink ends, where it has one.
+    SinkCertificate: Gauge "informer_hub_sink_certificate_expiry_timestamp_seconds" [sink];
+    /// Whether the client certificate of a sink ends soon, or has ended, and nothing has replaced it.
+    SinkExpiring: Gauge "informer_hub_sink_certificate_expiring" [sink];
+    /// When the certificate of the hub's own port ends, where it has one.
+    PortCertificate: Gauge "informer_hub_port_certificate_expiry_timestamp_seconds" [];
+    /// Whether the certificate of the hub's own port ends soon, or has ended, and nothing has replaced it.
+    PortExpiring: Gauge "informer_hub_port_certificate_expiring" [];
     /// The memory limit, where there is one.
     MemoryLimit: Gauge "informer_hub_memory_limit_bytes" [];
     /// Informers that keep less than everything, where memory has a limit.
