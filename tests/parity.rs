@@ -1,5 +1,6 @@
-//! Holds `docs/client-go-parity.md` and `docs/bad-input.md` to what they promise: every one of client-go's tests is
-//! answered for, and every test of ours that is named exists and is one.
+//! Checks `docs/client-go-parity.md` and `docs/bad-input.md`. Every one of client-go's tests has an answer. Every test
+//! that a table names exists, is compiled and is not ignored. A test whose comment names a test of client-go is in that
+//! test's row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,6 +11,9 @@ const CLIENT_GO_TESTS: usize = 187;
 
 /// What an answer without a test has to begin with: why there is none.
 const EXCUSES: [&str; 2] = ["cannot apply", "not offered"];
+
+/// The section whose rows are packages instead of tests.
+const PACKAGES: &str = "What else controllers use";
 
 /// A line of a table below a heading.
 #[derive(Debug, PartialEq)]
@@ -67,19 +71,86 @@ fn has_test(source: &str, name: &str) -> Result<(), String> {
         rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| rest.starts_with('('))
     };
     let Some(at) = lines.iter().position(is_it) else { return Err(format!("no function {name}")) };
-    let above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
-    let tests = ["#[test]", "#[tokio::test", "#[actix::test", "#[actix_rt::test"];
-    if above.into_iter().any(|line| tests.iter().any(|test| line.starts_with(test))) {
-        Ok(())
-    } else {
+    let above: Vec<_> = above(&lines, at).collect();
+    if !above.iter().any(|line| is_test_attribute(line)) {
         Err(format!("{name} is no test"))
+    } else if above.iter().any(|line| line.starts_with("#[ignore")) {
+        Err(format!("{name} is ignored"))
+    } else {
+        Ok(())
     }
+}
+
+/// The attributes and comments right above a line.
+fn above<'s>(lines: &[&'s str], at: usize) -> impl Iterator<Item = &'s str> {
+    lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//")).copied()
+}
+
+fn is_test_attribute(line: &str) -> bool {
+    ["#[test]", "#[tokio::test", "#[actix::test", "#[actix_rt::test"].iter().any(|test| line.starts_with(test))
+}
+
+/// Whether a file of `tests` is compiled: it is a target of its own, or its target's root declares it. That each file of
+/// `src` is, `tests/layering.rs` checks.
+fn is_compiled(file: &str, read: &impl Fn(&str) -> Option<String>) -> bool {
+    let Some((target, module)) = file.strip_prefix("tests/").and_then(|rest| rest.rsplit_once('/')) else {
+        return true;
+    };
+    let module = module.trim_end_matches(".rs");
+    let declares = |root: String| root.lines().any(|line| line.trim() == format!("mod {module};"));
+    module == "main"
+        || [format!("tests/{target}/main.rs"), format!("tests/{target}/mod.rs")]
+            .iter()
+            .filter_map(|root| read(root))
+            .any(declares)
+}
+
+/// The tests of client-go that the comments of each test name, directly above it or at the start of its body.
+fn claims(source: &str) -> Vec<(&str, BTreeSet<&str>)> {
+    let lines: Vec<_> = source.lines().map(str::trim_start).collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(rest) = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ") else { continue };
+        if !above(&lines, at).any(is_test_attribute) {
+            continue;
+        }
+        let body = lines[at + 1..].iter().copied();
+        let comments = above(&lines, at).chain(body.take_while(|line| line.starts_with("//")));
+        let words = comments
+            .filter(|line| line.starts_with("//"))
+            .flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+            .filter(|word| {
+                word.strip_prefix("Test").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+            });
+        found.push((rest.split('(').next().unwrap_or_default(), words.collect()));
+    }
+    found
+}
+
+/// The tests whose comments name a test of client-go whose rows do not name them.
+fn uncited(document: &str, sources: &BTreeMap<String, String>) -> Vec<String> {
+    let mut cited: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    for row in rows(document).iter().filter(|row| row.cells.len() == 3) {
+        cited.entry(row.cells[0]).or_default().extend(named(row.cells[2]));
+    }
+    let mut problems = Vec::new();
+    for (file, source) in sources {
+        for (test, names) in claims(source) {
+            let lacks = |go: &&str| cited.get(go).is_some_and(|tests| !tests.contains(&(file.as_str(), test)));
+            let lacking = names.into_iter().filter(lacks);
+            problems.extend(lacking.map(|go| format!("{file}: {test} names {go}, whose row lacks it")));
+        }
+    }
+    problems
 }
 
 /// What is wrong with the tests that a row names. `read` gives a file's text.
 fn missing_tests(row: &Row<'_>, cell: &str, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let check = |(file, name): (&str, &str)| {
         let source = read(file).ok_or_else(|| format!("no file {file}"))?;
+        if !is_compiled(file, read) {
+            return Err(format!("no `mod` declares {file}"));
+        }
         has_test(&source, name).map_err(|problem| format!("{file}: {problem}"))
     };
     let problems = named(cell).into_iter().filter_map(|test| check(test).err());
@@ -97,13 +168,16 @@ fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<
             wrong(format!("{} cells instead of three", row.cells.len()));
             continue;
         };
-        if !name.starts_with("Test") {
+        if row.headings[0] != PACKAGES && !name.starts_with("Test") {
             wrong(format!("{name:?} is no name of a Go test"));
         }
         if pins.is_empty() || ours.is_empty() {
             wrong(format!("{name} has no answer"));
         }
-        if named(ours).is_empty() && !EXCUSES.iter().any(|excuse| ours.starts_with(excuse)) {
+        if row.headings[0] != PACKAGES
+            && named(ours).is_empty()
+            && !EXCUSES.iter().any(|excuse| ours.starts_with(excuse))
+        {
             wrong(format!("{name} names no test, and does not begin with {}", EXCUSES.join(" or ")));
         }
         if !by_place.entry(row.headings).or_default().insert(name) {
@@ -162,6 +236,32 @@ fn every_test_of_client_go_is_answered_for() {
 }
 
 #[test]
+fn row_of_a_client_go_test_names_each_test_whose_comment_names_it() {
+    let document = read("docs/client-go-parity.md").expect("the table is there");
+    let mut sources = BTreeMap::new();
+    for folder in ["src", "tests/hub"] {
+        collect(Path::new(env!("CARGO_MANIFEST_DIR")), Path::new(folder), &mut sources);
+    }
+    assert!(sources.contains_key("src/cache/tests/fifo.rs") && sources.contains_key("tests/hub/informers.rs"));
+    let problems = uncited(&document, &sources);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// The Rust files below a folder, by their paths from `root`.
+fn collect(root: &Path, folder: &Path, into: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(root.join(folder)).expect("the folder is there") {
+        let entry = entry.expect("the folder can be read");
+        let path = folder.join(entry.file_name());
+        if entry.path().is_dir() {
+            collect(root, &path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(entry.path()).expect("the file can be read");
+            into.insert(path.to_string_lossy().into_owned(), text);
+        }
+    }
+}
+
+#[test]
 fn every_bad_input_has_a_test() {
     let document = read("docs/bad-input.md").expect("the table is there");
     let problems = bad_input_problems(&document, &read);
@@ -175,8 +275,10 @@ const SOURCE: &str = "
     fn plain() {}
     #[tokio::test(flavor = \"multi_thread\")]
     // With a reason.
-    #[ignore]
     async fn waits() {}
+    #[test]
+    #[ignore = \"slow\"]
+    fn sleeps() {}
     proptest! {
         #[test]
         fn drawn(x in 0..3) {}
@@ -190,7 +292,13 @@ const SOURCE: &str = "
 ";
 
 fn a_source(path: &str) -> Option<String> {
-    (path == "src/a.rs").then(|| SOURCE.to_owned())
+    match path {
+        "tests/real/main.rs" => Some("mod found;\n".to_owned()),
+        "src/a.rs" | "tests/whole.rs" | "tests/hub/main.rs" | "tests/hub/lost.rs" | "tests/real/found.rs" => {
+            Some(SOURCE.to_owned())
+        }
+        _ => None,
+    }
 }
 
 fn table(rows: &[&str]) -> String {
@@ -240,6 +348,8 @@ fn each_mistake_is_found() {
         ("| TestB | that | `src/a.rs::plain`, `src/a.rs::helper` |", "line 12: src/a.rs: helper is no test"),
         ("| TestB | that | `src/a.rs::built` |", "line 12: src/a.rs: built is no test"),
         ("| TestB | that | `src/a.rs::apart` |", "line 12: src/a.rs: apart is no test"),
+        ("| TestB | that | `src/a.rs::sleeps` |", "line 12: src/a.rs: sleeps is ignored"),
+        ("| TestB | that | `tests/hub/lost.rs::plain` |", "line 12: no `mod` declares tests/hub/lost.rs"),
         ("| B | that | `src/a.rs::plain` |", "line 12: \"B\" is no name of a Go test"),
         ("| TestA | that | `src/a.rs::plain` |", "line 12: TestA is there twice"),
         ("", "1 of client-go's 2 tests are there"),
@@ -252,6 +362,45 @@ fn each_mistake_is_found() {
         let document = table(&[good, bad]).replace("| not | a row |\n", "\n");
         assert_eq!(parity_problems(&document, 2, &a_source).first().map(String::as_str), Some(problem), "{bad}");
     }
+}
+
+#[test]
+fn file_of_tests_is_compiled_if_it_is_a_target_or_its_target_declares_it() {
+    for (file, compiled) in [
+        ("src/a.rs", true),
+        ("tests/whole.rs", true),
+        ("tests/hub/main.rs", true),
+        ("tests/hub/lost.rs", false),
+        ("tests/real/found.rs", true),
+    ] {
+        assert_eq!(is_compiled(file, &a_source), compiled, "{file}");
+    }
+}
+
+#[test]
+fn row_of_a_package_needs_no_test_but_an_answer() {
+    let document = table(&["| TestA | it | `src/a.rs::plain` |", "| TestB | x | `src/a.rs::drawn` |"]);
+    let packages = "\n## What else controllers use\n\n### packages (1)\n\n| package | what | here |\n|---|---|---|\n";
+    let document = document.replace("| not | a row |\n", "") + packages;
+    let good = format!("{document}| `tools/watch` | waits | `wait` |\n");
+    assert_eq!(parity_problems(&good, 2, &a_source), [""; 0]);
+    let bad = format!("{document}| `tools/watch` | waits | |\n");
+    assert_eq!(parity_problems(&bad, 2, &a_source), ["line 19: `tools/watch` has no answer"]);
+}
+
+#[test]
+fn test_that_names_a_client_go_test_and_is_not_in_its_row_is_found() {
+    let source = "// client-go: TestA, TestMany and TestB's.\n#[test]\nfn above() {}\n#[tokio::test]\nasync fn inside() {\n    // TestB (TestA)\n    // Testing: TestA_x\n    go();\n    // TestA\n}\n// TestA\nfn helper() {}\n";
+    let sources = BTreeMap::from([("src/a.rs".to_owned(), source.to_owned())]);
+    assert_eq!(
+        claims(source),
+        [("above", ["TestA", "TestB", "TestMany"].into()), ("inside", ["TestA", "TestA_x", "TestB"].into())]
+    );
+    let both = "`src/a.rs::above`, `src/a.rs::inside`";
+    let good = table(&[&format!("| TestA | it | {both} |"), &format!("| TestB | x | {both} |")]);
+    assert_eq!(uncited(&good, &sources), [""; 0]);
+    let bad = table(&["| TestA | it | `src/a.rs::inside` |", &format!("| TestB | x | {both} |")]);
+    assert_eq!(uncited(&bad, &sources), ["src/a.rs: above names TestA, whose row lacks it"]);
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_resync_repeats_a_key_that_is_not_queued() {
 
 #[test]
 fn a_resync_says_nothing_of_a_key_that_is_queued() {
-    // TestDeltaFIFO_UpdateResyncRace
+    // TestDeltaFIFO_UpdateResyncRace, TestDeltaFIFO_ResyncNonExisting, and those of RealFIFO
     assert_eq!(through(roomy(), "~a@2 =a@1"), ["~a@2"]);
     assert_eq!(through(roomy(), "-a@2 =a@1"), ["-a@2"]);
     assert_eq!(through(roomy(), "=a@1 =a@1"), ["=a@1"]);

@@ -40,7 +40,6 @@ fn the_deletion_of_an_unknown_object_is_nothing() {
 
 #[test]
 fn a_resync_of_an_unknown_object_is_nothing_and_of_a_known_one_repeats_the_store() {
-    // TestDeltaFIFO_ResyncNonExisting
     expect("+a@5", "=b@1", &[], "a@5");
     expect("+a@5", "=a@3", &["=a@5"], "a@5");
 }
