@@ -400,6 +400,8 @@ pub(super) mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cache::testing::properties(256))]
+
         #[test]
         fn a_posting_is_a_set(
             operations in prop::collection::vec((0_u8..10, 0_u32..3, 0_usize..120), 0..900),

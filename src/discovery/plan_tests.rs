@@ -167,7 +167,7 @@ fn deal<'p>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cache::testing::properties(300))]
 
     #[test]
     fn each_resource_belongs_to_one_pattern_that_means_it_and_is_watched_or_named(

@@ -121,7 +121,7 @@ fn frames_longer_than_what_is_read_at_a_time_are_read() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::cache::testing::properties(300))]
 
     #[test]
     fn items_cover_the_file_whatever_is_in_it(

@@ -123,6 +123,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(crate::cache::testing::properties(256))]
+
         #[test]
         fn ranges_are_the_set_of_what_was_inserted(parts in prop::collection::vec((0_u64..60, 0_u64..9), 0..20)) {
             let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());

@@ -491,6 +491,7 @@ impl DiskFile for SimFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::testing::{replayed, seeds};
 
     fn disk(seed: u64) -> SimDisk {
         let disk = SimDisk::new(seed);
@@ -506,7 +507,7 @@ mod tests {
     #[test]
     fn what_was_synced_survives_and_the_rest_is_torn_anywhere() {
         let mut lengths = BTreeSet::new();
-        for seed in 0..200 {
+        for seed in seeds(0..200) {
             let disk = disk(seed);
             let mut file = disk.open(Path::new("d/f"), Open::CreateNew).unwrap();
             file.append(&[1; 50]).unwrap();
@@ -519,7 +520,7 @@ mod tests {
             assert_eq!(left[..50], [1; 50]);
             lengths.insert(left.len());
         }
-        assert!(lengths.len() > 40, "{lengths:?}");
+        assert!(lengths.len() > 40 || replayed().is_some(), "{lengths:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use proptest::prelude::*;
 
 use super::*;
+use crate::cache::testing::seeds;
 use crate::disk::{Open, RealDisk};
 use crate::sim::SimDisk;
 
@@ -21,7 +22,7 @@ fn put(disk: &SimDisk, name: &str, bytes: &[u8]) {
 
 #[test]
 fn a_directory_that_is_not_there_is_made_and_found_again_after_a_crash() {
-    for seed in 0..50 {
+    for seed in seeds(0..50) {
         let disk = SimDisk::new(seed);
         disk.create_dir_all(Path::new("/data")).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
@@ -172,6 +173,8 @@ fn on_the_real_disk_it_is_the_owners_alone() {
 }
 
 proptest! {
+    #![proptest_config(crate::cache::testing::properties(256))]
+
     #[test]
     fn a_name_is_the_same_after_it_was_a_files(name in "\\PC{0,20}") {
         let file = escaped(&name);

@@ -189,6 +189,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cache::testing::properties(256))]
+
         #[test]
         fn what_is_folded_comes_back(
             parts in prop::collection::vec(

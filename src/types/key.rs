@@ -96,6 +96,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(crate::cache::testing::properties(256))]
+
         // TestObjectNames
         #[test]
         fn a_key_parses_back_unless_it_has_a_second_slash(text in "[a-i/]{10}") {

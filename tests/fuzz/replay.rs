@@ -13,6 +13,12 @@ use super::targets;
 /// So that a change cannot grow an input without end.
 const LONGEST: usize = 8 << 10;
 
+/// Seed of the changes: `INFORMER_HUB_SEED`, or 1, so that each run tries the same inputs.
+fn seed() -> u64 {
+    let seed = std::env::var("INFORMER_HUB_SEED").ok();
+    seed.map_or(1, |seed| seed.parse().expect("INFORMER_HUB_SEED is a number"))
+}
+
 /// Replays a target's corpus, and so many changed inputs; says which one it was that failed.
 fn replay(target: &str, run: fn(&[u8]), changed: u64) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
@@ -23,14 +29,18 @@ fn replay(target: &str, run: fn(&[u8]), changed: u64) {
     for (file, input) in files.iter().zip(&corpus) {
         attempt(run, input, || format!("{}", file.display()));
     }
-    let mut rng = StdRng::seed_from_u64(1);
+    let seed = seed();
+    let mut rng = StdRng::seed_from_u64(seed);
     for number in 0..changed {
         let mut input = corpus.choose(&mut rng).unwrap().clone();
         for _ in 0..rng.random_range(1..5) {
             change(&mut input, &corpus, &mut rng);
         }
         input.truncate(LONGEST);
-        attempt(run, &input, || format!("changed input {number}: {}", String::from_utf8_lossy(&input).escape_debug()));
+        attempt(run, &input, || {
+            let text = String::from_utf8_lossy(&input);
+            format!("INFORMER_HUB_SEED={seed}, changed input {number}: {}", text.escape_debug())
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, small};
 
-/// Schedules in `cargo test`; `FAULT_SEEDS=a..b` runs others.
+/// Schedules in `cargo test`; `FAULT_SEEDS=a..b` runs others, `INFORMER_HUB_SEED=a` one.
 const SEEDS: std::ops::Range<u64> = 0..200;
 
 /// Schedules that run beside each other: they wait more than they work.
@@ -16,6 +16,10 @@ const AT_ONCE: usize = 8;
 const CLUSTERS: u64 = 4;
 
 fn seeds() -> std::ops::Range<u64> {
+    if let Ok(seed) = std::env::var("INFORMER_HUB_SEED") {
+        let seed: u64 = seed.parse().expect("INFORMER_HUB_SEED is a number");
+        return seed..seed + 1;
+    }
     let Ok(text) = std::env::var("FAULT_SEEDS") else { return SEEDS };
     let (from, to) = text.split_once("..").expect("FAULT_SEEDS is written from..to");
     from.parse().unwrap()..to.parse().unwrap()
@@ -66,7 +70,9 @@ async fn every_schedule_of_faults_ends_with_the_truth() {
     let results = futures::stream::iter(seeds().map(|seed| async move { (seed, tokio::spawn(schedule(seed)).await) }));
     let failed: Vec<_> = results
         .buffer_unordered(AT_ONCE)
-        .filter_map(|(seed, result)| async move { result.err().map(|error| format!("seed {seed}: {error}")) })
+        .filter_map(
+            |(seed, result)| async move { result.err().map(|error| format!("INFORMER_HUB_SEED={seed}: {error}")) },
+        )
         .collect()
         .await;
     assert!(failed.is_empty(), "{failed:#?}");

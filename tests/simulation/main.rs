@@ -53,7 +53,7 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn whatever_goes_wrong_nothing_is_lost() {
     judge::count_panics();
-    if let Some(seed) = number("SIMULATION_SEED") {
+    if let Some(seed) = number("SIMULATION_SEED").or_else(|| number("INFORMER_HUB_SEED")) {
         let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
         return simulate(seed, Ears::Aloud).unwrap();
     }

@@ -146,6 +146,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cache::testing::properties(256))]
+
         #[test]
         fn a_token_that_was_changed_anywhere_is_forged(at in 0_usize..1000, bit in 0_u8..6, cut in 0_usize..1000) {
             let key = TokenKey::new([7; 32]);

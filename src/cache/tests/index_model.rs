@@ -8,14 +8,12 @@ use arc_swap::ArcSwap;
 use proptest::prelude::*;
 
 use super::query::origin;
-use crate::cache::testing::{delta, object_with, pods};
+use crate::cache::testing::{delta, object_with, pods, properties};
 use crate::cache::{DeltaFifo, IndexError, IndexFn, IndexReader, Indexer, Indexers, Lister, PartitionId, Store};
 use crate::types::{
     Change, ClusterName, ClusterSelector, DeltaKind, Freshness, InformerHealth, LabelSelector, Object, ObjectKey,
     ResourceVersion, SharedStr, StoredObject,
 };
-
-const CASES: u32 = 96;
 
 /// One informer: cluster, namespace watched, whether it declares `by-node`. Those of one cluster overlap.
 const INFORMERS: [(&str, Option<&str>, bool); 5] =
@@ -469,7 +467,7 @@ fn copy(object: &StoredObject) -> StoredObject {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
+    #![proptest_config(properties(96))]
 
     #[test]
     fn readers_answer_what_a_search_through_the_objects_finds(steps in prop::collection::vec(arb_step(), 1..50)) {

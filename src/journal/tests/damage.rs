@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::model::{Change, DIR, open};
+use crate::cache::testing::{replayed, seeds};
 use crate::journal::inspect::{decode_cursor, decode_segment, inspect};
 use crate::journal::{Record, Seq};
 use crate::sim::SimDisk;
@@ -41,7 +42,7 @@ fn segments(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
 #[test]
 fn a_flipped_bit_costs_its_record_alone_and_is_told_once() {
     let mut lost = 0;
-    for seed in 0..300 {
+    for seed in seeds(0..300) {
         let disk = filled(seed);
         let mut rng = StdRng::seed_from_u64(seed);
         let files = segments(&disk);
@@ -65,12 +66,12 @@ fn a_flipped_bit_costs_its_record_alone_and_is_told_once() {
         assert_eq!(open(&disk, LIMIT).1.lost, 0, "seed {seed}: told twice");
         lost += missing;
     }
-    assert!(lost > 100, "{lost}");
+    assert!(lost > 100 || replayed().is_some(), "{lost}");
 }
 
 #[test]
 fn a_damaged_cursor_repeats_and_loses_nothing() {
-    for seed in 0..200 {
+    for seed in seeds(0..200) {
         let disk = filled(seed);
         let cursor = Path::new(DIR).join("cursor");
         let len = disk.files().into_iter().find(|(path, _)| *path == cursor).unwrap().1;
@@ -84,7 +85,7 @@ fn a_damaged_cursor_repeats_and_loses_nothing() {
 #[test]
 fn no_acknowledgement_outlives_one_that_was_given_before_it() {
     let mut pending = std::collections::BTreeSet::new();
-    for seed in 0..200 {
+    for seed in seeds(0..200) {
         let disk = SimDisk::new(seed);
         let (mut journal, ..) = open(&disk, LIMIT);
         journal.append(&(0..10).map(change).collect::<Vec<_>>()).unwrap();
@@ -102,7 +103,7 @@ fn no_acknowledgement_outlives_one_that_was_given_before_it() {
         assert_eq!(read, (journal.first_pending()..10).collect::<Vec<_>>(), "seed {seed}");
         pending.insert(read.len());
     }
-    assert!(pending.len() > 4, "{pending:?}");
+    assert!(pending.len() > 4 || replayed().is_some(), "{pending:?}");
 }
 
 #[test]
@@ -136,7 +137,7 @@ fn a_segment_that_somebody_removed_is_counted_as_lost() {
 #[test]
 fn what_a_lying_disk_has_lost_is_told_where_acknowledgements_show_it_and_no_number_is_given_again() {
     let (mut lost, mut told) = (0, 0);
-    for seed in 0..300 {
+    for seed in seeds(0..300) {
         let disk = SimDisk::new(seed);
         let mut rng = StdRng::seed_from_u64(seed);
         let (mut journal, ..) = open(&disk, LIMIT);
@@ -166,11 +167,11 @@ fn what_a_lying_disk_has_lost_is_told_where_acknowledgements_show_it_and_no_numb
         let seqs = journal.append(&[change(1000), change(1001)]).unwrap();
         assert_eq!(journal.pending(), pending + 2, "seed {seed}: {seqs:?} was acknowledged before it was there");
     }
-    assert!(lost > 0 && told > 0, "{lost} lost, {told} told of");
+    assert!((lost > 0 && told > 0) || replayed().is_some(), "{lost} lost, {told} told of");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(crate::cache::testing::properties(200))]
 
     #[test]
     fn noise_in_place_of_any_file_is_damage_and_nothing_worse(

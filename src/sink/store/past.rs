@@ -172,6 +172,7 @@ fn word(payload: &[u8]) -> Option<(u64, Event)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::testing::{replayed, seeds};
     use crate::journal::JournalParams;
     use crate::sim::{DiskCall, SimDisk};
     use crate::sink::test_objects::event;
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn the_journal_keeps_what_is_newer_until_no_loss_of_power_can_bring_an_older_word_back() {
         let mut came_back = 0;
-        for seed in 0..32 {
+        for seed in seeds(0..32) {
             let sim = SimDisk::new(seed);
             let disk: Arc<dyn Disk> = Arc::new(sim.clone());
             crate::disk::make_dir(&*disk, Path::new("/s"), 1).unwrap();
@@ -253,7 +254,7 @@ mod tests {
             assert!(!durable || words == 0, "seed {seed}");
             came_back += words;
         }
-        assert!(came_back > 0, "the disk loses nothing");
+        assert!(came_back > 0 || replayed().is_some(), "the disk loses nothing");
     }
 
     #[test]

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shuttle::future::{block_on, spawn, yield_now};
+use shuttle::scheduler::PctScheduler;
+use shuttle::{Config, Runner};
 
 use super::ms;
-use crate::cache::testing::cases;
+use crate::cache::testing::{cases, seed};
 use crate::workqueue::{Fifo, ItemFastSlowRateLimiter, Work, WorkQueue};
 
 thread_local! {
@@ -37,8 +39,9 @@ fn explore(test: impl Fn() + Send + Sync + 'static) {
     });
     let tries = usize::try_from(cases(1000)).unwrap();
     let again = Arc::clone(&test);
-    shuttle::check_random(move || again(), tries);
-    shuttle::check_pct(move || test(), tries, 3);
+    let seed = seed();
+    shuttle::check_random_with_seed(move || again(), seed, tries);
+    Runner::new(PctScheduler::new_from_seed(seed, 3, tries), Config::default()).run(move || test());
 }
 
 fn queue() -> WorkQueue<u8> {

@@ -11,13 +11,14 @@ use serde_json::json;
 use super::objects::{create_pod, create_widget, delete_now, merge, pods, widgets};
 use super::truth::Truth;
 
-/// The seed to use: `CHURN_SEED` where that is set, else a random one. It is printed, so that a failure can be repeated.
+/// Returns `CHURN_SEED` or `INFORMER_HUB_SEED` if one is set, otherwise a random seed, and prints it.
 pub(crate) fn seed() -> u64 {
-    let seed = match std::env::var("CHURN_SEED") {
-        Ok(text) => text.parse().unwrap_or_else(|error| panic!("CHURN_SEED={text:?} is not a number: {error}")),
-        Err(_) => informer_hub::types::chance::rng().random(),
+    let set = ["CHURN_SEED", "INFORMER_HUB_SEED"].iter().find_map(|name| Some((name, std::env::var(name).ok()?)));
+    let seed = match set {
+        Some((name, text)) => text.parse().unwrap_or_else(|error| panic!("{name}={text:?} is not a number: {error}")),
+        None => informer_hub::types::chance::rng().random(),
     };
-    println!("CHURN_SEED={seed}");
+    println!("INFORMER_HUB_SEED={seed}");
     seed
 }
 

@@ -48,7 +48,10 @@ fn seeds(rest: u64) -> Vec<u64> {
         Some(numbers.unwrap_or_else(|error| panic!("{name}={text:?} is not a number, nor some with commas: {error}")))
     };
     let mine = |seed: &u64| seed % 2 == rest;
-    let seeds = match (numbers("INFORMER_HUB_ORACLE_SEED"), numbers("INFORMER_HUB_ORACLE_SEEDS").as_deref()) {
+    let seeds = match (
+        numbers("INFORMER_HUB_ORACLE_SEED").or_else(|| numbers("INFORMER_HUB_SEED")),
+        numbers("INFORMER_HUB_ORACLE_SEEDS").as_deref(),
+    ) {
         (Some(only), _) => only,
         (None, Some([last])) => (1..=*last).collect(),
         (None, Some(_)) => panic!("INFORMER_HUB_ORACLE_SEEDS is one number: how many"),
