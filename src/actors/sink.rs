@@ -259,7 +259,8 @@ impl SinkActor {
         let (left, all) = (machine.at_risk(), machine.left());
         let (delivered, written) = (status.delivered.load(Relaxed), !machine.is_unwritten());
         // What is in a journal need not wait for a receiver that is away.
-        let given_up = self.params.place.is_some() && left == 0 && (status.is_circuit_open() || status.is_disabled());
+        let is_away = status.is_circuit_open() || status.is_disabled() || machine.is_waiting_after_refusals();
+        let given_up = self.params.place.is_some() && left == 0 && is_away;
         let is_over = |drain: &mut Draining| written && (all == 0 || given_up) || drain.deadline <= now;
         for drain in self.state.drains.extract_if(.., is_over) {
             if left > 0 {

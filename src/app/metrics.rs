@@ -216,6 +216,7 @@ fn put_sink(out: &mut Snapshot, name: &str, health: &SinkHealth) -> u64 {
         (Id::SinkPending, status.pending_events),
         (Id::SinkPendingBytes, status.pending_bytes),
         (Id::SinkHeld, status.held),
+        (Id::SinkRefused, status.refused_events),
         (Id::SinkDelivered, status.delivered),
         (Id::SinkBatches, status.batches),
         (Id::SinkRetries, status.retries),

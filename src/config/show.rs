@@ -212,6 +212,7 @@ fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
         ("retry", "first") => human(retry.first),
         ("retry", "max") => human(retry.max),
         ("retry", "give_up_after") => human(retry.give_up_after),
+        ("retry", "refused_for") => human(retry.refused_for),
         _ => None,
     }
 }

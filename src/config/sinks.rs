@@ -22,6 +22,7 @@ pub(super) const EVENTS_PER_BATCH: RangeInclusive<usize> = 1..=10_000;
 pub(super) const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
 pub(super) const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
 pub(super) const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+pub(super) const REFUSED: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 24 * 3600);
 pub(super) const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 /// Of what a sink keeps on disk. Less would not hold one large object.
 pub(super) const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
@@ -232,6 +233,7 @@ fn retry(table: &mut Table<'_>) -> RetryConfig {
     let first = table.duration("first", RETRY_DELAY);
     let max = table.duration("max", RETRY_DELAY);
     let give_up_after = table.duration("give_up_after", GIVE_UP);
+    let refused_for = table.duration("refused_for", REFUSED);
     let too_long = |key: &str, one: Option<Duration>, than: &str, other: Option<Duration>| {
         if let (Some(one), Some(other)) = (one, other)
             && one > other
@@ -244,13 +246,16 @@ fn retry(table: &mut Table<'_>) -> RetryConfig {
     };
     too_long("first", first, "max", max);
     too_long("max", max, "give_up_after", give_up_after);
+    too_long("refused_for", refused_for, "give_up_after", give_up_after);
     if max.is_none() {
         too_long("first", first, "give_up_after", give_up_after);
     }
     table.finish();
-    let give_up_after = give_up_after.unwrap_or_else(|| default.give_up_after.max(max.or(first).unwrap_or_default()));
+    let longest = max.or(first).max(refused_for).unwrap_or_default();
+    let give_up_after = give_up_after.unwrap_or_else(|| default.give_up_after.max(longest));
     let max = max.unwrap_or_else(|| default.max.max(first.unwrap_or_default()).min(give_up_after));
-    RetryConfig { first: first.unwrap_or_else(|| default.first.min(max)), max, give_up_after }
+    let refused_for = refused_for.unwrap_or_else(|| default.refused_for.min(give_up_after));
+    RetryConfig { first: first.unwrap_or_else(|| default.first.min(max)), max, give_up_after, refused_for }
 }
 
 /// Whether a sink can get anything at all.

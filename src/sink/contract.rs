@@ -75,8 +75,10 @@ async fn deliver(transport: &dyn Transport, batch: Arc<[Event]>) -> Vec<String> 
         let Some(batch) = rest.pop() else { return lost };
         match transport.attempt(Arc::clone(&batch)).await {
             Outcome::Accepted => {}
-            Outcome::Retry { content: true, .. } if batch.len() == 1 => lost.push(batch[0].subject().to_owned()),
-            Outcome::Retry { content: true, .. } => {
+            Outcome::Retry { content: true, .. } | Outcome::Unsendable { .. } if batch.len() == 1 => {
+                lost.push(batch[0].subject().to_owned());
+            }
+            Outcome::Retry { content: true, .. } | Outcome::Unsendable { .. } => {
                 let (first, second) = batch.split_at(batch.len() / 2);
                 rest.extend([second.into(), first.into()]);
             }

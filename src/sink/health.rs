@@ -86,6 +86,9 @@ pub struct SinkHealth {
     circuit_open: AtomicBool,
     last_delivery: AtomicI64,
     last_error: ArcSwapOption<String>,
+    /// Events that wait after a refusal: refused ones until their next attempt, and later ones of the same objects.
+    pub refused_events: AtomicU64,
+    refusal: ArcSwapOption<String>,
     /// Of these, not taken because the journal has told of them before a restart.
     pub repeated: AtomicU64,
     /// Events that were merged into others because the journal was full.
@@ -143,6 +146,8 @@ pub struct SinkStatus {
     pub circuit_open: bool,
     pub last_delivery: Option<jiff::Timestamp>,
     pub last_error: Option<Arc<String>>,
+    pub refused_events: u64,
+    pub refusal: Option<Arc<String>>,
 }
 
 impl SinkHealth {
@@ -209,6 +214,14 @@ impl SinkHealth {
         self.last_error.load_full()
     }
 
+    /// Notes why the receiver last refused an event, without secrets; `None` when none waits after a refusal. Deliveries
+    /// of other events leave it as it is.
+    pub fn set_refusal(&self, error: Option<&str>) {
+        if error.is_some() || self.refusal.load().is_some() {
+            self.refusal.store(error.map(|error| Arc::new(error.to_owned())));
+        }
+    }
+
     /// When a batch was last acknowledged.
     #[must_use]
     pub fn last_delivery(&self) -> Option<jiff::Timestamp> {
@@ -262,6 +275,8 @@ impl SinkHealth {
             circuit_open: self.is_circuit_open(),
             last_delivery: self.last_delivery(),
             last_error: self.error(),
+            refused_events: read(&self.refused_events),
+            refusal: self.refusal.load_full(),
         }
     }
 }

@@ -1,8 +1,27 @@
 //! The queue of a sink: events in lanes, batches in order, bounds that hold.
+//!
+//! # Refused events
+//! A receiver that refuses the content of a batch gets it again in halves ([`Lanes::halve`]) until the refused event is
+//! alone. That event is set aside ([`Lanes::set_aside`]) until its next attempt, and the lane goes on with other objects.
+//!
+//! - **Order.** Later events of the same object wait behind the refused one. When it is delivered or given up, they go
+//!   back to the front of the lane's queue, in order.
+//! - **Concurrency.** A refused event is attempted alone, as its lane's batch: attempts in flight never exceed the number
+//!   of lanes. If refused events and the queue are both ready, the lane alternates, so that many refused events take at
+//!   most every other attempt.
+//! - **Bounds.** Events set aside count against the queue's bounds. If they take more than their share
+//!   ([`Lanes::over_share`]), the event that was refused first is given up before its time.
+//! - **Restarts.** Nothing of this is written to disk: a journal delivers unacknowledged events again after a restart,
+//!   in order, and a refused one is found and set aside anew, with all of its time.
+
+mod aside;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+
+use aside::Aside;
+pub use aside::Refusals;
 
 use super::event::Event;
 use crate::types::BatchParams;
@@ -64,6 +83,10 @@ struct Batch {
     due: Option<Instant>,
     failures: u32,
     since: Instant,
+    /// Since when its first event was queued.
+    queued: Instant,
+    /// Earlier refusals, if it is one event that was set aside before.
+    refusals: Option<Refusals>,
 }
 
 #[derive(Debug, Default)]
@@ -71,13 +94,39 @@ struct Lane {
     queue: VecDeque<(Event, Instant)>,
     queue_bytes: usize,
     batch: Option<Batch>,
+    aside: Aside,
+    /// Whether the last new batch was an event set aside.
+    was_aside: bool,
+}
+
+impl Lane {
+    fn push(&mut self, event: Event, now: Instant) {
+        if let Err(event) = self.aside.follow(event, now) {
+            self.queue_bytes += event.size();
+            self.queue.push_back((event, now));
+        }
+    }
+
+    /// An object is no longer set aside: its events are the oldest of the lane.
+    fn release(&mut self, object: u64) {
+        for (event, queued) in self.aside.release(object).into_iter().rev() {
+            self.queue_bytes += event.size();
+            self.queue.push_front((event, queued));
+        }
+    }
+
+    /// Whether the next batch is an event set aside, where both that and the queue may have one.
+    fn is_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
+        let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        is_ready(self.aside.due()) && !(self.was_aside && is_ready(queue))
+    }
 }
 
 /// Events of one sink that are not delivered yet, by lane.
 ///
 /// Invariants: an event is in exactly one lane, the one that its object's hash names, from [`Self::push`] until
-/// [`Self::acked`] or [`Self::give_up`]; a lane has at most one batch, which holds its oldest events; batches are
-/// re-attempted as they are (or in halves), so events of one object leave in the order in which they came.
+/// [`Self::acked`] or [`Self::give_up`]; a lane has at most one batch, which holds the oldest events of their objects;
+/// batches are re-attempted as they are (or in halves), so events of one object leave in the order in which they came.
 ///
 /// # Examples
 /// ```
@@ -136,9 +185,7 @@ impl Lanes {
         self.events += 1;
         self.bytes += event.size();
         let lane = self.lane_of(&event);
-        let lane = &mut self.lanes[lane];
-        lane.queue_bytes += event.size();
-        lane.queue.push_back((event, now));
+        self.lanes[lane].push(event, now);
     }
 
     /// A batch that may be attempted now, and its lane, which is busy until [`Self::acked`], [`Self::retry_at`] or
@@ -146,10 +193,18 @@ impl Lanes {
     pub fn take_ready(&mut self, now: Instant, gate: Gate) -> Option<(LaneId, Arc<[Event]>)> {
         let at = self.ready(now, gate)?;
         self.next = (at + 1) % self.lanes.len();
-        let (lane, params) = (&mut self.lanes[at], self.batch);
+        let (queue_due, params) = (self.queue_due(&self.lanes[at]), self.batch);
+        let lane = &mut self.lanes[at];
+        let is_aside_next = lane.is_aside_next(now, queue_due);
         let batch = lane.batch.get_or_insert_with(|| {
+            lane.was_aside = is_aside_next;
+            if let Some((event, refusals)) = is_aside_next.then(|| lane.aside.take_due()).flatten() {
+                let (failures, since, events) = (refusals.attempts, refusals.since, Arc::new([event]));
+                return Batch { events, due: None, failures, since, queued: since, refusals: Some(refusals) };
+            }
+            let queued = lane.queue.front().map_or(now, |(_, queued)| *queued);
             let events = cut(&mut lane.queue, &mut lane.queue_bytes, params);
-            Batch { events, due: None, failures: 0, since: now }
+            Batch { events, due: None, failures: 0, since: now, queued, refusals: None }
         });
         batch.due = None;
         Some((LaneId(at), Arc::clone(&batch.events)))
@@ -159,7 +214,9 @@ impl Lanes {
     #[must_use]
     pub fn ready_len(&self, now: Instant, gate: Gate) -> Option<usize> {
         let lane = &self.lanes[self.ready(now, gate)?];
-        Some(lane.batch.as_ref().map_or_else(|| size(&lane.queue, self.batch).0, |batch| batch.events.len()))
+        let is_aside_next = lane.is_aside_next(now, self.queue_due(lane));
+        let next = || if is_aside_next { 1 } else { size(&lane.queue, self.batch).0 };
+        Some(lane.batch.as_ref().map_or_else(next, |batch| batch.events.len()))
     }
 
     /// The batch in flight is delivered. Returns its events.
@@ -207,16 +264,77 @@ impl Lanes {
 
     /// Puts the second half of the lane's batch back in front of its queue; the first half starts over with short
     /// delays. Nothing happens to a batch of one.
-    pub fn halve(&mut self, lane: LaneId, now: Instant) {
+    pub fn halve(&mut self, lane: LaneId) {
         let lane = &mut self.lanes[lane.0];
         let Some(batch) = lane.batch.as_mut().filter(|batch| batch.events.len() > 1) else { return };
         let (first, second) = batch.events.split_at(batch.events.len().div_ceil(2));
         for event in second.iter().rev() {
             lane.queue_bytes += event.size();
-            lane.queue.push_front((event.clone(), now));
+            // As old as the first: it does not wait for company once more.
+            lane.queue.push_front((event.clone(), batch.queued));
         }
         batch.events = first.into();
         batch.failures = batch.failures.min(1);
+    }
+
+    /// Earlier refusals of the lane's batch, if it was set aside before.
+    #[must_use]
+    pub fn refusals(&self, lane: LaneId) -> Option<&Refusals> {
+        self.lanes[lane.0].batch.as_ref()?.refusals.as_ref()
+    }
+
+    /// Sets the lane's batch, which is one event, aside until `due`. Later events of its object wait behind it, and the
+    /// lane goes on with others.
+    ///
+    /// Costs a look at each event in the lane's queue.
+    pub fn set_aside(&mut self, lane: LaneId, refusals: Refusals, due: Instant) {
+        let lane = &mut self.lanes[lane.0];
+        let Some(batch) = lane.batch.take_if(|batch| batch.events.len() == 1) else { return };
+        let object = batch.events[0].lane_hash();
+        if !lane.aside.put(batch.events[0].clone(), refusals, due) {
+            return;
+        }
+        let queue = std::mem::take(&mut lane.queue);
+        for (event, queued) in queue {
+            if event.lane_hash() == object {
+                lane.queue_bytes -= event.size();
+                // It is set aside, so nothing comes back.
+                let _ = lane.aside.follow(event, queued);
+            } else {
+                lane.queue.push_back((event, queued));
+            }
+        }
+    }
+
+    /// Whether events set aside take more than so many quarters of the bounds.
+    #[must_use]
+    pub fn over_share(&self, quarters: usize) -> bool {
+        let (events, bytes) = self.aside();
+        events > self.bounds.events / 4 * quarters || bytes > self.bounds.bytes / 4 * quarters
+    }
+
+    /// Takes out the event set aside that was refused first. Returns it with its refusals; `None` if all that are set
+    /// aside are being attempted.
+    pub fn give_up_oldest(&mut self) -> Option<(Event, Refusals)> {
+        let oldest = |(at, lane): (usize, &Lane)| lane.aside.oldest().map(|(since, object)| (since, at, object));
+        let (_, at, object) = self.lanes.iter().enumerate().filter_map(oldest).min()?;
+        let (event, refusals) = self.lanes[at].aside.remove(object)?;
+        self.lanes[at].release(object);
+        self.events -= 1;
+        self.bytes -= event.size();
+        Some((event, refusals))
+    }
+
+    /// The receiver accepts what it refused: events that were last refused by then are due now.
+    pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
+        self.lanes.iter_mut().for_each(|lane| lane.aside.hasten(refused_by, now));
+    }
+
+    /// Events and bytes set aside: refused events that wait for their next attempt, and the later ones of their objects.
+    #[must_use]
+    pub fn aside(&self) -> (usize, usize) {
+        let sum = |(events, bytes), lane: &Lane| (events + lane.aside.events(), bytes + lane.aside.bytes());
+        self.lanes.iter().fold((0, 0), sum)
     }
 
     /// Takes everything out that is not in flight: the events of all lanes, those of one object in order.
@@ -226,6 +344,7 @@ impl Lanes {
             if let Some(batch) = lane.batch.take_if(|batch| batch.due.is_some()) {
                 out.extend(batch.events.iter().cloned());
             }
+            out.extend(lane.aside.drain());
             out.extend(lane.queue.drain(..).map(|(event, _)| event));
             lane.queue_bytes = 0;
         }
@@ -239,6 +358,7 @@ impl Lanes {
         self.flushing = true;
         let waiting = self.lanes.iter_mut().filter_map(|lane| lane.batch.as_mut()?.due.as_mut());
         waiting.for_each(|due| *due = now.min(*due));
+        self.hasten(now, now);
     }
 
     /// When [`Self::take_ready`] will have something next, as far as that is known; `None` while every lane that
@@ -258,10 +378,13 @@ impl Lanes {
         self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
     }
 
-    /// Whether less than half of the bounds is taken, so that it is worth to look for more.
+    /// Whether less than half of the bounds is taken, so that it is worth to look for more. Events set aside, and the
+    /// room that they take, do not count: others may be behind them.
     #[must_use]
     pub fn is_low(&self) -> bool {
-        self.events * 2 < self.bounds.events && self.bytes * 2 < self.bounds.bytes
+        let (events, bytes) = self.aside();
+        let is_low = |queued: usize, aside: usize, bound: usize| (queued - aside) * 2 < bound.saturating_sub(aside);
+        is_low(self.events, events, self.bounds.events) && is_low(self.bytes, bytes, self.bounds.bytes)
     }
 
     /// Events and bytes that there is room for.
@@ -303,9 +426,14 @@ impl Lanes {
     /// When a lane has a batch to attempt; `None` while it is busy or empty.
     fn due(&self, lane: usize) -> Option<Instant> {
         let lane = &self.lanes[lane];
-        if let Some(batch) = &lane.batch {
-            return batch.due;
+        match &lane.batch {
+            Some(batch) => batch.due,
+            None => lane.aside.due().into_iter().chain(self.queue_due(lane)).min(),
         }
+    }
+
+    /// When the lane's queue has a batch.
+    fn queue_due(&self, lane: &Lane) -> Option<Instant> {
         let (_, oldest) = lane.queue.front()?;
         let complete = lane.queue.len() >= self.batch.max_events || lane.queue_bytes >= self.batch.max_bytes;
         Some(if complete || self.flushing { *oldest } else { *oldest + self.batch.max_wait })
@@ -315,6 +443,9 @@ impl Lanes {
         let Some(batch) = self.lanes[lane.0].batch.take() else { return Arc::new([]) };
         self.events -= batch.events.len();
         self.bytes -= batch.events.iter().map(Event::size).sum::<usize>();
+        if batch.refusals.is_some() {
+            self.lanes[lane.0].release(batch.events[0].lane_hash());
+        }
         batch.events
     }
 }

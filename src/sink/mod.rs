@@ -6,10 +6,10 @@
 //! [`Lanes`] until a [`Transport`] has delivered it.
 //!
 //! - **At least once.** An event leaves the queue when the receiver has acknowledged it, or as a [`DeadLetter`] when it
-//!   was tried for [`RetryParams::give_up_after`]. Where the sink has a [`Store`] on disk, what is pending when the
+//!   was tried for [`RetryParams::give_up_after`], or refused for [`RetryParams::refused_for`]. Where the sink has a [`Store`] on disk, what is pending when the
 //!   process dies is delivered by the next; without one it is lost.
 //! - **Order per object.** Events of one object share a lane, a lane has one batch in flight, and a failed batch
-//!   keeps its place. Between objects no order is promised.
+//!   keeps its place. A refused event is set aside, and later events of its object behind it; see [`Lanes`]. Between objects no order is promised.
 //! - **Bounded memory.** The queue has a bound in events and in bytes. At the bound the sink keeps its listeners
 //!   waiting, and a waiting listener coalesces per object: memory stays bounded and no last state is lost.
 //! - **Stable identity.** An event keeps its id over retries; see [`Event`] for how far beyond that.
@@ -49,7 +49,7 @@ pub use crate::types::{BatchParams, EventType, Initial, OnFilterError, Preset, R
 pub use event::{Event, EventData, EventError, EventOptions, EventResource, InvalidRecord};
 pub use filter::{Filter, InvalidFilter};
 pub use health::{AttemptOutcome, JournalStatus, SinkHealth, SinkStatus};
-pub use lanes::{Bounds, Gate, LaneId, Lanes};
+pub use lanes::{Bounds, Gate, LaneId, Lanes, Refusals};
 pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
 pub use machine::{Action, Broken, Durability, Intake, Machine, MachineParams};
 pub use orphans::Orphans;
@@ -70,9 +70,15 @@ pub enum Outcome {
     Retry {
         /// The receiver's `Retry-After`. It holds back the whole sink, not this batch alone.
         after: Option<Duration>,
-        /// Whether it was this content that the receiver did not like (too large, malformed): the batch is tried
-        /// again in halves, so that one bad event does not take its neighbours along.
+        /// Whether the receiver refused this content (too large, malformed): the batch is tried again in halves, and an
+        /// event that is refused alone is tried for [`RetryParams::refused_for`] while others go on.
         content: bool,
+        /// What happened, without secrets.
+        error: String,
+    },
+    /// Nothing was sent: the batch cannot be written (a template fails), and could not be at another attempt. Tried in
+    /// halves; an event that is alone is given up.
+    Unsendable {
         /// What happened, without secrets.
         error: String,
     },
@@ -89,7 +95,7 @@ impl Outcome {
     pub fn kind(&self) -> AttemptOutcome {
         match self {
             Self::Accepted => AttemptOutcome::Accepted,
-            Self::Retry { .. } => AttemptOutcome::Failed,
+            Self::Retry { .. } | Self::Unsendable { .. } => AttemptOutcome::Failed,
             Self::Disable { .. } => AttemptOutcome::Disabled,
         }
     }

@@ -125,6 +125,7 @@ mod tests {
         first: Duration::from_millis(500),
         max: Duration::from_secs(300),
         give_up_after: Duration::from_secs(3600),
+        refused_for: Duration::from_secs(600),
     };
 
     fn delays(attempts: u32, after: Option<Duration>) -> Vec<Duration> {

@@ -71,6 +71,8 @@ pub struct RetryParams {
     pub max: Duration,
     /// From the first attempt until the batch is given up. Default 24 h.
     pub give_up_after: Duration,
+    /// From the first refusal of a single event until it is given up. Default 10 min.
+    pub refused_for: Duration,
 }
 
 impl Default for RetryParams {
@@ -79,6 +81,7 @@ impl Default for RetryParams {
             first: Duration::from_millis(500),
             max: Duration::from_secs(300),
             give_up_after: Duration::from_secs(24 * 3600),
+            refused_for: Duration::from_secs(600),
         }
     }
 }

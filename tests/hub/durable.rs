@@ -80,8 +80,12 @@ impl House {
     }
 
     async fn live(&self, checkpoint: Duration, clerk: Addr<Clerk>) -> Hub {
-        let retry =
-            RetryParams { first: Duration::from_millis(10), max: Duration::from_millis(50), ..RetryParams::default() };
+        let retry = RetryParams {
+            first: Duration::from_millis(10),
+            max: Duration::from_millis(50),
+            refused_for: Duration::from_secs(1),
+            ..RetryParams::default()
+        };
         let subscription = DurableSubscription::new("clerk", clerk.recipient()).resources(&["pods"]).retry(retry);
         Hub::builder(self.config(checkpoint)).tuning(quick()).subscribe_durably(subscription).start().await.unwrap()
     }

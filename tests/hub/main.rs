@@ -15,6 +15,7 @@ mod memory;
 mod out_of_reach;
 mod parity;
 mod questions;
+mod refusals;
 mod reload;
 mod restart;
 mod storms;

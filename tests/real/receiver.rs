@@ -43,6 +43,7 @@ impl Receiver {
                 first: Duration::from_millis(500),
                 max: Duration::from_secs(5),
                 give_up_after: Duration::from_secs(60),
+                refused_for: Duration::from_secs(5),
             },
             ..SinkConfig::new(name, TransportConfig::Webhook(webhook))
         }

@@ -95,7 +95,7 @@ impl Receiver {
         format!(
             "[sinks.{name}]\ntype = \"webhook\"\nurl = \"http://{}/events\"\ninitial = \"replay\"\ntimeout = \"2s\"\n\
              signing_secret = {{ env = \"HOOK_SECRET\" }}\nbatch = {{ max_events = 20, max_wait = \"20ms\" }}\n\
-             retry = {{ first = \"10ms\", max = \"200ms\" }}\n",
+             retry = {{ first = \"10ms\", max = \"200ms\", refused_for = \"1s\" }}\n",
             self.address
         )
     }

@@ -179,7 +179,11 @@ async fn dead_letters_are_a_table_for_people_and_mistakes_are_said_in_words() {
         row[0].parse::<u64>().is_ok() && row[2..4] == ["c0", "added"] && row[4].starts_with("/v1/pods/"),
         "{row:?}"
     );
-    assert!(row[5] == "5" && list.out.contains("receiver answered 422"), "{}", list.out);
+    assert!(
+        row[5].parse::<u32>().is_ok_and(|tries| tries > 1) && list.out.contains("receiver answered 422"),
+        "{}",
+        list.out
+    );
     let none = letters(&["list", "hook", "--subject", "nothing of that name"]);
     assert_eq!((none.code, none.out.as_str()), (0, "no dead letters\n"));
     let purged = letters(&["purge", "hook", "--subject", row[4]]);

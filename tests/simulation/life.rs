@@ -108,12 +108,17 @@ fn sink(house: &House, receiver: &Receiver) -> SinkConfig {
         ..WebhookConfig::default()
     };
     let defaults = SinkConfig::new(receiver.name, TransportConfig::Webhook(hook));
-    let give_up_after = house.plan.give_up_after;
+    let (give_up_after, refused_for) = (house.plan.give_up_after, house.plan.refused_for);
     SinkConfig {
         initial: Initial::Replay,
         journal_limit: house.plan.journal,
         batch: BatchConfig { max_wait: Duration::from_millis(50), ..defaults.batch },
-        retry: RetryConfig { first: Duration::from_millis(100), max: Duration::from_secs(20), give_up_after },
+        retry: RetryConfig {
+            first: Duration::from_millis(100),
+            max: Duration::from_secs(20),
+            give_up_after,
+            refused_for,
+        },
         ..defaults
     }
 }

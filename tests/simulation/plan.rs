@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) tastes: Vec<Taste>,
     /// For how long a webhook is tried what it does not take.
     pub(crate) give_up_after: Duration,
+    /// For how long a webhook is tried a single event that it refuses.
+    pub(crate) refused_for: Duration,
     /// For all that is decided on the way.
     pub(crate) rng: StdRng,
 }
@@ -59,6 +61,9 @@ impl Plan {
         let receivers = [0, 0, 1, 1, 2][rng.random_range(0..5)];
         let tastes = (0..receivers).map(|_| taste(&mut rng)).collect();
         let gives_up = !is_tight && rng.random_bool(0.3);
+        let give_up_after = Duration::from_secs(if gives_up { 4 } else { 24 * 3600 });
+        // Longer than a life, about as long as one, and not at all.
+        let refused_for = Duration::from_secs([600, 3, 0][(seed % 3) as usize]).min(give_up_after);
         Self {
             seed,
             clusters: rng.random_range(1..4),
@@ -73,7 +78,8 @@ impl Plan {
             lies,
             power: rng.random_bool(0.5),
             tastes,
-            give_up_after: Duration::from_secs(if gives_up { 4 } else { 24 * 3600 }),
+            give_up_after,
+            refused_for,
             rng,
         }
     }

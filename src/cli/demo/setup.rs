@@ -52,6 +52,7 @@ fn sink(url: String, secret: &Path) -> SinkConfig {
             first: Duration::from_millis(50),
             max: Duration::from_secs(1),
             give_up_after: Duration::from_secs(600),
+            refused_for: Duration::from_secs(600),
         },
         ..SinkConfig::new("receiver", TransportConfig::Webhook(webhook))
     }

@@ -193,7 +193,7 @@ pub(super) fn sink_concern(sink: &Value) -> Concern {
         () if is("disabled") => Concern(0),
         () if sink["journal"]["trouble"].is_string() => Concern(1),
         () if is("circuitOpen") => Concern(2),
-        () if sink["lastError"].is_string() => Concern(4),
+        () if sink["lastError"].is_string() || number(sink, "refusedEvents") > 0 => Concern(4),
         () if number(sink, "deadLettered") > 0 => Concern(6),
         () => expiry_concern(sink).max(Concern(5)),
     }
@@ -321,7 +321,14 @@ fn resource(cluster: &str, informer: &Value) -> Row {
 fn sink(sink: &Value) -> Row {
     let (name, state) = (text(sink, "name"), sink_state(sink));
     let trouble = sink["journal"]["trouble"].as_str();
-    let why = trouble.map_or_else(|| why(sink), str::to_owned);
+    // The last error goes with the next delivery of another object; what is refused still waits then.
+    let refused = match (number(sink, "refusedEvents"), sink_concern(sink)) {
+        (count @ 1.., Concern(4)) => {
+            Some(format!("{} events wait after a refusal: {}", grouped(count), text(sink, "refusal")))
+        }
+        _ => None,
+    };
+    let why = refused.or(trouble.map(str::to_owned)).unwrap_or_else(|| why(sink));
     let why = why.as_str();
     // What waits in a journal is more than what waits in memory.
     let pending = number(sink, "pendingEvents").max(number(&sink["journal"], "pending"));
@@ -475,6 +482,20 @@ mod tests {
         }
         let sinks = rows(Subject::Sinks, &status);
         assert!(sinks.iter().any(|row| row.cells.last().unwrap().contains("token file")), "{sinks:?}");
+    }
+
+    #[test]
+    fn a_sink_whose_events_wait_after_a_refusal_is_in_trouble_and_says_why() {
+        let mut status = status();
+        status["sinks"] = serde_json::json!([{
+            "name": "chat", "delivered": 7, "pendingEvents": 1200, "refusedEvents": 1200, "lastError": null,
+            "refusal": "receiver answered 400 Bad Request",
+        }]);
+        let text = super::super::text(Subject::Sinks, &status, false);
+        assert!(text.contains("1,200 events wait after a refusal: receiver answered 400 Bad Request"), "{text}");
+        assert!(text.contains("retrying"), "{text}");
+        let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.name).collect();
+        assert!(names.contains(&"sink chat".to_owned()), "{names:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::node::{
     bytes, choice, default, duration, human, list, node, pattern, secret, size, table, text, truth, whole,
 };
 use super::{URL, namespaces, paths, selector};
-use crate::config::sinks::{BATCH_WAIT, BYTES_PER_BATCH, EVENTS_PER_BATCH, FILES, GIVE_UP, RATE, RETRY_DELAY};
+use crate::config::sinks::{BATCH_WAIT, BYTES_PER_BATCH, EVENTS_PER_BATCH, FILES, GIVE_UP, RATE, REFUSED, RETRY_DELAY};
 use crate::config::transports::{CONCURRENCY, FILE_SIZE, KEEP, SECRET_WORDS, TIMEOUT};
 use crate::config::{BatchConfig, RetryConfig, WebhookConfig};
 use crate::types::StoreLimits;
@@ -95,11 +95,13 @@ fn batch() -> Value {
 }
 
 fn retry() -> Value {
+    const REFUSED_FOR: &str = "How long an event that the receiver refuses is tried, while others go on.";
     let is = RetryConfig::default();
     let retry = vec![
         ("first", default(duration("First delay; it doubles.", &RETRY_DELAY), human(is.first))),
         ("max", default(duration("Longest delay.", &RETRY_DELAY), human(is.max))),
         ("give_up_after", default(duration("How long a batch is tried.", &GIVE_UP), human(is.give_up_after))),
+        ("refused_for", default(duration(REFUSED_FOR, &REFUSED), human(is.refused_for))),
     ];
     default(table("What happens when a delivery fails.", retry), json!({}))
 }

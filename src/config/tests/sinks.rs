@@ -142,6 +142,8 @@ fn batches_and_retries_have_bounds() {
         "2m is longer than give_up_after, which is 1m",
     );
     only_in_sink("retry = { first = \"2m\", give_up_after = \"1m\" }\n", 1, "2m is longer than give_up_after");
+    only_in_sink("retry = { refused_for = \"2m\", give_up_after = \"1m\" }\n", 1, "2m is longer than give_up_after");
+    only_in_sink("retry = { refused_for = \"31d\" }\n", 1, "31d is out of range: from 0s to 30d");
 }
 
 #[test]
@@ -154,6 +156,15 @@ fn a_default_of_retries_gives_way_to_what_is_written() {
     assert_eq!(retry("give_up_after = \"1m\""), "500ms 1m 1m");
     assert_eq!(retry("max = \"100ms\""), "100ms 100ms 1d");
     assert_eq!(retry("first = \"10m\""), "10m 10m 1d");
+    let refused_for = |text: &str| {
+        let config = Config::from_toml(&format!("{BASE}{SINK}retry = {{ {text} }}\n")).unwrap();
+        let retry = &config.sinks[0].retry;
+        [retry.give_up_after, retry.refused_for].map(|d| HumanDuration(d).to_string()).join(" ")
+    };
+    assert_eq!(refused_for("first = \"1s\""), "1d 10m");
+    assert_eq!(refused_for("give_up_after = \"1m\""), "1m 1m");
+    assert_eq!(refused_for("refused_for = \"0s\""), "1d 0s");
+    assert_eq!(refused_for("refused_for = \"2d\""), "2d 2d");
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Transport for LinesTransport {
             match self.shape.one(event) {
                 Ok(text) => lines.push_str(&text),
                 Err(error) => {
-                    return futures::future::ready(Outcome::Retry { after: None, content: true, error }).boxed();
+                    return futures::future::ready(Outcome::Unsendable { error }).boxed();
                 }
             }
             lines.push('\n');

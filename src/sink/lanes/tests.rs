@@ -87,7 +87,7 @@ fn halves_keep_the_order() {
     }
     let (lane, _) = lanes.take_ready(now, Gate::All).unwrap();
     lanes.failed(lane, now);
-    lanes.halve(lane, now);
+    lanes.halve(lane);
     lanes.retry_at(lane, now);
     let mut seen = Vec::new();
     while let Some((lane, batch)) = lanes.take_ready(now + WAIT, Gate::All) {
@@ -105,7 +105,7 @@ fn a_batch_of_one_is_not_halved_and_keeps_its_count_of_failures() {
     let (lane, _) = lanes.take_ready(now + WAIT, Gate::All).unwrap();
     for failures in 1..5 {
         assert_eq!(lanes.failed(lane, now).0, failures);
-        lanes.halve(lane, now);
+        lanes.halve(lane);
     }
     assert_eq!((lanes.failures(lane), lanes.events()), (4, 1));
 }
@@ -121,6 +121,85 @@ fn clearing_leaves_what_is_in_flight() {
     assert!(lanes.is_empty() && lanes.bytes() == 0);
 }
 
+fn refused(lanes: &mut Lanes, lane: LaneId, now: Instant, due: Instant) {
+    let attempts = lanes.failed(lane, now).0;
+    let since = lanes.refusals(lane).map_or(now, |refusals| refusals.since);
+    lanes.set_aside(lane, Refusals { since, last: now, attempts, error: "no".into() }, due);
+}
+
+#[test]
+fn an_event_set_aside_holds_back_its_object_and_no_other() {
+    let (mut lanes, now) = (lanes(1, 1, Bounds::default()), clock::now());
+    let all: Vec<_> = [("a", 1), ("b", 1), ("a", 2), ("b", 2)].map(|(name, version)| event(name, version, 0)).into();
+    for event in &all {
+        lanes.push(event.clone(), now).unwrap();
+    }
+    let (lane, _) = lanes.take_ready(now, Gate::All).unwrap();
+    let due = now + Duration::from_secs(60);
+    refused(&mut lanes, lane, now, due);
+    lanes.push(event("a", 3, 0), now).unwrap();
+    assert_eq!((lanes.aside().0, lanes.events()), (3, 5), "a@1, and behind it a@2 and a@3");
+    for expected in [&all[1], &all[3]] {
+        let (lane, batch) = lanes.take_ready(now, Gate::All).unwrap();
+        assert_eq!(ids(&batch), [expected.id()]);
+        lanes.acked(lane);
+    }
+    assert!(lanes.take_ready(now, Gate::All).is_none());
+    assert_eq!(lanes.next_wake(Gate::All), Some(due));
+    let (lane, batch) = lanes.take_ready(due, Gate::All).unwrap();
+    assert_eq!((ids(&batch), lanes.failures(lane)), (vec![all[0].id().to_owned()], 1));
+    assert_eq!(lanes.refusals(lane).unwrap().since, now);
+    lanes.acked(lane);
+    lanes.push(event("b", 3, 0), due).unwrap();
+    let mut versions = Vec::new();
+    while let Some((lane, batch)) = lanes.take_ready(due, Gate::All) {
+        versions.push(batch[0].version().to_string());
+        lanes.acked(lane);
+    }
+    assert_eq!(versions, ["2", "3", "3"], "a@2 and a@3 are older than b@3");
+    assert!(lanes.is_empty() && lanes.bytes() == 0 && lanes.aside() == (0, 0));
+}
+
+#[test]
+fn refused_events_take_every_other_attempt_at_most() {
+    let (mut lanes, now) = (lanes(1, 1, Bounds::default()), clock::now());
+    for name in ["a", "b", "c", "d"] {
+        lanes.push(event(name, 1, 0), now).unwrap();
+        let (lane, _) = lanes.take_ready(now, Gate::All).unwrap();
+        refused(&mut lanes, lane, now, now + Duration::from_secs(60));
+    }
+    (0..4).for_each(|version| lanes.push(event("well", version, 0), now).unwrap());
+    let later = now + Duration::from_secs(3600);
+    let mut subjects = String::new();
+    for _ in 0..8 {
+        assert_eq!(lanes.ready_len(later, Gate::All), Some(1));
+        let (lane, batch) = lanes.take_ready(later, Gate::All).unwrap();
+        if batch[0].subject().ends_with("/well") {
+            subjects.push('w');
+            lanes.acked(lane);
+        } else {
+            subjects.push('r');
+            refused(&mut lanes, lane, later, later);
+        }
+    }
+    assert_eq!(subjects, "rwrwrwrw");
+}
+
+#[test]
+fn rebuilt_lanes_keep_the_order_of_what_was_set_aside() {
+    let (mut lanes, now) = (lanes(2, 1, Bounds::default()), clock::now());
+    let all: Vec<_> = (0..4).map(|version| event("a", version, 0)).collect();
+    for event in &all {
+        lanes.push(event.clone(), now).unwrap();
+    }
+    let (lane, _) = lanes.take_ready(now, Gate::All).unwrap();
+    refused(&mut lanes, lane, now, now + Duration::from_secs(60));
+    assert_eq!(lanes.aside().0, 4);
+    lanes.rebuild(NonZeroUsize::new(3).unwrap(), BatchParams::default(), Bounds::default(), now);
+    assert_eq!((lanes.aside().0, lanes.events()), (0, 4), "other parameters are another chance");
+    assert_eq!(ids(&lanes.take_ready(now + WAIT, Gate::All).unwrap().1), ids(&all));
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Push(u8),
@@ -129,6 +208,9 @@ enum Step {
     Ack(u8),
     Retry { which: u8, delay: u16, halve: bool },
     GiveUp(u8),
+    SetAside { which: u8, delay: u16 },
+    GiveUpOldest,
+    Hasten,
     Flush,
 }
 
@@ -141,6 +223,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<u8>(), 0_u16..2000, any::<bool>())
             .prop_map(|(which, delay, halve)| Step::Retry { which, delay, halve }),
         1 => any::<u8>().prop_map(Step::GiveUp),
+        4 => (any::<u8>(), 0_u16..2000).prop_map(|(which, delay)| Step::SetAside { which, delay }),
+        1 => Just(Step::GiveUpOldest),
+        1 => Just(Step::Hasten),
         1 => Just(Step::Flush),
     ]
 }
@@ -174,6 +259,15 @@ impl Model {
         let count = self.in_flight.len();
         (count > 0).then(|| self.in_flight.swap_remove(usize::from(which) % count))
     }
+}
+
+fn refuse(lanes: &mut Lanes, lane: LaneId, batch: &[Event], now: Instant, due: Instant) {
+    if batch.len() == 1 {
+        return refused(lanes, lane, now, due);
+    }
+    lanes.failed(lane, now);
+    lanes.halve(lane);
+    lanes.retry_at(lane, due);
 }
 
 fn run(steps: &[Step]) {
@@ -210,7 +304,7 @@ fn run(steps: &[Step]) {
                 let Some((lane, _)) = model.pick(*which) else { continue };
                 lanes.failed(lane, now);
                 if *halve {
-                    lanes.halve(lane, now);
+                    lanes.halve(lane);
                 }
                 lanes.retry_at(lane, now + Duration::from_millis(u64::from(*delay)));
             }
@@ -218,8 +312,20 @@ fn run(steps: &[Step]) {
                 let Some((lane, _)) = model.pick(*which) else { continue };
                 model.leave(&lanes.give_up(lane));
             }
+            Step::SetAside { which, delay } => {
+                let Some((lane, batch)) = model.pick(*which) else { continue };
+                refuse(&mut lanes, lane, &batch, now, now + Duration::from_millis(u64::from(*delay)));
+            }
+            Step::GiveUpOldest => {
+                let Some((event, refusals)) = lanes.give_up_oldest() else { continue };
+                assert!(refusals.attempts > 0 && refusals.since <= refusals.last);
+                model.leave(&[event]);
+            }
+            Step::Hasten => lanes.hasten(now, now),
             Step::Flush => lanes.flush(now),
         }
+        let (aside, bytes) = lanes.aside();
+        assert!(aside <= lanes.events() && bytes <= lanes.bytes());
         assert_eq!(lanes.events(), model.pushed - model.gone);
         assert!(lanes.events() <= bounds.events);
     }
@@ -232,6 +338,7 @@ fn run(steps: &[Step]) {
         model.leave(&lanes.acked(lane));
     }
     assert!(lanes.is_empty() && lanes.bytes() == 0 && model.gone == model.pushed);
+    assert_eq!(lanes.aside(), (0, 0));
 }
 
 proptest! {

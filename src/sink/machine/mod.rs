@@ -89,6 +89,10 @@ pub struct Machine<T> {
     durable: Option<Durable<T>>,
     /// What was given up and no store has yet.
     letters: Vec<DeadLetter>,
+    /// Contents refused since the receiver last accepted one.
+    refused_in_a_row: u32,
+    /// Whether the sink is to deliver what it can now, since the process ends.
+    is_flushing: bool,
 }
 
 /// Notifications that come together, of one informer.
@@ -130,6 +134,8 @@ impl<T> Machine<T> {
             answers: VecDeque::new(),
             durable: durability.map(Durable::new),
             letters: Vec::new(),
+            refused_in_a_row: 0,
+            is_flushing: false,
             params,
         }
     }
@@ -149,7 +155,7 @@ impl<T> Machine<T> {
         self.params.options.sequence = self.durable.is_some();
         let MachineParams { concurrency, batch, bounds, health, .. } = &self.params;
         self.lanes.rebuild(*concurrency, *batch, *bounds, now);
-        (self.circuit, self.rate) = (Circuit::default(), None);
+        (self.circuit, self.rate, self.refused_in_a_row) = (Circuit::default(), None, 0);
         health.set_circuit_open(false);
         health.set_enabled();
         self.unhold(now);
@@ -342,6 +348,7 @@ impl<T> Machine<T> {
 
     /// From now on nothing waits for company or for its time: what can be written and delivered is.
     pub fn flush(&mut self, now: Instant) {
+        self.is_flushing = true;
         self.lanes.flush(now);
         self.durable.iter_mut().for_each(Durable::flush);
     }
@@ -358,6 +365,18 @@ impl<T> Machine<T> {
     pub fn at_risk(&self) -> u64 {
         let pending = self.durable.as_ref().map_or(self.lanes.events() as u64, Durable::unstored);
         pending + self.held_count() as u64
+    }
+
+    /// Whether all events that are left wait after a refusal, or the receiver refuses everything: a shutdown need not wait
+    /// for what a journal keeps.
+    #[must_use]
+    pub fn is_waiting_after_refusals(&self) -> bool {
+        self.left() == self.lanes.aside().0 as u64 || self.is_refusing_everything()
+    }
+
+    /// Whether the receiver refuses everything, as far as it was asked.
+    fn is_refusing_everything(&self) -> bool {
+        self.refused_in_a_row > settle::PATIENCE
     }
 
     /// Whether anything is still to be written. Always `false` without a journal.
@@ -395,6 +414,11 @@ impl<T> Machine<T> {
         health.pending_events.store(events, Relaxed);
         health.pending_bytes.store((self.lanes.bytes() + unwritten) as u64, Relaxed);
         health.held.store(self.held_count() as u64, Relaxed);
+        let refused = self.lanes.aside().0 as u64;
+        health.refused_events.store(refused, Relaxed);
+        if refused == 0 {
+            health.set_refusal(None);
+        }
     }
 }
 

@@ -14,6 +14,8 @@ use crate::sink::test_objects::{added, pod, updated};
 use crate::sink::{EventType, LetterFilter, Outcome, Store, StoreLimits};
 use crate::types::{Fsync, ObjectKey, ResourceVersion, clock};
 
+mod refused;
+
 type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
 
 /// A sink of which everything is at hand: killed, started again, and asked.
@@ -43,6 +45,13 @@ impl Rig {
         let receiver: Script = Box::new(|_| Outcome::Accepted);
         let (answered, accepted, now) = (Vec::new(), Vec::new(), clock::now());
         Self { disk, limits, fsync, store, machine, health, now, receiver, answered, accepted, sent: 0 }
+    }
+
+    /// Without a journal; cannot be started again.
+    fn in_memory() -> Self {
+        let health = SinkHealth::new();
+        let machine = Machine::new(params(Arc::clone(&health)), None, StdRng::seed_from_u64(7));
+        Self { store: Store::in_memory(), machine, health, ..Self::new() }
     }
 
     fn receiver(&mut self, receiver: impl FnMut(&[Event]) -> Outcome + 'static) {
@@ -75,6 +84,8 @@ impl Rig {
                     }
                 }
             }
+            let letters = self.machine.take_letters();
+            self.store.push_letters(&letters).unwrap();
             self.machine.show();
             match self.machine.wake_at(self.now) {
                 Some(wake) if wake <= end => self.now = wake.max(self.now),
@@ -110,7 +121,12 @@ fn open(disk: &SimDisk, limits: StoreLimits, fsync: Fsync) -> (Store, Machine<u3
     port.sync_dir(Path::new("")).unwrap();
     let (store, found) = Store::open(&port, Path::new("state/sinks/test"), limits, fsync, &|_| true).unwrap();
     let health = SinkHealth::new();
-    let params = MachineParams {
+    let params = params(Arc::clone(&health));
+    (store, Machine::new(params, Some(found.durability), StdRng::seed_from_u64(7)), health)
+}
+
+fn params(health: Arc<SinkHealth>) -> MachineParams {
+    MachineParams {
         name: "test".into(),
         selection: Arc::default(),
         options: EventOptions::default(),
@@ -119,9 +135,8 @@ fn open(disk: &SimDisk, limits: StoreLimits, fsync: Fsync) -> (Store, Machine<u3
         bounds: Bounds { events: 200, ..Bounds::default() },
         concurrency: NonZeroUsize::new(4).unwrap(),
         rate_limit: None,
-        health: Arc::clone(&health),
-    };
-    (store, Machine::new(params, Some(found.durability), StdRng::seed_from_u64(7)), health)
+        health,
+    }
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -114,7 +114,7 @@ impl Transport for NatsTransport {
             // All of them first: of a batch that cannot be sent whole, nothing goes.
             let messages = match batch.iter().map(|event| message(&params, event)).collect::<Result<Vec<_>, _>>() {
                 Ok(messages) => messages,
-                Err(error) => return Outcome::Retry { after: None, content: true, error },
+                Err(error) => return Outcome::Unsendable { error },
             };
             match tokio::time::timeout(params.timeout, publish(&params, &links, &messages)).await {
                 Ok(Ok(())) => Outcome::Accepted,

@@ -70,7 +70,7 @@ impl Service {
         let params = &self.params;
         let body = match params.shape.batch(batch, params.batched) {
             Ok(body) => body,
-            Err(error) => return Outcome::Retry { after: None, content: true, error },
+            Err(error) => return Outcome::Unsendable { error },
         };
         let id = request::batch_id(batch);
         let timestamp = clock::wall().as_second();
@@ -97,7 +97,7 @@ impl Service {
             Ok(outcome) => outcome,
             Err(_) => retry(format!("no answer within {:?}", params.timeout)),
         };
-        if let Outcome::Retry { error, .. } | Outcome::Disable { error } = &outcome {
+        if let Outcome::Retry { error, .. } | Outcome::Unsendable { error } | Outcome::Disable { error } = &outcome {
             Span::current().record("otel.status_code", "ERROR").record("otel.status_description", error);
         }
         outcome

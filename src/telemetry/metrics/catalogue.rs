@@ -208,6 +208,8 @@ catalogue! {
     SinkPendingBytes: Gauge "informer_hub_sink_pending_bytes" [sink];
     /// Notifications that wait for room in a sink, their senders with them.
     SinkHeld: Gauge "informer_hub_sink_held_notifications" [sink];
+    /// Events that wait after a refusal: refused ones until their next attempt, and later ones of the same objects.
+    SinkRefused: Gauge "informer_hub_sink_refused_events" [sink];
     /// Events that the receiver acknowledged.
     SinkDelivered: Counter "informer_hub_sink_delivered_events_total" [sink];
     /// Batches that the receiver acknowledged.

@@ -47,7 +47,7 @@ fn look_at(errors: &ConfigErrors) {
 fn waits(sink: &SinkConfig) {
     let retry = &sink.retry;
     assert!(retry.first <= retry.max, "{retry:?}");
-    for wait in [retry.first, retry.max, retry.give_up_after, sink.batch.max_wait] {
+    for wait in [retry.first, retry.max, retry.give_up_after, retry.refused_for, sink.batch.max_wait] {
         assert!(clock::now().checked_add(wait + Duration::from_secs(3600)).is_some(), "{wait:?}");
     }
     assert!(sink.batch.max_events > 0 && sink.batch.max_bytes > 0);

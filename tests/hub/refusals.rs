@@ -1,0 +1,176 @@
+//! A webhook's receiver that refuses contents: all of them for a while, or some for ever.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use informer_hub::config::{BatchConfig, Config, Initial, RetryConfig, SinkConfig, TransportConfig, WebhookConfig};
+use informer_hub::sim::{SimCluster, World};
+use informer_hub::sink::SinkStatus;
+use informer_hub::types::ObjectKey;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use crate::fleet::{Fleet, config, eventually, pods, quick, small};
+
+/// Whether a receiver refuses an object's events.
+type Refuses = Box<dyn Fn(&str) -> bool + Send>;
+
+/// An HTTP server that keeps what it accepts.
+struct Receiver {
+    refuses: Mutex<Refuses>,
+    /// Name, version, and when it was accepted.
+    accepted: Mutex<Vec<(String, u64, Instant)>>,
+    refusals: Mutex<u32>,
+}
+
+impl Receiver {
+    async fn start(refuses: impl Fn(&str) -> bool + Send + 'static) -> (Arc<Self>, String) {
+        let receiver = Arc::new(Self {
+            refuses: Mutex::new(Box::new(refuses)),
+            accepted: Mutex::default(),
+            refusals: Mutex::default(),
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let service = axum::Router::new().fallback(take).with_state(Arc::clone(&receiver));
+        tokio::spawn(async move { axum::serve(listener, service).await });
+        (receiver, url)
+    }
+
+    fn set(&self, refuses: impl Fn(&str) -> bool + Send + 'static) {
+        *self.refuses.lock() = Box::new(refuses);
+    }
+
+    /// The newest version that it has of each object. Fails if an older one came after a newer one.
+    fn newest(&self) -> BTreeMap<String, u64> {
+        let mut newest = BTreeMap::new();
+        for (name, version, _) in self.accepted.lock().iter() {
+            let before = newest.insert(name.clone(), *version).unwrap_or_default();
+            assert!(before <= *version, "{name}: {version} after {before}");
+        }
+        newest
+    }
+}
+
+async fn take(State(receiver): State<Arc<Receiver>>, body: Bytes) -> StatusCode {
+    let batch: Value = serde_json::from_slice(&body).unwrap();
+    let events = batch.as_array().cloned().unwrap_or_else(|| vec![batch]);
+    let name = |event: &Value| event["data"]["name"].as_str().unwrap_or_default().to_owned();
+    if events.iter().any(|event| (receiver.refuses.lock())(&name(event))) {
+        *receiver.refusals.lock() += 1;
+        return StatusCode::BAD_REQUEST;
+    }
+    let seen = |event: &Value| {
+        let version = event["data"]["resourceVersion"].as_str()?.parse().ok()?;
+        Some((name(event), version, Instant::now()))
+    };
+    receiver.accepted.lock().extend(events.iter().filter_map(seen));
+    StatusCode::OK
+}
+
+struct House {
+    fleet: Fleet,
+    receiver: Arc<Receiver>,
+    keys: Vec<ObjectKey>,
+    _dir: tempfile::TempDir,
+}
+
+impl House {
+    /// A hub over one cluster with a webhook, whose delays are a tenth of the defaults.
+    async fn new(is_durable: bool, refuses: impl Fn(&str) -> bool + Send + 'static) -> Self {
+        let cluster = SimCluster::start(small(3, 0), &Handle::current()).unwrap();
+        let keys: Vec<_> = (0..20).map(|_| cluster.with_world(World::create_pod).unwrap()).collect();
+        let (receiver, url) = Receiver::start(refuses).await;
+        let webhook = WebhookConfig { url, ..WebhookConfig::default() };
+        let sink = SinkConfig {
+            initial: Initial::Replay,
+            batch: BatchConfig { max_wait: Duration::ZERO, ..BatchConfig::default() },
+            retry: RetryConfig {
+                first: Duration::from_millis(50),
+                max: Duration::from_secs(1),
+                refused_for: Duration::from_secs(60),
+                ..RetryConfig::default()
+            },
+            ..SinkConfig::new("hook", TransportConfig::Webhook(webhook))
+        };
+        let clusters = BTreeMap::from([("c0".to_owned(), cluster)]);
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config { sinks: vec![sink], ..config(&clusters, &["pods"]) };
+        config.hub.state_dir = is_durable.then(|| dir.path().join("state"));
+        let fleet = Fleet::start_config(clusters, config, quick()).await;
+        Self { fleet, receiver, keys, _dir: dir }
+    }
+
+    fn touch(&self, key: &ObjectKey) {
+        let patch = serde_json::json!({ "metadata": { "annotations": { "touched": "again" } } });
+        self.fleet.clusters["c0"].with_world(|world| world.patch(&pods().gvr, key, &patch)).unwrap();
+    }
+
+    async fn status(&self) -> SinkStatus {
+        let report = self.fleet.hub.report().await.unwrap();
+        report.sinks.into_iter().find(|sink| sink.name == "hook").unwrap().status
+    }
+
+    /// What is true of the cluster: the version of each object.
+    fn truth(&self) -> BTreeMap<String, u64> {
+        let truth = self.fleet.clusters["c0"].truth(&pods().gvr);
+        truth.iter().map(|(key, (_, version))| (key.name().to_owned(), version.as_number().unwrap())).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_refuses_everything_for_a_while_gets_all_in_order_and_no_dead_letter_is_made() {
+    for is_durable in [true, false] {
+        let house = House::new(is_durable, |_| true).await;
+        // A tenth of half a minute, in which a refused event had been tried five times within 0.4 s.
+        let until = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < until {
+            house.keys.iter().step_by(3).for_each(|key| house.touch(key));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let refusals = *house.receiver.refusals.lock();
+        let status = house.status().await;
+        assert!(refusals > 10 && house.receiver.accepted.lock().is_empty(), "{refusals} refusals");
+        assert_eq!(status.dead_lettered, 0, "{status:?}");
+        assert!(status.refused_events > 0 && status.refusal.is_some_and(|why| why.contains("400")));
+        house.receiver.set(|_| false);
+        let recovered = Instant::now();
+        eventually("the receiver has everything", async || house.receiver.newest() == house.truth()).await;
+        eventually("nothing waits", async || house.status().await.refused_events == 0).await;
+        println!("durable {is_durable}: {refusals} refusals, all delivered {:?} after", recovered.elapsed());
+        let status = house.status().await;
+        assert_eq!((status.dead_lettered, status.refusal), (0, None));
+        house.fleet.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_is_refused_holds_up_no_other() {
+    for is_durable in [true, false] {
+        let house = House::new(is_durable, |_| false).await;
+        eventually("a first delivery", async || house.receiver.newest() == house.truth()).await;
+        let (bad, others) = house.keys.split_first().unwrap();
+        let name = bad.name().to_owned();
+        house.receiver.set(move |object| object == name);
+        for _ in 0..20 {
+            house.touch(bad);
+            for key in others {
+                house.touch(key);
+            }
+            let truth = || house.truth().into_iter().filter(|(object, _)| object != bad.name());
+            let newest = || house.receiver.newest().into_iter().filter(|(object, _)| object != bad.name());
+            eventually("the others go on", async || newest().eq(truth())).await;
+        }
+        let status = house.status().await;
+        assert_eq!((status.dead_lettered, house.receiver.newest()[bad.name()] < house.truth()[bad.name()]), (0, true));
+        assert!(status.refused_events > 0, "{status:?}");
+        house.receiver.set(|_| false);
+        eventually("the refused object too", async || house.receiver.newest() == house.truth()).await;
+        house.fleet.end().await;
+    }
+}
