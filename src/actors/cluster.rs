@@ -11,6 +11,7 @@ use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
 
+use super::answered::Answered;
 use super::capacity::CONTROL_MAILBOX;
 use super::env::Env;
 use super::informer::{InformerActor, InformerParts};
@@ -26,7 +27,7 @@ use super::supervision::{
 use super::turns::Turns;
 use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
-use crate::reflector::{Connection, Connector, ErrorClass, InformerOptions};
+use crate::reflector::{Connection, Connector, ErrorClass, Haste, InformerOptions};
 use crate::types::clock::Instant;
 use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Scope};
 
@@ -72,6 +73,9 @@ struct WantState {
     missed: bool,
     /// The look-up under way or to come; answers and timers of others are old news.
     lookup: u64,
+    /// Whether it waits for another look-up because the cluster did not answer, and whether that wait is cut short.
+    unanswered: bool,
+    haste: Haste,
     /// Whether a definition of it was seen.
     was_defined: bool,
 }
@@ -101,6 +105,9 @@ pub(super) struct ClusterActor {
     /// How the cluster has failed to answer since it did, as far as that was said.
     told: Vec<ErrorClass>,
     troubles: Troubles,
+    answered: Answered,
+    /// How often the cluster has answered again.
+    answers: u64,
     // Behind pointers, since a map makes room for eleven where mostly there are few.
     wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
     informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
@@ -128,6 +135,8 @@ impl ClusterActor {
             error: None,
             told: Vec::new(),
             troubles: Troubles::default(),
+            answered: Answered::new(),
+            answers: 0,
             wants: BTreeMap::new(),
             informers: BTreeMap::new(),
             ending: BTreeSet::new(),
@@ -164,6 +173,7 @@ impl ClusterActor {
             settings: options.fingerprint().unwrap_or(0),
             watch_errors: Arc::clone(&want.watch_errors),
             troubles: ctx.address().recipient(),
+            answered: self.answered.clone(),
             rest: Rest::No,
             moved_from: moved_from.map(Arc::new),
         };
@@ -284,6 +294,8 @@ impl ClusterActor {
             attempts: 0,
             missed: false,
             lookup: 0,
+            unanswered: false,
+            haste: Haste::default(),
             was_defined: false,
         };
         self.wants.insert(Arc::new(key.clone()), Box::new(state));
@@ -390,6 +402,7 @@ impl Actor for ClusterActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CONTROL_MAILBOX);
         self.show();
+        self.hear_answers(ctx);
         self.connect(ctx);
     }
 }

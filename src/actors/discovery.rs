@@ -13,6 +13,7 @@ use actix::prelude::*;
 use smol_str::SmolStr;
 
 use self::names::{Heard, Names, News, follow};
+use super::answered::Answered;
 use super::capacity::MAILBOX;
 use super::env::Env;
 use super::messages::{Stop, Surveyed};
@@ -28,6 +29,8 @@ pub(super) struct DiscoveryParts {
     pub(super) connection: Arc<dyn Connection>,
     pub(super) listener: Recipient<Surveyed>,
     pub(super) number: usize,
+    /// Shared with the informers of the cluster.
+    pub(super) answered: Answered,
 }
 
 /// What is known of names that are watched.
@@ -103,7 +106,8 @@ impl DiscoveryActor {
         };
         let source = self.parts.connection.lister_watcher(&resource, &Scope::all(), &options);
         let teller = ctx.address().recipient();
-        ctx.spawn(follow(names, source, self.env.tuning.reflector.clone(), teller).into_actor(self));
+        let options = self.env.tuning.reflector.clone();
+        ctx.spawn(follow(names, source, options, teller, self.parts.answered.subscribe()).into_actor(self));
     }
 
     /// Asks what the cluster offers when that is due.
@@ -116,6 +120,20 @@ impl DiscoveryActor {
         }
         let rest = self.pace.due().saturating_duration_since(clock::now());
         self.timer = Some(ctx.run_later(rest, Self::ask));
+    }
+
+    /// Asks soon, where the last answer is missing, whenever the cluster answers something else.
+    fn hear_answers(&self, ctx: &mut Context<Self>) {
+        let answers = futures::stream::unfold(self.parts.answered.subscribe(), |mut answers| async {
+            answers.changed().await.ok().map(|()| ((), answers))
+        });
+        let checking = answers.into_actor(self).map(|(), act, ctx| {
+            if act.failed.as_ref().is_some_and(|error| error.class.is_silence()) {
+                act.pace.check(clock::now());
+                act.schedule(ctx);
+            }
+        });
+        ctx.spawn(checking.finish());
     }
 
     fn ask(&mut self, ctx: &mut Context<Self>) {
@@ -199,6 +217,7 @@ impl Actor for DiscoveryActor {
         ctx.set_mailbox_capacity(MAILBOX);
         self.follow(Names::Definitions, ctx);
         self.follow(Names::Services, ctx);
+        self.hear_answers(ctx);
         self.schedule(ctx);
     }
 }

@@ -13,6 +13,7 @@ use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
 
+use super::answered::Answered;
 use super::cache::CacheActor;
 use super::capacity::{CONTROL_MAILBOX, STOP_GRACE};
 use super::env::Env;
@@ -57,6 +58,8 @@ pub(super) struct InformerParts {
     pub(super) watch_errors: Arc<WatchErrors>,
     /// Who tells of its failures.
     pub(super) troubles: Recipient<Trouble>,
+    /// Shared with the other informers of the cluster.
+    pub(super) answered: Answered,
     /// Whether it asks its cluster anything.
     pub(super) rest: Rest,
     /// What it was before it became what it is: whose objects it goes on with, where there are some.
@@ -217,6 +220,7 @@ impl InformerActor {
             troubles: self.parts.troubles.clone(),
             handlers: self.env.handlers.clone(),
             budget: self.env.budget.clone(),
+            answered: self.parts.answered.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));

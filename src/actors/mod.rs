@@ -15,6 +15,7 @@
 //! Data goes from right to left, one message in flight on each edge; control goes down the tree. An actor knows its
 //! neighbours as recipients of messages only.
 
+mod answered;
 mod cache;
 pub mod capacity;
 mod checkpoint;

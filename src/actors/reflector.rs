@@ -12,6 +12,7 @@ use actix::prelude::*;
 use futures::StreamExt;
 use tracing::Span;
 
+use super::answered::Answered;
 use super::capacity::{ENQUEUE_BATCH, MAILBOX};
 use super::memory::Budget;
 use super::messages::{Enqueue, Stop};
@@ -26,7 +27,7 @@ use crate::telemetry::spans;
 use crate::types::clock;
 use crate::types::{
     Change, Delta, DeltaKind, Followed, InformerHealth, ListReason, ObjectKey, Origin, Phase, ResourceVersion,
-    StoredObject, Threads, chance,
+    StoredObject, Threads, Watcher, chance,
 };
 
 mod shows;
@@ -47,6 +48,8 @@ pub(super) struct ReflectorParts {
     pub(super) budget: Budget,
     /// Where to go on without a list: the store is complete up to there.
     pub(super) resume: Option<ResourceVersion>,
+    /// Shared with the other informers of the cluster.
+    pub(super) answered: Answered,
 }
 
 /// A list or watch has failed, or works again (`None`).
@@ -120,6 +123,8 @@ struct Driver {
     unproven: bool,
     /// How far the fifo was told last that it has everything.
     progress: Option<ResourceVersion>,
+    /// Whether the cluster has answered another informer again since the last request of this one began.
+    others: Watcher<()>,
 }
 
 struct Listing {
@@ -137,6 +142,7 @@ impl Driver {
         if let Some(version) = parts.resume.take() {
             machine.go_on(version, clock::now());
         }
+        let others = parts.answered.subscribe();
         let is_first = parts.health.lists.load(Relaxed) == 0;
         let relists_for = if is_first { ListReason::First } else { ListReason::Restart };
         Self {
@@ -149,6 +155,7 @@ impl Driver {
             relists_for,
             unproven: true,
             progress: None,
+            others,
         }
     }
 
@@ -157,7 +164,11 @@ impl Driver {
             let done = match self.machine.next(clock::now()) {
                 Step::Wait { until, .. } => {
                     self.show_no_watch();
-                    tokio::time::sleep_until(until).await;
+                    tokio::select! {
+                        biased;
+                        () = tokio::time::sleep_until(until) => {}
+                        Ok(()) = self.others.changed() => self.machine.hurry(clock::now()),
+                    }
                     Ok(())
                 }
                 Step::List { request, fresh } => self.list(request, fresh).await,
@@ -178,6 +189,8 @@ impl Driver {
         }
         self.trace_list();
         let stall = self.parts.options.stall;
+        self.ignore_others();
+        let mut asked = clock::now();
         let opening = within(stall.list_head, "list: no answer", self.parts.source.list(request));
         let mut stream = match opening.await {
             Ok(stream) => stream,
@@ -186,8 +199,12 @@ impl Driver {
                 return Ok(());
             }
         };
+        self.note_answer();
         loop {
-            match next_within(&stall, stream.next()).await {
+            let chunk = next_within(&stall, stream.next()).await;
+            let items = chunk.as_ref().map_or(0, ListChunk::items);
+            let chunk = self.machine.on_list_items(items, clock::now() - asked).and(chunk);
+            match chunk {
                 Ok(ListChunk::Items(objects)) => {
                     let count = objects.len() as u64;
                     health.note_heard();
@@ -198,25 +215,28 @@ impl Driver {
                 }
                 Ok(ListChunk::Skipped(skipped)) => self.skip(skipped, true),
                 Ok(ListChunk::End { version, continue_token, remaining }) => {
-                    health.set_answers(true);
                     health.note_heard();
                     self.listing.iter_mut().for_each(|listing| listing.pages += 1);
                     if let Some(remaining) = remaining {
                         health.list_expected.store(health.list_items.load(Relaxed) + remaining, Relaxed);
                     }
-                    if let PageVerdict::ListComplete(version) =
-                        self.machine.on_page_end(version, continue_token, remaining, clock::now())
-                    {
-                        self.held.push(Change::ReplaceEnd(version));
-                        self.listed();
+                    match self.machine.on_page_end(version, continue_token, remaining, clock::now()) {
+                        PageVerdict::NextPage => {}
+                        PageVerdict::ListComplete(version) => {
+                            self.held.push(Change::ReplaceEnd(version));
+                            self.listed();
+                        }
+                        PageVerdict::GivenUp(error) => self.list_failed(&error),
                     }
                     return self.hand_over().await;
                 }
                 Err(error) => {
+                    self.ignore_others();
                     self.list_failed(&error);
                     return Ok(());
                 }
             }
+            asked = clock::now();
         }
     }
 
@@ -231,13 +251,6 @@ impl Driver {
             health.set_phase(Phase::Listing);
         }
         self.held.push(Change::ReplaceBegin);
-    }
-
-    /// A watch that ended in good order is no failure, but unless the next one follows at once nobody watches.
-    fn show_no_watch(&self) {
-        if self.parts.health.phase() == Phase::Watching {
-            self.parts.health.set_phase(Phase::Stale);
-        }
     }
 
     /// A list that goes on after a failure begins a span of its own.
@@ -283,6 +296,7 @@ impl Driver {
             spans::watch(cluster, &resource.gvr, scope)
         };
         let head = self.parts.options.stall.watch_head;
+        self.ignore_others();
         let mut opened = None;
         let mut events = 0;
         let end = match within(head, "watch: no answer", self.parts.source.watch(request)).await {
@@ -290,7 +304,9 @@ impl Driver {
             Ok(stream) => {
                 opened = Some(clock::now());
                 self.watch_opened();
-                self.follow(stream, &mut events).await?
+                let end = self.follow(stream, &mut events).await?;
+                self.ignore_others();
+                end
             }
         };
         let now = clock::now();
@@ -309,8 +325,9 @@ impl Driver {
         self.machine.on_watch_opened(clock::now());
         let health = &self.parts.health;
         health.watches.fetch_add(1, Relaxed);
-        health.set_answers(true);
         health.note_heard();
+        self.note_answer();
+        let health = &self.parts.health;
         if !self.machine.is_listing() {
             health.set_phase(Phase::Watching);
             self.clear_error();
@@ -350,6 +367,9 @@ impl Driver {
                     *events += batch.items.len() as u64;
                     self.take_items(batch);
                     self.hand_over().await?;
+                    if let Some(error) = self.machine.overrun(clock::now()) {
+                        return Ok(Err(error));
+                    }
                 }
             }
         }

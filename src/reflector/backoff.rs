@@ -57,6 +57,40 @@ impl Backoff {
     }
 }
 
+/// Permits one attempt ahead of its backoff between two attempts that waited their backoff out.
+///
+/// Several clients of one server share the news that it answers again. Without this bound, a server that answers and
+/// breaks off at once would be asked by all clients at the pace of the fastest one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// The next wait may be cut short.
+    #[default]
+    Ready,
+    /// The current wait is cut short.
+    Taken,
+    /// The attempt after the cut wait is under way or has failed: the next wait is not cut short.
+    Spent,
+}
+
+impl Haste {
+    /// Longest wait that remains when a wait is cut short; drawn from zero up to this.
+    pub(crate) const SPREAD: Duration = Duration::from_millis(250);
+
+    /// Whether the wait may be cut short; if so, this is the one.
+    pub(crate) fn take(&mut self) -> bool {
+        let is_ready = *self == Self::Ready;
+        if is_ready {
+            *self = Self::Taken;
+        }
+        is_ready
+    }
+
+    /// A wait has ended.
+    pub(crate) fn waited(&mut self) {
+        *self = if *self == Self::Taken { Self::Spent } else { Self::Ready };
+    }
+}
+
 /// Uniform in `[base, 2·base)`.
 pub(super) fn jittered(base: Duration, random: &mut dyn FnMut() -> f64) -> Duration {
     let share = random();
@@ -129,6 +163,17 @@ mod tests {
         let two_minutes = Duration::from_secs(120);
         assert_eq!(millis(just_before.next_delay(ended + two_minutes - Duration::from_nanos(1), &mut || 0.0)), 1600);
         assert_eq!(millis(backoff.next_delay(ended + two_minutes, &mut || 0.0)), 800);
+    }
+
+    #[test]
+    fn one_wait_is_cut_short_between_two_that_run_to_their_end() {
+        let mut haste = Haste::default();
+        assert!(haste.take());
+        assert!(!haste.take(), "the wait is short already");
+        haste.waited();
+        assert!(!haste.take(), "the attempt ahead of time has failed");
+        haste.waited();
+        assert!(haste.take());
     }
 
     #[test]

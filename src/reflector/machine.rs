@@ -8,14 +8,19 @@
 //! loop {
 //!     match reflector.next(clock::now()) {
 //!         Step::Wait { until, reason } => sleep_until(until).await,     // shown: reason
+//!             // and when the cluster answers another of its reflectors: reflector.hurry(clock::now())
 //!         Step::List { request, fresh } => {
 //!             if fresh { emit(Change::ReplaceBegin) }                  // an unfinished replace before it is void
 //!             match source.list(request).await and its chunks {
-//!                 Items      => emit(Delta Replaced) each
+//!                 Items      => match reflector.on_list_items(count, waited) {
+//!                     Ok(())     => emit(Delta Replaced) each
+//!                     Err(error) => reflector.on_list_error(&error, clock::now()), and the page ends
+//!                 }
 //!                 Skipped    => count; emit(Change::ReplaceKeep(key)) if it has a key
 //!                 End        => match reflector.on_page_end(version, token, remaining) {
 //!                     PageVerdict::NextPage          => {}
 //!                     PageVerdict::ListComplete(v)   => emit(Change::ReplaceEnd(v)),
+//!                     PageVerdict::GivenUp(error)    => reflector.on_list_error(&error, clock::now()),
 //!                 }
 //!                 Err(error) => reflector.on_list_error(&error, clock::now()),
 //!             }
@@ -40,7 +45,7 @@
 //!                                     ItemVerdict::Apply                    => emit(Delta),
 //!                                     ItemVerdict::Nothing                  => {}
 //!                                 }
-//!                             }
+//!                             } and then, if reflector.overrun(clock::now()) is Some(error): break Err(error)
 //!                         }
 //!                     }
 //!                 }
@@ -59,6 +64,8 @@
 //! - A streaming list that makes no progress is given up and remembered as unsupported, instead of waited for for
 //!   ever (k9s#4186) or tried in each round.
 //! - A page that fails is asked for again, instead of the whole list.
+//! - A list has bounds ([`ListBounds`](super::ListBounds)), and ends when its continue tokens go round in a circle.
+//! - When a cluster answers again, one answered request cuts the waits of the others short ([`Reflector::hurry`]).
 //! - A watch that has no version to go on from is followed by a list, since another one from nowhere in particular
 //!   would never tell what was deleted between the two.
 //! - 401, 403 and 404 are retried slowly, and what they are stays visible; a watch that is forbidden is not answered
@@ -67,8 +74,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::backoff::{Backoff, jittered};
+use super::backoff::{Backoff, Haste, jittered};
 use super::plan::{ItemVerdict, PageVerdict, ReflectorOptions, Step, WaitReason};
+use super::progress::Progress;
 use super::{ErrorClass, ListRequest, SourceError, VersionMatch, WatchItem, WatchRequest};
 use crate::types::ResourceVersion;
 use crate::types::clock::Instant;
@@ -93,9 +101,14 @@ struct Listing {
     at: Option<ResourceVersion>,
     fresh: bool,
     failures: u32,
+    progress: Progress,
 }
 
 impl Listing {
+    fn at(version: VersionMatch) -> Self {
+        Self { version, limit: None, token: None, at: None, fresh: true, failures: 0, progress: Progress::default() }
+    }
+
     fn step(&self) -> Step {
         let request =
             ListRequest { version: self.version.clone(), limit: self.limit, continue_token: self.token.clone() };
@@ -113,6 +126,10 @@ struct Watching {
     ordered: bool,
     deadline: Instant,
     timeout: Duration,
+    /// When the server should have ended it, initial events or not.
+    due: Instant,
+    /// Initial events so far.
+    items: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -132,6 +149,7 @@ pub struct Reflector {
     state: State,
     backoff: Backoff,
     wait: Option<(Instant, WaitReason)>,
+    haste: Haste,
     /// client-go's `lastSyncResourceVersion`.
     last_version: Option<ResourceVersion>,
     /// No list may be older, whatever `last_version` is: of what a list that broke off has brought, the newest. Until one is
@@ -162,11 +180,12 @@ impl Reflector {
     /// A reflector that knows nothing yet. `random` gives numbers in `[0, 1)`.
     pub fn new(options: ReflectorOptions, random: impl FnMut() -> f64 + Send + 'static) -> Self {
         Self {
-            options,
             random: Box::new(random),
             state: State::Relist,
-            backoff: Backoff::default(),
+            backoff: options.backoff.clone(),
+            options,
             wait: None,
+            haste: Haste::default(),
             last_version: None,
             floor: None,
             version_unavailable: false,
@@ -218,6 +237,10 @@ impl Reflector {
     pub fn next(&mut self, now: Instant) -> Step {
         match self.wait {
             Some((until, reason)) if until > now => return Step::Wait { until, reason },
+            Some((_, WaitReason::Failure(_) | WaitReason::ShortWatch)) => {
+                self.wait = None;
+                self.haste.waited();
+            }
             _ => self.wait = None,
         }
         match &self.state {
@@ -245,6 +268,15 @@ impl Reflector {
         Step::Watch { request: WatchRequest { version, timeout: watching.timeout, initial_events: watching.initial } }
     }
 
+    /// Items of the page that is being read, skipped ones included, `waited` after the request or the items before.
+    ///
+    /// # Errors
+    /// The list is beyond its bounds. The driver ends the request and reports the error to [`Self::on_list_error`].
+    pub fn on_list_items(&mut self, items: usize, waited: Duration) -> Result<(), SourceError> {
+        let State::List(list) = &mut self.state else { return Ok(()) };
+        list.progress.note_items(items as u64, waited, &self.options.list)
+    }
+
     /// A page has been read to its end.
     pub fn on_page_end(
         &mut self,
@@ -257,6 +289,11 @@ impl Reflector {
             State::List(list) => {
                 let first = list.at.get_or_insert(version).clone();
                 if let Some(token) = continue_token.filter(|token| !token.is_empty()) {
+                    match list.progress.note_page(&token, list.limit, &self.options.list) {
+                        Err(error) => return PageVerdict::GivenUp(error),
+                        Ok(Duration::ZERO) => {}
+                        Ok(pause) => self.wait = Some((now + pause, WaitReason::ThinPage)),
+                    }
                     self.paginated |= list.fresh && list.version == VersionMatch::Any;
                     list.token = Some(token);
                     list.fresh = false;
@@ -272,35 +309,12 @@ impl Reflector {
         PageVerdict::ListComplete(first)
     }
 
-    /// A page could not be asked for, or not be read to its end.
-    pub fn on_list_error(&mut self, error: &SourceError, now: Instant) {
-        let State::List(list) = &mut self.state else { return self.fail(error.class, now) };
-        let within = list.token.is_some();
-        list.failures += 1;
-        match error.class {
-            ErrorClass::Expired if within => {
-                // The continue token is too old: everything at once, at the version first asked for.
-                *list = Listing { limit: None, token: None, at: None, fresh: true, failures: 0, ..list.clone() };
-            }
-            ErrorClass::Expired | ErrorClass::TooLarge => self.on_version_unavailable(error.class, now),
-            ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound | ErrorClass::Malformed => {
-                self.state = State::Relist;
-                self.fail(error.class, now);
-            }
-            class => {
-                if !within || list.failures >= MAX_PAGE_FAILURES && !matches!(class, ErrorClass::Throttled(_)) {
-                    self.state = State::List(self.listing());
-                }
-                self.fail(class, now);
-            }
-        }
-    }
-
     /// A watch's answer has begun.
     pub fn on_watch_opened(&mut self, now: Instant) {
         let (initial, stall) = (self.options.stall.initial_events, self.options.stall.watch_slack);
         if let State::Stream(watching) | State::Watch(watching) = &mut self.state {
-            watching.deadline = now + if watching.initial { initial } else { watching.timeout + stall };
+            watching.due = now + watching.timeout + stall;
+            watching.deadline = if watching.initial { watching.due.min(now + initial) } else { watching.due };
         }
     }
 
@@ -328,6 +342,21 @@ impl Reflector {
                 class: ErrorClass::Stalled,
                 message: "watch: nothing came, not even its end when it was due".to_owned(),
             },
+        }
+    }
+
+    /// The error for initial events that go on although the watch should have ended, or that are too many.
+    ///
+    /// Ask after each batch: a server that sends without a pause lets no [`Self::deadline`] pass.
+    #[must_use]
+    pub fn overrun(&self, now: Instant) -> Option<SourceError> {
+        match &self.state {
+            State::Stream(watching)
+                if watching.initial && (watching.due < now || watching.items > self.options.list.items) =>
+            {
+                Some(self.out_of_patience())
+            }
+            _ => None,
         }
     }
 
@@ -364,14 +393,14 @@ impl Reflector {
         match item {
             WatchItem::Bookmark { version, initial_events_end: true } => {
                 let deadline = now + watching.timeout + stall.watch_slack;
-                self.state =
-                    State::Watch(Watching { initial: false, ordered: true, deadline, timeout: watching.timeout });
+                self.state = State::Watch(Watching { initial: false, ordered: true, deadline, ..watching.clone() });
                 self.synced(version.clone());
                 ItemVerdict::InitialEventsEnd(version.clone())
             }
             WatchItem::Bookmark { .. } => ItemVerdict::Nothing,
             WatchItem::Added(_) | WatchItem::Skipped(_) => {
-                watching.deadline = now + stall.initial_events;
+                watching.items += 1;
+                watching.deadline = watching.due.min(now + stall.initial_events);
                 ItemVerdict::Initial
             }
             // These can go on for ever on a server that does not know of initial events: no progress.
@@ -443,46 +472,16 @@ impl Reflector {
         let version = self.version_or(self.newest(), VersionMatch::Any);
         let cached = matches!(version, VersionMatch::NotOlderThan(_)) && !self.paginated;
         let limit = self.options.page_size.or((!cached).then_some(PAGE_SIZE));
-        Listing { version, limit, token: None, at: None, fresh: true, failures: 0 }
+        Listing { limit, ..Listing::at(version) }
     }
 
     fn watching(&mut self, now: Instant, initial: bool) -> Watching {
         let timeout = jittered(self.options.min_watch_timeout, &mut *self.random);
         let ordered = !initial && self.last_version.as_ref().is_some_and(|version| !version.is_nowhere());
         let stall = self.options.stall;
-        let deadline = now + if initial { stall.initial_events } else { timeout + stall.watch_slack };
-        Watching { initial, ordered, deadline, timeout }
-    }
-
-    /// Waits as a failure of this class asks for.
-    fn fail(&mut self, class: ErrorClass, now: Instant) {
-        let delay = match class {
-            ErrorClass::Throttled(Some(after)) => {
-                let spread = (self.random)().clamp(0.0, 1.0);
-                after.min(MAX_RETRY_AFTER) + Duration::from_millis(500).mul_f64(spread)
-            }
-            // Mostly somebody has to mend these, but a right that is taken and given back should cost a second.
-            ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound => {
-                let longest = jittered(self.options.slow_retry, &mut *self.random);
-                self.backoff.next_delay(now, &mut *self.random).min(longest)
-            }
-            // A server that says that a version is too old is well: the waits of the outage that made it so do not count.
-            ErrorClass::Expired if self.last_failure != Some(ErrorClass::Expired) => {
-                self.backoff.first_delay(&mut *self.random)
-            }
-            _ => self.backoff.next_delay(now, &mut *self.random),
-        };
-        self.wait_for(class, delay, now);
-    }
-
-    fn wait_for(&mut self, class: ErrorClass, delay: Duration, now: Instant) {
-        self.last_failure = Some(class);
-        self.wait = Some((now + delay, WaitReason::Failure(class)));
-    }
-
-    fn pause(&mut self, reason: WaitReason, now: Instant) {
-        let delay = self.backoff.next_delay(now, &mut *self.random);
-        self.wait = Some((now + delay, reason));
+        let due = now + timeout + stall.watch_slack;
+        let deadline = if initial { due.min(now + stall.initial_events) } else { due };
+        Watching { initial, ordered, deadline, timeout, due, items: 0 }
     }
 }
 

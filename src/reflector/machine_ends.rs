@@ -1,10 +1,10 @@
-//! How a reflector goes on after a watch has ended, for each way in which one can end.
+//! How a reflector goes on after a list or watch has ended, for each way in which one can end.
 
 use std::time::Duration;
 
-use super::{Reflector, State, WaitReason};
-use crate::reflector::backoff::jittered;
-use crate::reflector::{ErrorClass, VersionMatch};
+use super::{Listing, MAX_PAGE_FAILURES, MAX_RETRY_AFTER, Reflector, State, WaitReason};
+use crate::reflector::backoff::{Haste, jittered};
+use crate::reflector::{ErrorClass, SourceError, VersionMatch};
 use crate::types::clock::Instant;
 
 /// Watches that end at once, or fail, in a row before the reflector lists again.
@@ -62,6 +62,9 @@ impl Reflector {
         let resumes = self.last_version.as_ref().is_some_and(|version| !version.is_nowhere());
         // Watching from nowhere in particular again would never tell what was deleted meanwhile.
         self.state = if resumes { State::Watch(self.watching(now, false)) } else { State::Relist };
+        if lasted >= SHORT {
+            self.haste = Haste::default();
+        }
         if lasted >= LONG || events > 0 && lasted >= SHORT {
             self.bad_watches = 0;
             self.quick_ends = 0;
@@ -135,5 +138,76 @@ impl Reflector {
 
     fn is_listing_any(&self) -> bool {
         matches!(&self.state, State::List(list) if list.version == VersionMatch::Any)
+    }
+
+    /// A page could not be asked for, or not be read to its end.
+    pub fn on_list_error(&mut self, error: &SourceError, now: Instant) {
+        let State::List(list) = &mut self.state else { return self.fail(error.class, now) };
+        let within = list.token.is_some();
+        list.failures += 1;
+        list.progress.begin_page();
+        match error.class {
+            ErrorClass::Expired if within => {
+                // The continue token is too old: everything at once, at the version first asked for.
+                let version = list.version.clone();
+                *list = Listing::at(version);
+            }
+            ErrorClass::Expired | ErrorClass::TooLarge => self.on_version_unavailable(error.class, now),
+            ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound | ErrorClass::Malformed => {
+                self.state = State::Relist;
+                self.fail(error.class, now);
+            }
+            class => {
+                if !within || list.failures >= MAX_PAGE_FAILURES && !matches!(class, ErrorClass::Throttled(_)) {
+                    self.state = State::List(self.listing());
+                }
+                self.fail(class, now);
+            }
+        }
+    }
+
+    /// Waits as a failure of this class asks for.
+    pub(super) fn fail(&mut self, class: ErrorClass, now: Instant) {
+        let delay = match class {
+            ErrorClass::Throttled(Some(after)) => {
+                let spread = (self.random)().clamp(0.0, 1.0);
+                after.min(MAX_RETRY_AFTER) + Duration::from_millis(500).mul_f64(spread)
+            }
+            // Mostly somebody has to mend these, but a right that is taken and given back should cost a second.
+            ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound => {
+                let longest = jittered(self.options.slow_retry, &mut *self.random);
+                self.backoff.next_delay(now, &mut *self.random).min(longest)
+            }
+            // A server that says that a version is too old is well: the waits of the outage that made it so do not count.
+            ErrorClass::Expired if self.last_failure != Some(ErrorClass::Expired) => {
+                self.backoff.first_delay(&mut *self.random)
+            }
+            _ => self.backoff.next_delay(now, &mut *self.random),
+        };
+        self.wait_for(class, delay, now);
+    }
+
+    fn wait_for(&mut self, class: ErrorClass, delay: Duration, now: Instant) {
+        self.last_failure = Some(class);
+        self.wait = Some((now + delay, WaitReason::Failure(class)));
+    }
+
+    fn pause(&mut self, reason: WaitReason, now: Instant) {
+        let delay = self.backoff.next_delay(now, &mut *self.random);
+        self.wait = Some((now + delay, reason));
+    }
+
+    /// The cluster answers again, as another request has shown: a wait after a failure to reach it is cut short, to a
+    /// random remainder of at most 250 ms.
+    ///
+    /// Waits that the server asked for (429, `Retry-After`) and waits after other answers (401, 403, 404) run to their
+    /// end. Between two waits that are cut short, one runs to its end, or a watch lasts for a second.
+    pub fn hurry(&mut self, now: Instant) {
+        let Some((until, WaitReason::Failure(class))) = self.wait else { return };
+        if until <= now + Haste::SPREAD || !class.is_silence() || !self.haste.take() {
+            return;
+        }
+        let rest = Haste::SPREAD.mul_f64((self.random)().clamp(0.0, 1.0));
+        self.wait = Some((now + rest, WaitReason::Failure(class)));
     }
 }

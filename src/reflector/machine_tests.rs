@@ -12,6 +12,8 @@ use crate::types::{Labels, ObjectKey, StoredObject, StoredObjectParts, Uid, cloc
 mod bounds;
 #[path = "machine_list_tests.rs"]
 mod list;
+#[path = "machine_progress_tests.rs"]
+mod progress;
 #[path = "machine_stream_tests.rs"]
 mod stream;
 #[path = "machine_watch_tests.rs"]
@@ -102,7 +104,13 @@ impl Rig {
         }
     }
 
+    /// A full page ends.
     fn page(&mut self, at: &str, token: Option<&str>) -> PageVerdict {
+        self.page_of(500, at, token)
+    }
+
+    fn page_of(&mut self, items: usize, at: &str, token: Option<&str>) -> PageVerdict {
+        self.reflector.on_list_items(items, Duration::ZERO).unwrap();
         self.reflector.on_page_end(version(at), token.map(str::to_owned), None, self.now)
     }
 
@@ -121,6 +129,11 @@ impl Rig {
 
     fn watch_fails(&mut self, class: ErrorClass) {
         self.reflector.on_watch_end(Err(&error(class)), 0, Duration::ZERO, self.now);
+    }
+
+    fn watch_fails_after_asking(&mut self, class: ErrorClass) {
+        self.watch();
+        self.watch_fails(class);
     }
 
     fn watch_ends(&mut self, events: u64, lasted: Duration) {

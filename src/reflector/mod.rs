@@ -10,6 +10,7 @@ pub mod decode;
 mod list;
 pub mod machine;
 mod plan;
+mod progress;
 mod skim;
 pub mod split;
 mod status;
@@ -18,10 +19,12 @@ mod trie;
 mod walk;
 
 pub use backoff::Backoff;
+pub(crate) use backoff::Haste;
 pub use connect::{Connection, Connector, Discovered, InformerOptions, ResolveError};
 pub use decode::Decoder;
 pub use machine::Reflector;
-pub use plan::{ItemVerdict, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};
+pub use plan::{ItemVerdict, ListBounds, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};
+pub(crate) use progress::Progress;
 pub use split::MAX_OBJECT_BYTES;
 pub(crate) use status::bounded;
 pub use status::classify_status;
@@ -89,6 +92,18 @@ pub enum ListChunk {
     },
 }
 
+impl ListChunk {
+    /// Items of the list that it stands for.
+    #[must_use]
+    pub(crate) fn items(&self) -> usize {
+        match self {
+            Self::Items(objects) => objects.len(),
+            Self::Skipped(_) => 1,
+            Self::End { .. } => 0,
+        }
+    }
+}
+
 /// One event of a WATCH.
 #[derive(Debug)]
 pub enum WatchItem {
@@ -132,7 +147,7 @@ pub struct Skipped {
 }
 
 /// Why a list or watch failed.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SourceError {
     /// What to do about it.
@@ -174,6 +189,16 @@ impl ErrorClass {
     #[must_use]
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Unauthorized | Self::Forbidden | Self::NotFound)
+    }
+
+    /// Whether the server has not answered, as far as can be told: down, cut off, or broken behind a proxy.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Self::Refused | Self::Stalled | Self::Transient)
+    }
+
+    /// Whether the server works, and only the version or the kind of list asked for cannot be had.
+    pub(crate) fn is_answer(self) -> bool {
+        matches!(self, Self::Expired | Self::TooLarge | Self::StreamingUnsupported)
     }
 
     /// Why a list begins that follows such a failure.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ErrorClass, ListRequest, WatchRequest};
+use super::{Backoff, ErrorClass, ListRequest, SourceError, WatchRequest};
 use crate::types::ResourceVersion;
 use crate::types::clock::Instant;
 
@@ -39,6 +39,30 @@ impl Default for StallPolicy {
     }
 }
 
+/// Bounds of one list. A list that reaches one ends with an error, and another list begins after a backoff.
+///
+/// The defaults leave room for fifty times a million objects in pages of 500. Beside them a list ends when the server
+/// repeats a continue token, after whatever number of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListBounds {
+    /// Pages. Default 100,000.
+    pub pages: u64,
+    /// Items, skipped ones included. Default 50 million.
+    pub items: u64,
+    /// Time that the reflector waits for the server. Waits for room in memory do not count. Default 1 h.
+    pub time: Duration,
+    /// Pages in a row without an item. Default 16.
+    ///
+    /// An empty page that has a continue token is followed by a pause of 100 ms, doubling up to 2 s.
+    pub empty_pages: u32,
+}
+
+impl Default for ListBounds {
+    fn default() -> Self {
+        Self { pages: 100_000, items: 50_000_000, time: Duration::from_secs(3600), empty_pages: 16 }
+    }
+}
+
 /// What can be set of a reflector.
 #[derive(Debug, Clone)]
 pub struct ReflectorOptions {
@@ -54,8 +78,13 @@ pub struct ReflectorOptions {
     /// Lower end of the wait before a watch that ran and was cut off is opened again; drawn from `[t, 2t)`. It is the
     /// same however often that happens. Default 100 ms.
     pub reopen: Duration,
+    /// Waits after failures. Default 800 ms, doubling up to 30 s, each drawn from `[d, 2d)`; starts over after 2 min
+    /// without a failure.
+    pub backoff: Backoff,
     /// How long silence is borne.
     pub stall: StallPolicy,
+    /// Bounds of one list.
+    pub list: ListBounds,
 }
 
 impl Default for ReflectorOptions {
@@ -66,7 +95,9 @@ impl Default for ReflectorOptions {
             min_watch_timeout: Duration::from_secs(300),
             slow_retry: Duration::from_secs(30),
             reopen: Duration::from_millis(100),
+            backoff: Backoff::default(),
             stall: StallPolicy::default(),
+            list: ListBounds::default(),
         }
     }
 }
@@ -102,6 +133,8 @@ pub enum WaitReason {
     Failure(ErrorClass),
     /// The server ends watches as soon as they are open.
     ShortWatch,
+    /// The last page of a list brought nothing, or next to nothing.
+    ThinPage,
 }
 
 /// What the end of a page means.
@@ -111,6 +144,9 @@ pub enum PageVerdict {
     NextPage,
     /// The list is complete at this version.
     ListComplete(ResourceVersion),
+    /// The list makes no progress, or is beyond its bounds. The driver reports the error to
+    /// [`Reflector::on_list_error`](super::Reflector::on_list_error).
+    GivenUp(SourceError),
 }
 
 /// What to make of a watch item.

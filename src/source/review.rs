@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 
 use super::kube::{collection, selectors};
 use super::request::{Get, Query, collect, failure, next_data, stalled, transient};
-use crate::reflector::{ErrorClass, MAX_OBJECT_BYTES, SourceError, bounded, classify_status};
-use crate::types::{ApiResource, Scope};
+use crate::reflector::{ErrorClass, ListBounds, MAX_OBJECT_BYTES, Progress, SourceError, bounded, classify_status};
+use crate::types::{ApiResource, Scope, clock};
 
 /// How long one question may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// What is read of an answer that holds no object.
 const MAX_ANSWER: usize = 64 * 1024;
 /// Objects of one page, and what is read of it.
-const PAGE: &str = "200";
+const PAGE: u32 = 200;
 const MAX_PAGE: usize = 64 << 20;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -276,21 +276,25 @@ pub async fn objects(
     }
     let path = collection(resource, scope);
     let (mut found, mut token) = (Vec::new(), None::<String>);
+    let (mut progress, bounds) = (Progress::default(), ListBounds::default());
     loop {
+        let asked = clock::now();
+        progress.begin_page();
         let mut query = selectors(scope);
-        query.add("limit", PAGE);
+        query.add("limit", &PAGE.to_string());
         if let Some(token) = token.as_deref() {
             query.add("continue", token);
         }
         let get = Get { path: path.clone(), query, accept: "application/json", compressed: true };
         let body = get.fetch(client, MAX_PAGE, DEADLINE).await?;
         let page: Page = named(&format!("GET {path}"), parsed(&body))?;
-        let items = page.items.unwrap_or_default().into_iter();
-        found.extend(items.map(|item| Box::<str>::from(item).into_boxed_bytes()).take(most - found.len()));
+        let items = page.items.unwrap_or_default();
+        named(&format!("GET {path}"), progress.note_items(items.len() as u64, clock::now() - asked, &bounds))?;
+        found.extend(items.into_iter().map(|item| Box::<str>::from(item).into_boxed_bytes()).take(most - found.len()));
         token = page.metadata.token.filter(|token| !token.is_empty());
-        if token.is_none() || found.len() >= most {
-            return Ok(found);
-        }
+        let Some(token) = token.as_deref().filter(|_| found.len() < most) else { return Ok(found) };
+        let pause = named(&format!("GET {path}"), progress.note_page(token, Some(PAGE), &bounds))?;
+        tokio::time::sleep(pause).await;
     }
 }
 

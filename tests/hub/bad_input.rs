@@ -245,3 +245,43 @@ async fn a_list_that_loses_its_continue_token_half_way_is_taken_whole() {
     assert_eq!((told.len(), told[PODS].as_str()), (PODS + 1, "synced"));
     patient.end().await;
 }
+
+/// A page of a list that goes on.
+fn page(items: &[&Value], token: &str) -> Fault {
+    let page = json!({
+        "kind": "PodList", "apiVersion": "v1",
+        "metadata": { "resourceVersion": "1", "continue": token },
+        "items": items,
+    });
+    Fault::Answer(RawAnswer::new(200, page.to_string()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_goes_round_in_a_circle_ends_and_is_named() {
+    // Two lists of two pages each, then one as it should be.
+    let script = |pod: &Value, _| FaultScript::one(Rule::new(When::List, page(&[pod], "again")).times(4));
+    let patient = Patient::new(Streaming::Refused, quick(), script).await;
+    let named = "list: page 2 repeats an earlier continue token";
+    patient.fleet.shows("ill", named, |pods| pods.last_error.as_deref() == Some(named)).await;
+    patient.fleet.converged().await;
+    assert_eq!(patient.cluster().stats().lists, 5, "no list goes on after the repeated token");
+    patient.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_empty_pages_ends_and_is_named() {
+    let mut tuning = quick();
+    tuning.reflector.list.empty_pages = 4;
+    let empty = |token| Rule::new(When::List, page(&[], token));
+    let script = |_: &Value, _| {
+        ["b", "c", "d"].into_iter().fold(FaultScript::one(empty("a")), |all, token| all.with(empty(token)))
+    };
+    let begun = std::time::Instant::now();
+    let patient = Patient::new(Streaming::Refused, tuning, script).await;
+    let named = "list: 4 empty pages in a row";
+    patient.fleet.shows("ill", named, |pods| pods.last_error.as_deref() == Some(named)).await;
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(700), "empty pages are paced: {:?}", begun.elapsed());
+    patient.fleet.converged().await;
+    assert_eq!(patient.cluster().stats().lists, 5);
+    patient.end().await;
+}

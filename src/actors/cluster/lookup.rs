@@ -8,7 +8,7 @@ use actix::prelude::*;
 use super::{ClusterActor, WantKey, WantState, informer_key_of};
 use crate::actors::messages::{Resolved, Wanted};
 use crate::actors::supervision::detach;
-use crate::reflector::{ResolveError, SourceError};
+use crate::reflector::{Haste, ResolveError, SourceError};
 use crate::types::{ApiResource, InformerHealth, Phase, chance, doubled};
 
 /// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
@@ -92,8 +92,11 @@ impl ClusterActor {
         }
         let Some(want) = self.wants.get_mut(key) else { return };
         self.next_lookup += 1;
-        let lookup = self.next_lookup;
+        let (lookup, answers) = (self.next_lookup, self.answers);
         want.lookup = lookup;
+        if std::mem::take(&mut want.unanswered) {
+            want.haste.waited();
+        }
         let key = key.clone();
         ctx.spawn(connection.resolve(resource).into_actor(self).map(move |resolved, act, ctx| {
             if !act.is_current(&key, lookup) {
@@ -101,10 +104,16 @@ impl ClusterActor {
             }
             match resolved {
                 Ok(resource) => {
-                    act.wants.get(&key).inspect(|want| want.health.set_answers(true));
+                    act.note_answer(&key);
                     act.on_resolved(&key, resource, ctx);
                 }
-                Err(error) => act.on_unresolved(key, &error, ctx),
+                Err(error) => {
+                    act.on_unresolved(key.clone(), &error, ctx);
+                    // It has answered something else since this was asked.
+                    if act.answers != answers {
+                        act.hurry_lookup(&key, ctx);
+                    }
+                }
             }
             // It may be of those that come and go.
             act.reconcile(ctx);
@@ -129,12 +138,13 @@ impl ClusterActor {
                     tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), %error, "the resource cannot be watched yet");
                 }
                 want.missed = true;
-                want.health.set_answers(true);
                 want.health.set_phase(Phase::Absent);
                 want.health.set_error(Some(why));
+                self.note_answer(&key);
                 jittered(ABSENT_REST)
             }
             ResolveError::Unavailable(source) => {
+                want.unanswered = source.class.is_silence();
                 want.health.set_answers(false);
                 want.health.set_error(Some(format!("{error}: {source}")));
                 let rest = retry_after(want.attempts);
@@ -152,6 +162,49 @@ impl ClusterActor {
         });
     }
 
+    /// The cluster has answered about what is wanted. Notifies the others if it had not before.
+    fn note_answer(&self, key: &WantKey) {
+        let Some(want) = self.wants.get(key) else { return };
+        let was_silent = want.health.answers() == Some(false);
+        want.health.set_answers(true);
+        if was_silent {
+            self.answered.note();
+        }
+    }
+
+    /// Cuts the waits for look-ups short whenever the cluster answers again.
+    pub(super) fn hear_answers(&self, ctx: &mut Context<Self>) {
+        let answers = futures::stream::unfold(self.answered.subscribe(), |mut answers| async {
+            answers.changed().await.ok().map(|()| ((), answers))
+        });
+        let hurrying = answers.into_actor(self).map(|(), act, ctx| {
+            act.answers += 1;
+            let keys: Vec<_> = act.wants.keys().cloned().collect();
+            for key in keys {
+                act.hurry_lookup(&key, ctx);
+            }
+        });
+        ctx.spawn(hurrying.finish());
+    }
+
+    /// Looks up again at once, or nearly so, what waits because the cluster did not answer.
+    fn hurry_lookup(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
+        let Some(want) = self.wants.get_mut(key).filter(|want| want.unanswered) else { return };
+        if !want.haste.take() {
+            return;
+        }
+        // The timer of the wait that is cut short is of an earlier look-up then.
+        self.next_lookup += 1;
+        let lookup = self.next_lookup;
+        want.lookup = lookup;
+        let key = key.clone();
+        ctx.run_later(Haste::SPREAD.mul_f64(chance::unit()), move |act, ctx| {
+            if act.is_current(&key, lookup) {
+                act.resolve(&key, ctx);
+            }
+        });
+    }
+
     pub(super) fn on_resolved(&mut self, key: &WantKey, resource: ApiResource, ctx: &mut Context<Self>) {
         let Some(want) = self.wants.get_mut(key) else { return };
         if want.resolved.is_some() {
@@ -159,6 +212,7 @@ impl ClusterActor {
         }
         want.health.set_error(None);
         want.attempts = 0;
+        (want.unanswered, want.haste) = (false, Haste::default());
         if std::mem::take(&mut want.missed) {
             tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
         }

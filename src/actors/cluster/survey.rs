@@ -102,11 +102,12 @@ impl ClusterActor {
         self.next_number += 1;
         let number = self.next_number;
         let (env, cluster, listener) = (self.env.clone(), self.parts.name.clone(), ctx.address().recipient());
+        let answered = self.answered.clone();
         let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
         let token = self.children.token();
         let address = start_control(self.env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
-            DiscoveryActor::new(env, DiscoveryParts { cluster, connection, listener, number }, guard)
+            DiscoveryActor::new(env, DiscoveryParts { cluster, connection, listener, number, answered }, guard)
         });
         self.survey.actor = Some((number, Some(address)));
     }
@@ -303,7 +304,10 @@ impl Handler<Surveyed> for ClusterActor {
             return;
         }
         if let Some(looked) = &surveyed.looked {
-            self.survey.failing = looked.is_err();
+            let was_failing = std::mem::replace(&mut self.survey.failing, looked.is_err());
+            if was_failing && looked.is_ok() {
+                self.answered.note();
+            }
             looked.as_ref().err().inspect(|error| self.tell_out_of_reach(error));
         }
         self.survey.view = surveyed.view;

@@ -45,11 +45,6 @@ struct Outbreak {
 }
 
 impl ErrorClass {
-    /// Whether the server has not answered, as far as can be told: down, cut off, or broken behind who answers for it.
-    pub(in crate::actors) fn is_silence(self) -> bool {
-        matches!(self, Self::Refused | Self::Stalled | Self::Transient)
-    }
-
     /// The one that stands for all that are the same to who looks on: an outage is one, however it shows.
     pub(in crate::actors) fn kind(self) -> Self {
         match self {

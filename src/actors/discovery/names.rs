@@ -13,7 +13,10 @@ use crate::reflector::{
     ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, SourceError,
     StallPolicy, Step, WatchItem, WatchRequest,
 };
-use crate::types::{chance, clock};
+use crate::types::{Watcher, chance, clock};
+
+/// Names that one list may have; they are all in memory.
+const MOST_NAMES: u64 = 1_000_000;
 
 /// Which names are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,16 +55,22 @@ struct Gone;
 pub(super) async fn follow(
     of: Names,
     source: Arc<dyn ListerWatcher>,
-    options: ReflectorOptions,
+    mut options: ReflectorOptions,
     teller: Recipient<Heard>,
+    mut others: Watcher<()>,
 ) {
     let stall = options.stall;
+    options.list.items = options.list.items.min(MOST_NAMES);
     let machine = Reflector::new(options, chance::unit);
     let mut following = Following { of, source, machine, stall, teller, listed: BTreeSet::new() };
     loop {
         let done = match following.machine.next(clock::now()) {
             Step::Wait { until, .. } => {
-                tokio::time::sleep_until(until).await;
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep_until(until) => {}
+                    Ok(()) = others.changed() => following.machine.hurry(clock::now()),
+                }
                 if following.teller.connected() { Ok(()) } else { Err(Gone) }
             }
             Step::List { request, fresh } => following.list(request, fresh).await,
@@ -109,17 +118,24 @@ impl Following {
 
     /// Whether the list is complete with it.
     async fn read_page(&mut self, request: ListRequest) -> Result<bool, SourceError> {
+        let mut asked = clock::now();
         let opening = within(self.stall.list_head, "list: no answer", self.source.list(request));
         let mut stream = opening.await?;
         loop {
-            match next_within(&self.stall, stream.next()).await? {
+            let chunk = next_within(&self.stall, stream.next()).await?;
+            let now = clock::now();
+            self.machine.on_list_items(chunk.items(), now - std::mem::replace(&mut asked, now))?;
+            match chunk {
                 ListChunk::Items(objects) => {
                     self.listed.extend(objects.iter().map(|object| SmolStr::from(object.key().name())));
                 }
                 ListChunk::Skipped(_) => {}
                 ListChunk::End { version, continue_token, remaining } => {
-                    let verdict = self.machine.on_page_end(version, continue_token, remaining, clock::now());
-                    return Ok(matches!(verdict, PageVerdict::ListComplete(_)));
+                    return match self.machine.on_page_end(version, continue_token, remaining, clock::now()) {
+                        PageVerdict::NextPage => Ok(false),
+                        PageVerdict::ListComplete(_) => Ok(true),
+                        PageVerdict::GivenUp(error) => Err(error),
+                    };
                 }
             }
         }
@@ -148,6 +164,9 @@ impl Following {
                             events += batch.items.len() as u64;
                             for item in batch.items {
                                 self.take(item).await?;
+                            }
+                            if let Some(error) = self.machine.overrun(clock::now()) {
+                                break Err(error);
                             }
                         }
                     }

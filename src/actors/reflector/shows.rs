@@ -8,6 +8,13 @@ use crate::reflector::{ErrorClass, SourceError};
 use crate::types::{ObjectKey, Origin, Phase};
 
 impl Driver {
+    /// A watch that ended in good order is no failure, but unless the next one follows at once nobody watches.
+    pub(super) fn show_no_watch(&self) {
+        if self.parts.health.phase() == Phase::Watching {
+            self.parts.health.set_phase(Phase::Stale);
+        }
+    }
+
     /// The request works; what was skipped is still missing, and must not be forgotten over that.
     pub(super) fn clear_error(&self) {
         self.parts.health.set_error(self.skipped.as_ref().map(|(_, said)| said.clone()));
@@ -41,16 +48,36 @@ impl Driver {
         }
     }
 
+    /// The cluster has answered. Notifies the other informers if it had left the request before unanswered.
+    pub(super) fn note_answer(&mut self) {
+        let health = &self.parts.health;
+        let was_silent = health.answers() == Some(false);
+        health.set_answers(true);
+        if was_silent {
+            self.parts.answered.note();
+            self.ignore_others();
+        }
+    }
+
+    /// Forgets that the cluster has answered others: the next request, or the next wait, begins after that.
+    pub(super) fn ignore_others(&mut self) {
+        drop(self.others.see());
+    }
+
     fn tell(&self, error: Option<SourceError>) {
         let trouble = Trouble { origin: Arc::clone(&self.parts.origin), error };
         detach(self.parts.troubles.send(trouble));
     }
 
     pub(super) fn show_failure(&mut self, error: &SourceError) {
+        self.relists_for = error.class.list_reason();
+        if error.class.is_answer() {
+            self.note_answer();
+        } else {
+            self.parts.health.set_answers(!error.class.is_silence());
+        }
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
-        self.relists_for = error.class.list_reason();
-        health.set_answers(!error.class.is_silence());
         self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.handlers);
         let phase = match error.class {
             ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,

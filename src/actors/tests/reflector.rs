@@ -73,6 +73,7 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             handlers: crate::types::Threads::current(),
             budget: crate::actors::memory::Budget::new(),
             resume: None,
+            answered: crate::actors::answered::Answered::new(),
         };
         let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &Census::default())).start();
         let until = async |lists: u64, watches: u64| {

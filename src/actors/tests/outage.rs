@@ -1,0 +1,194 @@
+//! How soon the informers of a cluster are back after an outage, on a paused clock with seeded randomness.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
+use tokio::sync::watch;
+
+use crate::actors::cluster::{ClusterActor, ClusterParts};
+use crate::actors::messages::{Resolved, User, Want, Wanted};
+use crate::actors::supervision::{ExitGuard, start_control};
+use crate::actors::{Env, Tuning};
+use crate::cache::testing::pods;
+use crate::reflector::{
+    Connection, Connector, Discovered, ErrorClass, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher,
+    ResolveError, SourceError, WatchRequest, WatchStream,
+};
+use crate::types::chance::Decided;
+use crate::types::{ApiResource, ClusterLabels, ClusterName, ResourceRef, ResourceVersion, Scope, Threads, clock};
+
+/// A cluster that is up or refuses connections.
+#[derive(Clone, Debug)]
+struct Fragile {
+    up: watch::Receiver<bool>,
+    open: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
+}
+
+/// An open watch.
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Fragile {
+    fn ask(&self) -> Result<(), SourceError> {
+        self.requests.fetch_add(1, Relaxed);
+        if *self.up.borrow() { Ok(()) } else { Err(refused()) }
+    }
+}
+
+fn refused() -> SourceError {
+    SourceError { class: ErrorClass::Refused, message: "connection refused".to_owned() }
+}
+
+impl Connector for Fragile {
+    fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
+        let connection: Arc<dyn Connection> = Arc::new(self.clone());
+        std::future::ready(Ok(connection)).boxed()
+    }
+}
+
+impl Connection for Fragile {
+    fn resolve(&self, _: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
+        std::future::ready(self.ask().map(|()| pods()).map_err(ResolveError::Unavailable)).boxed()
+    }
+
+    fn catalogue(&self, _: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
+        std::future::ready(Err(refused())).boxed()
+    }
+
+    fn lister_watcher(&self, _: &ApiResource, _: &Scope, _: &InformerOptions) -> Arc<dyn ListerWatcher> {
+        Arc::new(self.clone())
+    }
+}
+
+impl ListerWatcher for Fragile {
+    fn list(&self, _: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
+        let end = ListChunk::End { version: ResourceVersion::new("1"), continue_token: None, remaining: None };
+        std::future::ready(self.ask().map(|()| stream::iter([Ok(end)]).boxed())).boxed()
+    }
+
+    fn watch(&self, _: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
+        if let Err(error) = self.ask() {
+            return std::future::ready(Err(error)).boxed();
+        }
+        self.open.fetch_add(1, Relaxed);
+        let (mut up, open) = (self.up.clone(), Open(Arc::clone(&self.open)));
+        let broken = async move {
+            let _open = open;
+            let _ = up.wait_for(|up| !up).await;
+            Err(refused())
+        };
+        std::future::ready(Ok(stream::once(broken).boxed())).boxed()
+    }
+}
+
+struct Deaf;
+
+impl Actor for Deaf {
+    type Context = Context<Self>;
+}
+
+impl Handler<Resolved> for Deaf {
+    type Result = ();
+
+    fn handle(&mut self, _: Resolved, _: &mut Self::Context) {}
+}
+
+struct Recovery {
+    /// From the cluster's return until the first watch was open, and until all were.
+    first: Duration,
+    all: Duration,
+    /// Requests during the outage.
+    requests: usize,
+}
+
+/// An outage of five minutes under `informers` informers. With `before_start` they have never been answered. With `apart`
+/// each has a cluster actor of its own, so that no news is shared: how it was before.
+fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recovery {
+    let _decided = Decided::by(seed);
+    System::new().block_on(async {
+        tokio::time::pause();
+        let (switch, up) = watch::channel(!before_start);
+        let cluster = Fragile { up, open: Arc::default(), requests: Arc::default() };
+        let mut tuning = Tuning::default();
+        tuning.reflector.streaming_list = false;
+        let threads = Threads::simulated(tokio::runtime::Handle::current());
+        let arbiter = Arbiter::current();
+        let env = Env::new(threads.clone(), threads, vec![arbiter.clone()], tuning);
+        let cluster_actor = |number: usize| {
+            let parts = ClusterParts {
+                name: ClusterName::new(&format!("c{number}")).unwrap(),
+                labels: ClusterLabels::new(),
+                connector: Arc::new(cluster.clone()),
+                view: Arc::default(),
+                registry: Deaf.start().recipient(),
+                subscriptions: Vec::new(),
+            };
+            let (env, guard) = (env.clone(), ExitGuard::new(0, 0, None, &env.census));
+            start_control(&arbiter, move |_| ClusterActor::new(env, parts, guard))
+        };
+        let actors: Vec<_> = (0..if apart { informers } else { 1 }).map(cluster_actor).collect();
+        for number in 0..informers {
+            let scope = Scope { namespace: Some(format!("n{number}").into()), ..Scope::all() };
+            let wanted = Wanted::Written("pods".parse().unwrap());
+            let options = InformerOptions::default();
+            let user = User::Caller("test".to_owned());
+            actors[number % actors.len()]
+                .send(Want { user, wanted, scope, options, watch_errors: None })
+                .await
+                .unwrap();
+        }
+        let opened = async |count: usize| {
+            while cluster.open.load(Relaxed) < count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            clock::now()
+        };
+        if !before_start {
+            opened(informers).await;
+            tokio::time::sleep(Duration::from_secs(120)).await;
+        }
+        let asked = cluster.requests.load(Relaxed);
+        switch.send_replace(false);
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        let requests = cluster.requests.load(Relaxed) - asked;
+        switch.send_replace(true);
+        let returned = clock::now();
+        let first = opened(1).await - returned;
+        let all = opened(informers).await - returned;
+        Recovery { first, all, requests }
+    })
+}
+
+/// The first answer comes at the end of the shortest wait; all others follow within the spread of 250 ms.
+#[test]
+fn the_informers_of_a_cluster_are_back_together_after_an_outage() {
+    for (informers, before_start) in [(1, false), (10, false), (50, false), (10, true), (50, true)] {
+        for seed in 1..=5 {
+            let apart = outage(seed, informers, before_start, true);
+            println!(
+                "{informers} informers apart, seed {seed}: all after {:?}, {} requests",
+                apart.all, apart.requests
+            );
+            assert!(informers == 1 || apart.all > Duration::from_secs(2), "seed {seed}: this needs no news");
+            let Recovery { first, all, requests } = outage(seed, informers, before_start, false);
+            println!(
+                "{informers} informers, never answered {before_start}, seed {seed}: first after {first:?}, all after \
+                 {all:?}, {requests} requests in the outage"
+            );
+            let rest = all.saturating_sub(first);
+            let lookups = if before_start { 2 } else { 1 };
+            assert!(rest <= Duration::from_millis(300) * lookups, "seed {seed}: the others after {rest:?}");
+            assert!(first <= Duration::from_secs(61), "seed {seed}: the first after {first:?}");
+        }
+    }
+}
