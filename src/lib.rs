@@ -79,6 +79,8 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../docs/embedding.md")]
     struct Embedding;
+    #[doc = include_str!("../docs/controllers.md")]
+    struct Controllers;
 }
 
 pub mod actors;

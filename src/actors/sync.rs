@@ -10,7 +10,9 @@ use parking_lot::RwLock;
 
 use super::messages::Wanted;
 use super::status::{InformerView, SharedView};
-use crate::types::{ClusterLabels, ClusterName, ClusterSelector, Phase, ResourceVersion, Scope, Watcher, clock};
+use crate::types::{
+    ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Phase, ResourceVersion, Scope, Watcher, clock,
+};
 
 /// How often a wait for sync looks at informers that will not signal (forbidden, absent).
 const SYNC_POLL: Duration = Duration::from_millis(100);
@@ -101,10 +103,23 @@ impl SyncView {
         views.get(cluster).map(|(labels, view)| seen(of, cluster, labels, view)).unwrap_or_default()
     }
 
+    /// What the informer of one cluster shows of itself.
+    pub(crate) fn health_in(&self, cluster: &ClusterName, of: &Awaited) -> Option<Arc<InformerHealth>> {
+        let views = self.views.read();
+        let (labels, view) = views.get(cluster)?;
+        let view = view.load();
+        view.informers.iter().find(|it| is_of(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
+    }
+
     /// Whether what was asked for has not reached every cluster yet.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         self.telling.load(SeqCst) > 0
+    }
+
+    /// Reports whenever an informer may have synced.
+    pub(crate) fn changes(&self) -> Watcher<()> {
+        self.changed.clone()
     }
 
     /// A line for each that has not synced.

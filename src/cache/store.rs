@@ -264,6 +264,7 @@ impl Store {
     ) -> Option<Outbox> {
         let mut partition = self.next.take(id)?;
         let is_news = !batch.is_empty() || version.is_none();
+        let (health, complete) = (Arc::clone(partition.health()), version.clone());
         // Without a version nobody can tell how far it is complete with what comes now: from an earlier one on a watch
         // would bring back what a list that was broken off has ended.
         if version.is_some() || !batch.is_empty() {
@@ -293,6 +294,10 @@ impl Store {
         }
         self.next.put(id, partition);
         self.publish();
+        // While a list is applied in parts, the version before it stays: what was complete up to there still is.
+        if complete.is_some() {
+            health.set_stored(complete);
+        }
         Some(outbox)
     }
 

@@ -19,12 +19,12 @@ mod registration;
 mod shared_informer;
 mod typed;
 
-pub use error::InformerError;
+pub use error::{InformerError, WaitError};
 pub use factory::{ListOptions, SharedInformerFactory, SyncResult};
 pub use handler::{
     FilteringResourceEventHandler, ResourceEventHandler, ResourceEventHandlerDetailedFuncs, ResourceEventHandlerFuncs,
     dispatch,
 };
-pub use registration::HandlerRegistration;
+pub use registration::{HandlerOptions, HandlerRegistration};
 pub use shared_informer::SharedInformer;
 pub use typed::api_resource;

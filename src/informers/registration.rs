@@ -3,12 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 use actix::{Addr, MailboxError};
 use tokio::sync::Mutex;
 
+use super::InformerError;
 use crate::actors::messages::{FindSubscription, ViewSync};
 use crate::actors::{Awaited, RegistryActor, SubscriptionId};
+
+/// How often a wait looks whether a handler has returned from its initial calls.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The calls of one handler.
 #[derive(Debug, Default)]
@@ -35,6 +40,26 @@ impl Calls {
     /// Waits for the call that is running.
     pub(super) async fn ended(&self) {
         drop(self.running.lock().await);
+    }
+}
+
+/// Options of one handler: client-go's `HandlerOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HandlerOptions {
+    /// The name in the status, in the log and in metrics. Unset: the informer's.
+    ///
+    /// Each name makes time series of its own for each cluster and resource: name the handler by its duty, never by
+    /// what it handles.
+    pub name: Option<String>,
+    /// The resync period, 1 s at least; zero for none. Unset: the factory's.
+    pub resync: Option<Duration>,
+}
+
+impl HandlerOptions {
+    /// Options with a name.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), resync: None }
     }
 }
 
@@ -78,6 +103,31 @@ impl HandlerRegistration {
         let all = informers.iter().all(|informer| informer.synced && told(&informer.cluster));
         // Without one it may not have been started.
         Ok(all && !is_starting && !informers.is_empty())
+    }
+}
+
+impl HandlerRegistration {
+    /// Waits until [`Self::has_synced`] is true: client-go's `HasSyncedChecker` and `WaitForCacheSync`.
+    ///
+    /// A cluster that is out of reach keeps it waiting: give it a deadline of your own.
+    ///
+    /// # Errors
+    /// [`InformerError::Removed`] if the handler has been removed, [`InformerError::Hub`] if the hub has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: wrap it in `tokio::time::timeout`. Needs a tokio runtime with time enabled.
+    pub async fn wait_for_sync(&self) -> Result<(), InformerError> {
+        let mut changes = self.registry.send(ViewSync).await?.changes();
+        loop {
+            if self.has_synced().await? {
+                return Ok(());
+            }
+            if self.calls.over.load(SeqCst) {
+                return Err(InformerError::Removed);
+            }
+            // Informers signal their sync; the end of the handler's last initial call is looked for.
+            let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! `SharedIndexInformer`.
 
 mod indexing;
+mod version;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::error::InformerError;
 use super::handler::{ResourceEventHandler, dispatch};
-use super::registration::{Calls, HandlerRegistration};
+use super::registration::{Calls, HandlerOptions, HandlerRegistration};
 use crate::actors::messages::{InformerFor, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted};
 use crate::actors::{
     Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
@@ -280,7 +281,19 @@ impl<K: 'static> SharedInformer<K> {
         &self,
         handler: impl ResourceEventHandler<K>,
     ) -> Result<HandlerRegistration, InformerError> {
-        self.add(handler, self.inner.parts.resync).await
+        self.add_event_handler_with_options(handler, HandlerOptions::default()).await
+    }
+
+    /// The same under a name and with a period of its own: client-go's `AddEventHandlerWithOptions`.
+    ///
+    /// # Errors
+    /// After the stop.
+    pub async fn add_event_handler_with_options(
+        &self,
+        handler: impl ResourceEventHandler<K>,
+        options: HandlerOptions,
+    ) -> Result<HandlerRegistration, InformerError> {
+        self.add(handler, options).await
     }
 
     /// The same with a period of its own (a second at least; zero for never). All handlers of an informer are repeated on
@@ -293,13 +306,13 @@ impl<K: 'static> SharedInformer<K> {
         handler: impl ResourceEventHandler<K>,
         period: Duration,
     ) -> Result<HandlerRegistration, InformerError> {
-        self.add(handler, period).await
+        self.add(handler, HandlerOptions { resync: Some(period), ..HandlerOptions::default() }).await
     }
 
     async fn add(
         &self,
         mut handler: impl ResourceEventHandler<K>,
-        resync: Duration,
+        options: HandlerOptions,
     ) -> Result<HandlerRegistration, InformerError> {
         let inner = &self.inner;
         if inner.is_stopped() {
@@ -312,7 +325,8 @@ impl<K: 'static> SharedInformer<K> {
         });
         let Parts { name, clusters, .. } = &inner.parts;
         let subscribe = Subscribe::to_informers_of(inner.user(), clusters.clone(), subscriber);
-        let subscribe = subscribe.named(name).with_resync(resync);
+        let resync = options.resync.unwrap_or(inner.parts.resync);
+        let subscribe = subscribe.named(options.name.as_deref().unwrap_or(name)).with_resync(resync);
         let id = inner.whole(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
         Ok(HandlerRegistration::new(id, calls, inner.awaited(), inner.core.registry.clone()))
     }
@@ -417,7 +431,8 @@ impl<K: 'static> SharedInformer<K> {
         self.inner.sync.get()?.informers_in(cluster, &self.inner.awaited()).pop()
     }
 
-    /// How far a cluster has been read; `None` before its first list.
+    /// How far the reflector of a cluster has read; `None` before its first list. The store follows it:
+    /// [`Self::stored_version`].
     #[must_use]
     pub fn last_sync_resource_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
         self.state_in(cluster)?.version

@@ -1,16 +1,16 @@
 //! What an informer shows of itself: written by its actors as they go, read by anyone at any time.
 
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicI64, AtomicU8, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use serde::Serialize;
 
-use super::{MemoryState, ResourceVersion, clock};
+use super::{ClusterTimings, MemoryState, ResourceVersion, Watched, Watcher, clock};
 
 /// What an informer is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -163,10 +163,12 @@ pub struct InformerHealth {
     last_event: AtomicI64,
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
+    stored: Watched<Option<ResourceVersion>>,
     /// What a list that is not complete has brought.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
+    timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
     pub objects: AtomicU64,
     /// Bytes of their bodies as they lie in memory.
@@ -209,6 +211,7 @@ impl InformerHealth {
             self.set_version(version.as_ref().clone());
         }
         self.floor.store(before.floor.load_full());
+        self.set_stored(before.stored());
         if before.has_synced() {
             self.set_synced();
         }
@@ -245,6 +248,7 @@ impl InformerHealth {
             version: version.as_ref().map(ToString::to_string),
             ..CheckpointState::default()
         });
+        self.set_stored(version.clone());
         self.version.store(version.map(Arc::new));
         // Where the clock was ahead then, it cannot be told when that was, but not later than now.
         let alive = alive.min(clock::wall_millis());
@@ -309,6 +313,7 @@ impl InformerHealth {
     /// Notes that its objects were let go: it begins anew.
     pub fn set_unsynced(&self) {
         self.synced.store(0, Release);
+        self.set_stored(None);
     }
 
     /// Whether the first list is in the store. client-go's `HasSynced`.
@@ -402,6 +407,38 @@ impl InformerHealth {
     #[must_use]
     pub fn version(&self) -> Option<Arc<ResourceVersion>> {
         self.version.load_full()
+    }
+
+    /// Notes up to which version the store is complete, after the store has published that state.
+    pub fn set_stored(&self, version: Option<ResourceVersion>) {
+        self.stored.modify(|stored| {
+            let is_other = *stored != version;
+            *stored = version;
+            is_other
+        });
+    }
+
+    /// Up to which version the store is complete: client-go's `LastStoreSyncResourceVersion`.
+    #[must_use]
+    pub fn stored(&self) -> Option<ResourceVersion> {
+        self.stored.get()
+    }
+
+    /// Waits for changes of [`Self::stored`].
+    #[must_use]
+    pub fn watch_stored(&self) -> Watcher<Option<ResourceVersion>> {
+        self.stored.subscribe()
+    }
+
+    /// Has durations recorded with those of its cluster. Only the first call counts.
+    pub fn set_timings(&self, timings: &Arc<ClusterTimings>) {
+        let _ = self.timings.set(Arc::clone(timings));
+    }
+
+    /// Durations of its cluster's informers, where they are recorded.
+    #[must_use]
+    pub fn timings(&self) -> Option<&Arc<ClusterTimings>> {
+        self.timings.get()
     }
 
     /// Notes how far its objects are on disk.

@@ -16,6 +16,33 @@ pub const LAG_SECONDS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
 
+/// Upper bounds in seconds for lists and watches. Few, since each cluster has them.
+const STREAM_SECONDS: &[f64] = &[0.1, 1.0, 10.0, 60.0, 600.0, 3600.0];
+
+/// Upper bounds in seconds for the way into the store. Few, since each cluster has them.
+const STORE_SECONDS: &[f64] = &[0.0005, 0.005, 0.05, 0.5, 5.0, 30.0];
+
+/// Durations of what the informers of one cluster do. Shared by all of them, so that a resource costs no memory for it.
+#[derive(Debug)]
+pub struct ClusterTimings {
+    /// Lists that were complete, from their first request to their last object.
+    pub lists: Histogram,
+    /// Watches, from their opening to their end.
+    pub watches: Histogram,
+    /// Changes, from being read off their watch to being in the store; in samples.
+    pub stored: Histogram,
+}
+
+impl Default for ClusterTimings {
+    fn default() -> Self {
+        Self {
+            lists: Histogram::new(STREAM_SECONDS),
+            watches: Histogram::new(STREAM_SECONDS),
+            stored: Histogram::new(STORE_SECONDS),
+        }
+    }
+}
+
 /// Durations, counted by bucket. Recording is lock-free but for an exemplar, which is dropped rather than waited for.
 #[derive(Debug)]
 pub struct Histogram {

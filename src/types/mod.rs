@@ -54,7 +54,7 @@ pub use doubled::doubled;
 pub use follow::{Allowance, Followed, InvalidTraceParent, SPANS, TraceParent, Traced};
 pub use fsync::Fsync;
 pub use health::{CheckpointState, Freshness, InformerHealth, ListReason, Phase};
-pub use histogram::{Exemplar, Histogram, HistogramState, LAG_SECONDS, REQUEST_SECONDS};
+pub use histogram::{ClusterTimings, Exemplar, Histogram, HistogramState, LAG_SECONDS, REQUEST_SECONDS};
 pub use intern::Interner;
 pub use key::{InvalidKey, ObjectKey};
 pub(crate) use label_filter::{LabelFilter, LabelNeeds, text_hash};

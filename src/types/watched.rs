@@ -47,6 +47,15 @@ impl<T> Watched<T> {
         Watcher { seen: self.0.version.load(SeqCst), shared: Arc::clone(&self.0) }
     }
 
+    /// A copy of the value as it is.
+    #[must_use]
+    pub fn get(&self) -> T
+    where
+        T: Clone,
+    {
+        self.0.value.read().clone()
+    }
+
     /// Replaces the value.
     pub fn set(&self, value: T) {
         self.modify(|old| {
@@ -66,6 +75,12 @@ impl<T> Watched<T> {
         if is_changed {
             self.0.changed.notify_waiters();
         }
+    }
+}
+
+impl<T: Default> Default for Watched<T> {
+    fn default() -> Self {
+        Self::new(T::default())
     }
 }
 

@@ -10,13 +10,13 @@ use informer_hub::actors::WatchErrorHandler;
 use informer_hub::actors::messages::{AddCluster, RemoveCluster};
 use informer_hub::cache::{IndexFn, Indexers};
 use informer_hub::informers::{
-    FilteringResourceEventHandler, InformerError, ResourceEventHandlerDetailedFuncs, ResourceEventHandlerFuncs,
-    SharedInformer, SharedInformerFactory,
+    FilteringResourceEventHandler, HandlerOptions, InformerError, ResourceEventHandlerDetailedFuncs,
+    ResourceEventHandlerFuncs, SharedInformer, SharedInformerFactory, WaitError,
 };
 use informer_hub::reflector::Transform;
 use informer_hub::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
 use informer_hub::source::{Access, KubeConnector};
-use informer_hub::types::{ClusterName, ClusterSelector, LabelSelector, Object, ObjectKey};
+use informer_hub::types::{ClusterName, ClusterSelector, LabelSelector, Object, ObjectKey, ResourceVersion};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -915,6 +915,104 @@ async fn the_version_goes_on_with_each_event_of_its_cluster() {
     touch(&fleet.clusters["c1"]);
     eventually("a newer version", async || version().is_some_and(|version| version.newer_than(&before))).await;
     assert_eq!(informer.last_sync_resource_version(&name("nowhere")), None);
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+// client-go: TestStoreResourceVersion, by what a handler sees.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_a_handler_runs_the_version_of_the_store_covers_its_object() {
+    let fleet = fleet([5, 5]).await;
+    let (factory, informer, _) = watching(&fleet).await;
+    let (judged, behind) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<Vec<String>>>::default());
+    let judge = {
+        let (informer, judged, behind) = (informer.clone(), Arc::clone(&judged), Arc::clone(&behind));
+        move |pod: &Object<Pod>| {
+            let stored = informer.stored_version(pod.cluster()).and_then(|version| version.as_number());
+            if stored < pod.resource_version().as_number() {
+                behind.lock().push(format!("{}: {stored:?} < {}", pod.key(), pod.resource_version()));
+            }
+            judged.fetch_add(1, SeqCst);
+        }
+    };
+    let (added, updated, deleted) = (judge.clone(), judge.clone(), judge);
+    let handler =
+        ResourceEventHandlerFuncs::<Pod>::new().on_add(added).on_update(move |_, new| updated(new)).on_delete(deleted);
+    let registration = informer.add_event_handler(handler).await.unwrap();
+    tokio::time::timeout(PATIENCE, registration.wait_for_sync()).await.unwrap().unwrap();
+    let mut churn = Churn::new(7);
+    let mut before = judged.load(SeqCst);
+    for _ in 0..30 {
+        fleet.clusters["c0"].with_world(|world| churn.step(world));
+        touch(&fleet.clusters["c1"]);
+        eventually("a call of the handler", async || judged.load(SeqCst) > before).await;
+        before = judged.load(SeqCst);
+    }
+    assert_eq!(*behind.lock(), Vec::<String>::new());
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_a_version_ends_when_the_store_has_what_was_written() {
+    let fleet = fleet([2, 2]).await;
+    let (factory, informer, _) = watching(&fleet).await;
+    let written = fleet.clusters["c1"].with_world(|world| {
+        let body = json!({ "spec": { "containers": [] } });
+        world.create(&World::pods(), "shop", "zebra", body).unwrap();
+        ResourceVersion::new(&world.version().to_string())
+    });
+    let c1 = name("c1");
+    let waiting = informer.wait_until(&c1, &written);
+    tokio::time::timeout(PATIENCE, waiting).await.expect("the store gets there").unwrap();
+    assert!(informer.lister().get(&name("c1"), "shop", "zebra").is_ok(), "what was written is read");
+    assert!(!written.newer_than(&informer.stored_version(&name("c1")).unwrap()));
+    informer.wait_until(&name("c1"), &written).await.unwrap();
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_a_version_that_is_in_vain_says_why() {
+    let fleet = fleet([2, 2]).await;
+    let (factory, informer, _) = watching(&fleet).await;
+    let (opaque, far) = (ResourceVersion::new("opaque"), ResourceVersion::new("9000000"));
+    assert_eq!(informer.wait_until(&name("c0"), &opaque).await, Err(WaitError::NotAnInteger(opaque)));
+    let nowhere = name("nowhere");
+    assert_eq!(informer.wait_until(&nowhere, &far).await, Err(WaitError::NotWatched(nowhere.clone())));
+    assert_eq!(informer.stored_version(&nowhere), None);
+    let late = tokio::time::timeout(Duration::from_millis(250), informer.wait_until(&name("c0"), &far)).await;
+    assert!(late.is_err(), "a version that never comes is waited for");
+    // A cluster that is removed, and an informer that is stopped, end the wait.
+    let removed = {
+        let informer = informer.clone();
+        let far = far.clone();
+        tokio::spawn(async move { informer.wait_until(&name("c0"), &far).await })
+    };
+    fleet.hub.registry().send(RemoveCluster(name("c0"))).await.unwrap().unwrap();
+    let removed = tokio::time::timeout(PATIENCE, removed).await.unwrap().unwrap();
+    assert_eq!(removed, Err(WaitError::NotWatched(name("c0"))));
+    factory.shutdown().await;
+    assert_eq!(informer.wait_until(&name("c1"), &far).await, Err(WaitError::Stopped));
+    assert_eq!(informer.stored_version(&name("c1")), None);
+    fleet.end().await;
+}
+
+// client-go: TestNameForHandler, HandlerOptions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_has_the_name_that_its_options_say_and_a_future_of_its_sync() {
+    let fleet = fleet([2]).await;
+    let (factory, informer, _) = watching(&fleet).await;
+    let log = Log::default();
+    let options = HandlerOptions::named("cost-reporter");
+    let registration = informer.add_event_handler_with_options(log.handler(), options).await.unwrap();
+    tokio::time::timeout(PATIENCE, registration.wait_for_sync()).await.unwrap().unwrap();
+    assert_eq!((log.count('!'), registration.has_synced().await.unwrap()), (2, true));
+    let pods = fleet.informer("c0").await;
+    let names: Vec<_> = pods.listeners.iter().map(|listener| listener.name.as_str()).collect();
+    assert!(names.contains(&"cost-reporter"), "{names:?}");
+    informer.remove_event_handler(&registration);
+    assert!(matches!(registration.wait_for_sync().await, Err(InformerError::Removed)));
     factory.shutdown().await;
     fleet.end().await;
 }
