@@ -29,7 +29,7 @@ use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
 use crate::reflector::{Connection, Connector, ErrorClass, Haste, InformerOptions};
 use crate::types::clock::Instant;
-use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, InformerHealth, Origin, Scope};
+use crate::types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
@@ -108,6 +108,7 @@ pub(super) struct ClusterActor {
     answered: Answered,
     /// How often the cluster has answered again.
     answers: u64,
+    timings: Arc<ClusterTimings>,
     // Behind pointers, since a map makes room for eleven where mostly there are few.
     wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
     informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
@@ -137,6 +138,7 @@ impl ClusterActor {
             troubles: Troubles::default(),
             answered: Answered::new(),
             answers: 0,
+            timings: Arc::default(),
             wants: BTreeMap::new(),
             informers: BTreeMap::new(),
             ending: BTreeSet::new(),
@@ -162,6 +164,7 @@ impl ClusterActor {
     ) {
         let informer_key = informer_key_of(key, resource);
         let (Some(connection), Some(want)) = (&self.connection, self.wants.get(key)) else { return };
+        want.health.set_timings(&self.timings);
         let options = self.options_of(key, resource).unwrap_or(&want.options);
         let origin = self.origin_of(resource, &informer_key);
         let moved_from = moved_from.map(|before| self.origin_of(&before, &informer_key));

@@ -145,7 +145,9 @@ pub(crate) mod testing {
     use crate::actors::listener::ListenerHealth;
     use crate::actors::messages::Wanted;
     use crate::actors::status::SharedView;
-    use crate::types::{ApiResource, ClusterLabels, Histogram, LAG_SECONDS, Phase, Scope, Threads};
+    use crate::types::{
+        ApiResource, ClusterLabels, ClusterTimings, Histogram, LAG_SECONDS, Phase, ResourceVersion, Scope, Threads,
+    };
 
     /// A fleet in which all is well: so many clusters, each of these resources in each, told to these subscribers.
     pub(crate) fn fleet(clusters: usize, resources: &[ApiResource], subscriptions: &[&str]) -> FleetView {
@@ -155,10 +157,13 @@ pub(crate) mod testing {
                 |lag: &Arc<Histogram>| ListenerHealth { lag: Some(Arc::clone(lag)), ..ListenerHealth::default() };
             subscriptions.iter().zip(&lags).map(|(name, lag)| ((*name).to_owned(), Arc::new(health(lag)))).collect()
         };
+        let timings = Arc::<ClusterTimings>::default();
         let informer = |resource: &ApiResource| {
             let health = InformerHealth::new();
             health.set_phase(Phase::Watching);
             health.set_synced();
+            health.set_stored(Some(ResourceVersion::new("1")));
+            health.set_timings(&timings);
             health.memory.used.store(1, Relaxed);
             let wanted = Wanted::known(resource);
             InformerView {

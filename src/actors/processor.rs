@@ -91,6 +91,9 @@ impl ProcessorActor {
     /// Puts a batch into every listener's inbox, whose owner may be dead or slow; this waits for nobody.
     fn tell(&mut self, outbox: &Outbox) {
         let followed = self.followed.take();
+        if let (Some((followed, _)), Some(timings)) = (&followed, self.health.timings()) {
+            timings.stored.record(clock::now().duration_since(followed.read), None);
+        }
         if !self.health.has_synced() && outbox.applied.iter().any(|applied| matches!(applied, Applied::Synced)) {
             self.health.set_synced();
             self.env.sync_changed();

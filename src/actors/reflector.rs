@@ -24,7 +24,7 @@ use crate::reflector::{
     Step, WatchBatch, WatchItem, WatchRequest,
 };
 use crate::telemetry::spans;
-use crate::types::clock;
+use crate::types::clock::{self, Instant};
 use crate::types::{
     Change, Delta, DeltaKind, Followed, InformerHealth, ListReason, ObjectKey, Origin, Phase, ResourceVersion,
     StoredObject, Threads, Watcher, chance,
@@ -117,6 +117,7 @@ struct Driver {
     skipped: Option<(Option<ObjectKey>, String)>,
     /// The list under way, and its pages so far.
     listing: Option<Listing>,
+    list_began: Instant,
     /// Why the next list would begin.
     relists_for: ListReason,
     /// Whether it has yet to be seen that it watches: since it began, and since a failure.
@@ -152,6 +153,7 @@ impl Driver {
             followed: None,
             skipped: None,
             listing: None,
+            list_began: clock::now(),
             relists_for,
             unproven: true,
             progress: None,
@@ -242,6 +244,7 @@ impl Driver {
 
     fn begin_list(&mut self) {
         self.skipped = None;
+        self.list_began = clock::now();
         self.show_no_watch();
         let health = &self.parts.health;
         health.note_list(self.relists_for);
@@ -271,6 +274,7 @@ impl Driver {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
         health.list_expected.store(0, Relaxed);
+        health.timings().inspect(|timings| timings.lists.record(clock::now() - self.list_began, None));
         self.clear_error();
         self.show_version();
         tracing::debug!(%cluster, resource = %resource.gvr, objects = health.list_items.load(Relaxed), "listed");
@@ -310,6 +314,9 @@ impl Driver {
             }
         };
         let now = clock::now();
+        if let (Some(opened), Some(timings)) = (opened, self.parts.health.timings()) {
+            timings.watches.record(now.duration_since(opened), None);
+        }
         spans::end_watch(&span, events, end.as_ref().err().map(|error| error as &dyn Display));
         self.relists_for = ListReason::Ended;
         if let Err(error) = &end {

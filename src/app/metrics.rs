@@ -147,8 +147,10 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
     let (mut heard, mut queued) = (0, 0);
     let mut resources: BTreeMap<String, InformerSum> = BTreeMap::new();
     let mut subscriptions: BTreeMap<&str, ListenerSeen<'_>> = BTreeMap::new();
+    let mut timings = None;
     for informer in cluster.informers() {
         let health: &InformerHealth = informer.health();
+        timings = timings.or(health.timings());
         phases[health.phase() as usize] += 1;
         for reason in ListReason::ALL {
             lists[reason as usize] += health.lists_for(reason);
@@ -174,6 +176,11 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
     }
     for reason in ListReason::ALL {
         out.count_word(Id::Lists, labels, reason.as_str(), lists[reason as usize]);
+    }
+    if let Some(timings) = timings {
+        out.histogram(Id::ListDuration, labels, "", timings.lists.state());
+        out.histogram(Id::WatchDuration, labels, "", timings.watches.state());
+        out.histogram(Id::StoreLag, labels, "", timings.stored.state());
     }
     for pattern in cluster.patterns() {
         let labels = out.labels(&[("cluster", name), ("entry", &pattern.name)]);
@@ -349,7 +356,7 @@ mod tests {
         let written = clock::now().duration_since(began + collected);
         let series = text.lines().filter(|line| !line.starts_with('#')).count();
         println!("{series} series: collected in {collected:?}, written in {written:?}, {} bytes", text.len());
-        let most = |clusters: usize| 23 * clusters + 12 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 35;
+        let most = |clusters: usize| 50 * clusters + 13 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 35;
         assert!((most(clusters) - 35..=most(clusters)).contains(&series), "{series}, {}", most(clusters));
         assert!(text.len() < 110 * series, "{} bytes", text.len());
         assert_eq!(snapshot.value(Id::Objects, &["cluster-999", "j.example.com"]), Some(0.0));

@@ -11,6 +11,8 @@ use crate::types::{InformerHealth, Phase};
 pub(super) struct InformerSum {
     synced: bool,
     pub(super) stale: Duration,
+    /// The lowest version up to which one of them has its store complete.
+    stored: Option<u64>,
     objects: u64,
     events: u64,
     watches: u64,
@@ -27,6 +29,7 @@ impl Default for InformerSum {
         Self {
             synced: true,
             stale: Duration::ZERO,
+            stored: None,
             objects: 0,
             events: 0,
             watches: 0,
@@ -45,6 +48,8 @@ impl InformerSum {
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         self.synced &= health.has_synced();
         self.stale = self.stale.max(stale(health));
+        let stored = health.stored().and_then(|version| version.as_number());
+        self.stored = self.stored.into_iter().chain(stored).min();
         self.objects += read(&health.objects);
         self.events += read(&health.events);
         self.watches += read(&health.watches);
@@ -64,6 +69,9 @@ impl InformerSum {
         out.count(Id::Objects, labels, self.objects);
         out.flag(Id::Synced, labels, self.synced);
         out.put(Id::Stale, labels, self.stale.as_secs_f64());
+        if let Some(stored) = self.stored {
+            out.count(Id::StoredVersion, labels, stored);
+        }
         out.count(Id::Events, labels, self.events);
         out.count(Id::Watches, labels, self.watches);
         out.count(Id::Skipped, labels, self.skipped);
@@ -89,7 +97,7 @@ fn stale(health: &InformerHealth) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::clock;
+    use crate::types::{ResourceVersion, clock};
 
     #[test]
     fn two_informers_of_a_resource_are_their_sum_and_the_worse_of_them() {
@@ -97,7 +105,8 @@ mod tests {
         well.set_phase(Phase::Watching);
         well.set_synced();
         well.objects.store(3, Relaxed);
-        behind.restore(None, false, clock::wall_millis() - 60_000, 4);
+        well.set_stored(Some(ResourceVersion::new("70")));
+        behind.restore(Some(ResourceVersion::new("60")), false, clock::wall_millis() - 60_000, 4);
         behind.set_phase(Phase::Listing);
         let mut sum = InformerSum::default();
         sum.add(&well);
@@ -112,6 +121,8 @@ mod tests {
         sum.put(&mut both, labels);
         assert_eq!(both.value(Id::Objects, &["a", "pods"]), Some(7.0));
         assert_eq!(both.value(Id::Synced, &["a", "pods"]), Some(0.0));
+        assert_eq!(alone.value(Id::StoredVersion, &["a", "pods"]), Some(70.0));
+        assert_eq!(both.value(Id::StoredVersion, &["a", "pods"]), Some(60.0), "what all of them have");
         assert!(both.value(Id::Stale, &["a", "pods"]).is_some_and(|seconds| (60.0..120.0).contains(&seconds)));
         assert_eq!(both.value(Id::InformerMemory, &["a", "pods"]), None, "nothing limits it");
     }

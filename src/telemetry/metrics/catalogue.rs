@@ -148,6 +148,12 @@ catalogue! {
     /// too_large, failed (the watch or list before it), ended (the watch ended and had no version), malformed, refused,
     /// unsupported (no streaming list).
     Lists: Counter "informer_hub_lists_total" [cluster, reason];
+    /// Duration of lists that were complete, from the first request to the last object.
+    ListDuration: Histogram "informer_hub_list_duration_seconds" [cluster];
+    /// Duration of watches, from their opening to their end.
+    WatchDuration: Histogram "informer_hub_watch_duration_seconds" [cluster];
+    /// Time from reading a change off its watch until it is in the cache, in samples: one at a time of each informer.
+    StoreLag: Histogram "informer_hub_store_lag_seconds" [cluster];
     /// Resources that a pattern means and that are watched for it.
     PatternWatched: Gauge "informer_hub_pattern_watched_resources" [cluster, entry];
     /// Resources that a pattern means and that are not watched, for its limit.
@@ -158,6 +164,8 @@ catalogue! {
     Synced: Gauge "informer_hub_informer_synced" [cluster, resource];
     /// For how long there has been no open watch; 0 while there is one.
     Stale: Gauge "informer_hub_informer_stale_seconds" [cluster, resource];
+    /// Resource version up to which the cache is complete; the lowest where several informers watch a resource.
+    StoredVersion: Gauge "informer_hub_stored_resource_version" [cluster, resource];
     /// Watch events and list items taken in.
     Events: Counter "informer_hub_events_total" [cluster, resource];
     /// Watch connections opened.
