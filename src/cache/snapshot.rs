@@ -9,6 +9,7 @@ use super::indices::Indices;
 use super::objects::{Change, Objects};
 use super::posting::{Location, PartitionId, Posting, owned};
 use super::restore::Restored;
+use super::stage::Relist;
 use super::store::Applied;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, MemoryStep, Object, ObjectKey,
@@ -67,6 +68,8 @@ pub struct Partition {
     pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
     pub(super) outbox: Option<Outbox>,
+    /// How far a list that is not the first has come to readers.
+    pub(super) relist: Relist,
 }
 
 impl Partition {
@@ -116,7 +119,8 @@ impl Partition {
     fn go_on_as(self, origin: Arc<Origin>) -> Self {
         let is_other = (self.origin.resource != origin.resource).then(|| Arc::clone(&self.origin));
         let resume = self.resume.filter(|_| is_other.is_none());
-        Self { converted_from: is_other.or(self.converted_from), origin, resume, ..self }
+        let relist = if is_other.is_some() { Relist::None } else { self.relist };
+        Self { converted_from: is_other.or(self.converted_from), origin, resume, relist, ..self }
     }
 
     /// Puts an object at its key, without its body where none are kept.
@@ -446,6 +450,7 @@ impl Snapshot {
                 restored: None,
                 synced: false,
                 outbox: None,
+                relist: Relist::None,
             },
         };
         self.partitions.insert(id, Arc::new(partition));
