@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
-use super::objects::{Change, Objects};
+use super::objects::Objects;
 use super::posting::{Location, PartitionId, Posting, owned};
 use super::restore::Restored;
 use super::stage::Relist;
@@ -197,26 +197,6 @@ impl Partition {
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
         self.objects.get(key)
-    }
-
-    /// What differs from an earlier state: objects that are new or another allocation, and keys of those that are gone.
-    /// Costs in proportion to the difference.
-    pub fn changes_since<'p>(
-        &'p self,
-        before: &'p Self,
-        mut put: impl FnMut(&'p Arc<StoredObject>),
-        mut gone: impl FnMut(&'p ObjectKey),
-    ) {
-        before.objects.changes(&self.objects, |change| match change {
-            Change::Added(new) | Change::Exchanged(_, new) => put(new),
-            Change::Removed(old) => gone(old.key()),
-        });
-    }
-
-    /// Whether its objects are those of another state, none written to since.
-    #[must_use]
-    pub fn has_objects_of(&self, other: &Self) -> bool {
-        self.objects.is_same(&other.objects)
     }
 
     /// All objects, by key.
