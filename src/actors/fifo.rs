@@ -14,7 +14,7 @@ use super::capacity::{MAILBOX, PROCESS_BATCH, PROCESS_BYTES};
 use super::messages::{Enqueue, Process, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
-use crate::cache::DeltaFifo;
+use crate::cache::{DeltaFifo, Popped};
 use crate::telemetry::spans;
 use crate::types::clock;
 use crate::types::{Followed, InformerHealth, ResourceVersion};
@@ -26,6 +26,9 @@ pub(super) struct FifoActor {
     health: Arc<InformerHealth>,
     /// The watermark that the processor was told last.
     told: Option<ResourceVersion>,
+    /// Whether the last batch ended a list, so that the store may hold much of what the list replaced for a processor that
+    /// dies before it has notified the listeners. The next message, empty if need be, has the store release it.
+    ended_list: bool,
     /// A change that is followed to its readers: how many keys are to be taken out until it is, and its time here. One at a
     /// time, so that following costs nothing that counts.
     followed: Option<(usize, Followed, Span)>,
@@ -44,7 +47,8 @@ impl FifoActor {
     ) -> Self {
         let fifo = DeltaFifo::new(limit);
         let (waiting, stopped) = (Waiters::default(), Waiters::default());
-        Self { fifo, processor, health, told: None, followed: None, busy: false, waiting, stopped, guard }
+        let (told, followed, ended_list, busy) = (None, None, false, false);
+        Self { fifo, processor, health, told, ended_list, followed, busy, waiting, stopped, guard }
     }
 
     fn pump(&mut self, ctx: &mut Context<Self>) {
@@ -60,13 +64,14 @@ impl FifoActor {
         let batch = self.fifo.pop_within(PROCESS_BATCH, PROCESS_BYTES);
         let followed = self.passed(before - self.fifo.len());
         let version = self.fifo.watermark().cloned();
-        if batch.is_empty() && (version.is_none() || version == self.told) {
+        if batch.is_empty() && (version.is_none() || version == self.told && !self.ended_list) {
             if self.fifo.is_drained() {
                 ctx.stop();
             }
             return;
         }
         self.busy = true;
+        self.ended_list = matches!(batch.last(), Some(Popped::ReplaceEnd { .. }));
         self.told.clone_from(&version);
         ctx.spawn(self.processor.send(Process { batch, version, followed }).into_actor(self).map(
             |processed, act, ctx| {

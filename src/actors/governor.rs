@@ -118,15 +118,16 @@ fn usages(
     samples.retain(|number, _| members.contains_key(number));
     let mut usage = |number: u64, member: &Member| {
         let health = &member.health;
-        let (objects, plain, bodies, young) = match partitions.get(&address(health)) {
-            None => (0, 0, 0, 0),
+        let (objects, plain, bodies, young, staged) = match partitions.get(&address(health)) {
+            None => (0, 0, 0, 0, 0),
             Some((partition, young)) => {
                 let bodies = samples.entry(number).or_default().bodies(partition);
-                (partition.len() as u64, partition.plain_bytes(), bodies, bodies.min(*young))
+                let staged = partition.staged_bytes() as u64;
+                (partition.len() as u64, partition.plain_bytes(), bodies, bodies.min(*young), staged)
             }
         };
         let state = plain.checked_div(objects).filter(|bytes| *bytes > 0).unwrap_or(STATE);
-        let queued = health.fifo_bytes.load(Relaxed) + member.inboxes.pending() * state;
+        let queued = health.fifo_bytes.load(Relaxed) + staged + member.inboxes.pending() * state;
         let expected = health.list_expected.load(Relaxed).min(MOST);
         Usage { step: health.memory.step(), objects, expected, bodies, young, queued }
     };

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::capacity::DIRECT_BATCH;
 use super::messages::Lease;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
-use crate::types::{MemoryStep, ObjectKey, ResourceVersion, StoredObject};
+use crate::types::{MemoryStep, ObjectKey, ResourceVersion};
 
 /// See the module.
 pub(super) struct WriteHalf {
@@ -133,10 +133,10 @@ impl WriteHalf {
             return None;
         }
         let is_news = !batch.is_empty();
-        let outbox = self.store.apply_up_to(partition, batch, version)?;
+        let (outbox, newcomers) = self.store.apply_batch(partition, batch, version)?;
         self.note_replaced(&outbox.applied);
-        for object in outbox.applied.iter().filter_map(newcomer) {
-            self.young.add(Arc::clone(object));
+        for object in newcomers {
+            self.young.add(object);
         }
         self.changed |= is_news;
         self.measure();
@@ -144,14 +144,6 @@ impl WriteHalf {
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
         Some(Written { outbox, objects, attend })
-    }
-}
-
-/// The object that a change brought into the store.
-fn newcomer(applied: &Applied) -> Option<&Arc<StoredObject>> {
-    match applied {
-        Applied::Added(new) | Applied::Updated { new, .. } | Applied::Restored { whole: new, .. } => Some(new),
-        Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Synced => None,
     }
 }
 

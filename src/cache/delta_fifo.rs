@@ -2,8 +2,11 @@
 //!
 //! What differs, each for a reason:
 //! - *Replace streams.* A list is not one call with all objects but a beginning, objects as they arrive, and an end,
-//!   so that a page need not wait for the last one. What vanished is worked out behind the queue, against the store
-//!   (as client-go's `AtomicFIFO` does since 1.36), from the set of keys that the list named.
+//!   so that a page need not wait for the last one. The store compares the list with what it has (as client-go's
+//!   `AtomicFIFO` does since 1.36), from the set of keys that the list named, and publishes a list that is not the first in
+//!   one step.
+//! - *One place per key.* client-go's `RealFIFO` keeps the order of the watch also between objects. Here all deltas of a key
+//!   come out together, since merging them is what bounds the queue.
 //! - *It is bounded.* Up to half of its bound in bytes every delta is kept; above that, deltas of one key merge into
 //!   the newest state; past the bound it says so, and the caller holds back.
 //! - *Deletions are never dropped for being unknown*: the store knows, the queue does not.

@@ -12,6 +12,8 @@
 //!   updated.
 //! - *Tombstones.* What a complete list does not name is deleted with the last state that was known, marked as a
 //!   deletion that was not seen.
+//! - *A relist is one step.* A list that is not the first is published when it is complete, in one snapshot, and its
+//!   notifications follow. Beyond a bound, or while memory is short, it is published in parts (`stage`).
 //! - *No noise.* What a list repeats unchanged changes nothing and notifies nobody.
 //! - *In order per listener.* A listener is told of one object in the order in which it changed; when it is behind,
 //!   it is told less, never something wrong: the oldest `old`, the newest `new`, and nothing at all of what came and
@@ -41,6 +43,7 @@ mod reader;
 mod restore;
 mod resync;
 mod snapshot;
+mod stage;
 mod store;
 mod tree;
 mod values;

@@ -184,6 +184,26 @@ impl Restored {
 }
 
 impl Partition {
+    /// What differs from an earlier state: objects that are new or another allocation, and keys of those that are gone.
+    /// Costs in proportion to the difference.
+    pub fn changes_since<'p>(
+        &'p self,
+        before: &'p Self,
+        mut put: impl FnMut(&'p Arc<StoredObject>),
+        mut gone: impl FnMut(&'p ObjectKey),
+    ) {
+        before.objects.changes(&self.objects, |change| match change {
+            Change::Added(new) | Change::Exchanged(_, new) => put(new),
+            Change::Removed(old) => gone(old.key()),
+        });
+    }
+
+    /// Whether its objects are those of another state, none written to since.
+    #[must_use]
+    pub fn has_objects_of(&self, other: &Self) -> bool {
+        self.objects.is_same(&other.objects)
+    }
+
     /// Sees that its informer lists nothing older than what it has, or than what readers were told of: either may be newer than
     /// the version up to which it is complete.
     pub fn raise_floor(&self, told: Option<&ResourceVersion>) {

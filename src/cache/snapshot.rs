@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
-use super::objects::{Change, Objects};
+use super::objects::Objects;
 use super::posting::{Location, PartitionId, Posting, owned};
 use super::restore::Restored;
+use super::stage::Relist;
 use super::store::Applied;
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, MemoryStep, Object, ObjectKey,
@@ -67,6 +68,8 @@ pub struct Partition {
     pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
     pub(super) outbox: Option<Outbox>,
+    /// How far a list that is not the first has come to readers.
+    pub(super) relist: Relist,
 }
 
 impl Partition {
@@ -116,7 +119,8 @@ impl Partition {
     fn go_on_as(self, origin: Arc<Origin>) -> Self {
         let is_other = (self.origin.resource != origin.resource).then(|| Arc::clone(&self.origin));
         let resume = self.resume.filter(|_| is_other.is_none());
-        Self { converted_from: is_other.or(self.converted_from), origin, resume, ..self }
+        let relist = if is_other.is_some() { Relist::None } else { self.relist };
+        Self { converted_from: is_other.or(self.converted_from), origin, resume, relist, ..self }
     }
 
     /// Puts an object at its key, without its body where none are kept.
@@ -193,26 +197,6 @@ impl Partition {
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
         self.objects.get(key)
-    }
-
-    /// What differs from an earlier state: objects that are new or another allocation, and keys of those that are gone.
-    /// Costs in proportion to the difference.
-    pub fn changes_since<'p>(
-        &'p self,
-        before: &'p Self,
-        mut put: impl FnMut(&'p Arc<StoredObject>),
-        mut gone: impl FnMut(&'p ObjectKey),
-    ) {
-        before.objects.changes(&self.objects, |change| match change {
-            Change::Added(new) | Change::Exchanged(_, new) => put(new),
-            Change::Removed(old) => gone(old.key()),
-        });
-    }
-
-    /// Whether its objects are those of another state, none written to since.
-    #[must_use]
-    pub fn has_objects_of(&self, other: &Self) -> bool {
-        self.objects.is_same(&other.objects)
     }
 
     /// All objects, by key.
@@ -446,6 +430,7 @@ impl Snapshot {
                 restored: None,
                 synced: false,
                 outbox: None,
+                relist: Relist::None,
             },
         };
         self.partitions.insert(id, Arc::new(partition));

@@ -12,6 +12,7 @@ use super::delta_fifo::Popped;
 use super::indexers::{AddIndexersError, IndexerConflict, Indexers};
 use super::posting::PartitionId;
 use super::snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
+use super::stage::{Batch, Relist};
 use crate::types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
     ResourceVersion, StoredObject,
@@ -54,9 +55,9 @@ pub enum Applied {
 /// The write half: the next snapshot in the making, published when a batch is complete.
 #[derive(Debug)]
 pub struct Store {
-    next: Snapshot,
+    pub(super) next: Snapshot,
     published: Arc<ArcSwap<Snapshot>>,
-    builds: Builds,
+    pub(super) builds: Builds,
 }
 
 impl Store {
@@ -251,34 +252,42 @@ impl Store {
         self.apply_up_to(id, batch, None)
     }
 
-    /// Applies one batch to one partition and publishes the result as one snapshot; with it, the partition is complete up
-    /// to `version`, where that is known. An empty batch with a version counts as none.
-    ///
-    /// Returns what changed, in order, and the batch's number within the partition. `None` when the partition is
-    /// closed.
+    /// As [`Self::apply_batch`], for a caller that compresses nothing.
     pub fn apply_up_to(
         &mut self,
         id: PartitionId,
         batch: Vec<Popped>,
         version: Option<ResourceVersion>,
     ) -> Option<Outbox> {
+        self.apply_batch(id, batch, version).map(|(outbox, _)| outbox)
+    }
+
+    /// Applies one batch to one partition and publishes the result as one snapshot; with it, the partition is complete up
+    /// to `version`, where that is known. An empty batch with a version counts as none, and says that the caller is done
+    /// with the outbox before it. While a list that is not the first is under way, what it changes is staged (see `stage`).
+    ///
+    /// Returns what changed for readers, in order, with the batch's number within the partition, and the objects that were
+    /// taken in. `None` when the partition is closed.
+    pub fn apply_batch(
+        &mut self,
+        id: PartitionId,
+        popped: Vec<Popped>,
+        version: Option<ResourceVersion>,
+    ) -> Option<(Outbox, Vec<Arc<StoredObject>>)> {
         let mut partition = self.next.take(id)?;
-        let is_news = !batch.is_empty() || version.is_none();
+        let (has_deltas, is_news) = (!popped.is_empty(), !popped.is_empty() || version.is_none());
         let (health, complete) = (Arc::clone(partition.health()), version.clone());
-        // Without a version nobody can tell how far it is complete with what comes now: from an earlier one on a watch
-        // would bring back what a list that was broken off has ended.
-        if version.is_some() || !batch.is_empty() {
-            partition.resume = version;
-        }
-        let mut applied = Vec::with_capacity(batch.len());
-        for popped in batch {
+        let mut batch = Batch::default();
+        for popped in popped {
             match popped {
-                Popped::Deltas(key, deltas) => self.apply_deltas(id, &mut partition, &key, deltas, &mut applied),
+                Popped::Deltas(key, deltas) => self.apply_deltas(id, &mut partition, &key, deltas, &mut batch),
                 Popped::ReplaceEnd { keep, version } => {
-                    self.sweep(id, &mut partition, &keep, &mut applied);
+                    self.publish_stage(id, &mut partition, &mut batch);
+                    partition.relist = Relist::None;
+                    self.sweep(id, &mut partition, &keep, &mut batch.applied);
                     if !partition.synced {
                         partition.synced = true;
-                        applied.push(Applied::Synced);
+                        batch.applied.push(Applied::Synced);
                     }
                     partition.version = Some(version);
                     partition.is_indexed = true;
@@ -287,18 +296,28 @@ impl Store {
                 }
             }
         }
+        self.check_stage(id, &mut partition, &mut batch);
+        // Without a version nobody can tell how far it is complete with what comes now: from an earlier one on a watch
+        // would bring back what a list that was broken off has ended. What is staged is not there yet, so that a partition
+        // which has nothing else that is new stays at the version it had.
+        if partition.is_staging() {
+            partition.resume = partition.resume.filter(|_| !batch.shown);
+        } else if version.is_some() || has_deltas || batch.shown {
+            partition.resume = version;
+        }
+        let is_staging = partition.is_staging();
         let number = partition.number() + u64::from(is_news);
-        let outbox = Outbox { number, applied: applied.into() };
-        if is_news {
+        let outbox = Outbox { number, applied: batch.applied.into() };
+        if is_news || partition.outbox.is_some() {
             partition.outbox = Some(outbox.clone());
         }
         self.next.put(id, partition);
         self.publish();
-        // While a list is applied in parts, the version before it stays: what was complete up to there still is.
-        if complete.is_some() {
+        // While a list is under way, the version before it stays: what was complete up to there still is.
+        if complete.is_some() && !is_staging {
             health.set_stored(complete);
         }
-        Some(outbox)
+        Some((outbox, batch.newcomers))
     }
 
     /// Puts an object at its key, whatever was there: no version or UID is compared. For a store that a program writes
@@ -342,7 +361,7 @@ impl Store {
 
     pub(super) fn set(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
         match partition.get(object.key()).cloned() {
-            Some(stored) => self.exchange(id, partition, &stored, object),
+            Some(stored) => self.exchange(id, partition, &stored, object, false),
             None => self.insert(id, partition, object),
         }
     }
@@ -353,20 +372,28 @@ impl Store {
         partition: &mut Partition,
         key: &ObjectKey,
         deltas: Deltas,
-        applied: &mut Vec<Applied>,
+        batch: &mut Batch,
     ) {
         for Delta { kind, object } in deltas {
-            let stored = partition.get(key).cloned();
-            match (kind, stored) {
-                // Of a body that is not kept there is nothing to repeat.
-                (DeltaKind::Sync, Some(stored)) if stored.is_kept() => applied.push(Applied::Repeated(stored)),
-                (DeltaKind::Deleted, Some(stored)) => self.delete(id, partition, stored, object, applied),
-                (DeltaKind::Sync, _) | (DeltaKind::Deleted, None) => {}
+            match kind {
+                DeltaKind::Sync => {
+                    // Of a body that is not kept there is nothing to repeat.
+                    let stored = partition.get(key).filter(|stored| stored.is_kept());
+                    batch.applied.extend(stored.cloned().map(Applied::Repeated));
+                    continue;
+                }
+                DeltaKind::Replaced => partition.begin_relist(),
+                DeltaKind::Added | DeltaKind::Updated | DeltaKind::Deleted => {}
+            }
+            batch.shown |= !partition.is_staging();
+            match (kind, partition.newest(key).cloned()) {
+                (DeltaKind::Deleted, Some(stored)) => self.delete(id, partition, stored, object, batch),
+                (DeltaKind::Deleted, None) => {}
                 (_, None) => {
                     self.insert(id, partition, &object);
-                    applied.push(Applied::Added(object));
+                    partition.note(batch, Applied::Added(object), false);
                 }
-                (_, Some(stored)) => self.update(id, partition, kind, stored, object, applied),
+                (_, Some(stored)) => self.update(id, partition, kind, stored, object, batch),
             }
         }
     }
@@ -379,7 +406,7 @@ impl Store {
         kind: DeltaKind,
         stored: Arc<StoredObject>,
         mut object: Arc<StoredObject>,
-        applied: &mut Vec<Applied>,
+        batch: &mut Batch,
     ) {
         // Nobody else has it yet; somebody who had would only keep a second text of the key.
         if let Some(object) = Arc::get_mut(&mut object) {
@@ -393,20 +420,20 @@ impl Store {
         if stored.uid() != object.uid() {
             self.remove(id, partition, &stored);
             self.insert(id, partition, &object);
-            applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
-            applied.push(Applied::Added(object));
+            partition.note(batch, Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true }, false);
+            partition.note(batch, Applied::Added(object), false);
         } else if stored.resource_version() != object.resource_version() || object.resource_version().is_empty() {
-            self.exchange(id, partition, &stored, &object);
-            applied.push(Applied::Updated { old: stored, new: object });
+            self.exchange(id, partition, &stored, &object, false);
+            partition.note(batch, Applied::Updated { old: stored, new: object }, false);
         } else if !stored.is_kept() && !partition.bare {
-            self.exchange(id, partition, &stored, &object);
-            applied.push(Applied::Restored { bare: stored, whole: object });
+            self.exchange(id, partition, &stored, &object, true);
+            partition.note(batch, Applied::Restored { bare: stored, whole: object }, true);
         } else if partition.converted_from.is_some() && reads_otherwise(&stored, &object) {
-            self.exchange(id, partition, &stored, &object);
-            applied.push(Applied::Updated { old: stored, new: object });
+            self.exchange(id, partition, &stored, &object, false);
+            partition.note(batch, Applied::Updated { old: stored, new: object }, false);
         } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {
             // The same state, read by an informer that declares other indices now, or keeps other parts of it.
-            self.exchange(id, partition, &stored, &object);
+            self.exchange(id, partition, &stored, &object, true);
         }
     }
 
@@ -417,7 +444,7 @@ impl Store {
         partition: &mut Partition,
         stored: Arc<StoredObject>,
         last: Arc<StoredObject>,
-        applied: &mut Vec<Applied>,
+        batch: &mut Batch,
     ) {
         let same = stored.uid() == last.uid() && !last.is_head_only();
         if stored.resource_version().newer_than(last.resource_version()) {
@@ -427,7 +454,7 @@ impl Store {
         // Of another UID: the stored one went unseen, and the other came and went without anyone being told. Of a head
         // alone: how it last was cannot be told.
         let last = if same { last } else { Arc::clone(&stored) };
-        applied.push(Applied::Deleted { stored, last, tombstone: !same });
+        partition.note(batch, Applied::Deleted { stored, last, tombstone: !same }, false);
     }
 
     /// Removes what a complete list did not name.
@@ -443,25 +470,6 @@ impl Store {
             self.remove(id, partition, &stored);
             applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
         }
-    }
-
-    fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
-        partition.put(object);
-        self.next.indices.insert(id, object);
-        self.builds.put(id, object);
-    }
-
-    fn remove(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
-        partition.discard(object.key());
-        self.next.indices.remove(id, object);
-        self.builds.discard(id, object.key());
-    }
-
-    /// Puts a newer state of an object in the place of the older one.
-    fn exchange(&mut self, id: PartitionId, partition: &mut Partition, old: &StoredObject, new: &Arc<StoredObject>) {
-        self.next.indices.update(id, old, new);
-        self.builds.put(id, new);
-        partition.put(new);
     }
 
     fn publish(&mut self) {

@@ -226,11 +226,20 @@ impl Informer {
         self.controller.partition().expect("it stays open")
     }
 
-    /// The objects, e.g. `a@1 b@2`.
+    /// The objects that readers see, e.g. `a@1 b@2`.
     pub(crate) fn contents(&self) -> String {
-        let text = |object: &Arc<StoredObject>| format!("{}@{}", object.key().name(), object.resource_version());
-        self.partition().iter().map(text).collect::<Vec<_>>().join(" ")
+        contents_of(self.partition().iter())
     }
+
+    /// The same, with what a list under way has staged.
+    pub(crate) fn newest_contents(&self) -> String {
+        contents_of(self.partition().newest_objects().iter())
+    }
+}
+
+fn contents_of<'o>(objects: impl Iterator<Item = &'o Arc<StoredObject>>) -> String {
+    let text = |object: &Arc<StoredObject>| format!("{}@{}", object.key().name(), object.resource_version());
+    objects.map(text).collect::<Vec<_>>().join(" ")
 }
 
 /// A line per notification, in the notation of [`lines`], initial ones as `!a@1`.

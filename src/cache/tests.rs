@@ -18,6 +18,7 @@ mod query_model;
 mod query_owners;
 mod query_plan;
 mod query_questions;
+mod relist;
 mod restore;
 mod resync;
 mod store;

@@ -16,6 +16,7 @@ mod out_of_reach;
 mod parity;
 mod questions;
 mod refusals;
+mod relist;
 mod reload;
 mod restart;
 mod storms;

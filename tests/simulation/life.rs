@@ -21,7 +21,7 @@ use informer_hub::dial::Dial;
 use informer_hub::sim::oracle::{Oracle, Replica};
 use informer_hub::sink::{LetterFilter, RetryParams, StoreLimits};
 use informer_hub::types::chance::Decided;
-use informer_hub::types::{ApiResource, ClusterName, ClusterSelector, Notification, clock};
+use informer_hub::types::{ApiResource, ClusterName, ClusterSelector, Notification, Phase, clock};
 use parking_lot::Mutex;
 use rand::Rng;
 use tokio::io::DuplexStream;
@@ -209,10 +209,13 @@ async fn take_out_or_put_back(house: &House, hub: &Hub, names: &mut Vec<String>,
     }
 }
 
-/// Whether the disk may lack what readers were told of some cluster: one that has not answered since a kill, say.
+/// Whether the disk may lack what readers were told of some cluster: one of which no list has been complete since a kill, say.
+/// Of an informer that watches, one has, or none was needed.
 async fn is_behind(hub: &Hub) -> bool {
-    let report = hub.report().await.ok();
-    report.and_then(|report| report.hub.state_dir).is_none_or(|state| state.held > 0 || state.last_checkpoint.is_none())
+    let Ok(report) = hub.report().await else { return true };
+    let mut informers = report.hub.clusters.iter().flat_map(|cluster| &cluster.informers);
+    informers.any(|informer| informer.state != Phase::Watching)
+        || report.hub.state_dir.is_none_or(|state| state.held > 0 || state.last_checkpoint.is_none())
 }
 
 /// Whether a hub has partitions of clusters that were taken out, and cannot put them away.

@@ -10,7 +10,8 @@ use actix::prelude::*;
 
 use super::{CHILDREN, InformerActor, by};
 use crate::actors::capacity::STOP_GRACE;
-use crate::actors::messages::{ClosePartition, KeepStep, OpenPartition, Stop, TakeStep};
+use crate::actors::messages::{ClosePartition, KeepStep, OpenPartition, Process, Stop, TakeStep};
+use crate::actors::supervision::detach;
 use crate::types::{MemoryStep, Phase, clock};
 
 pub(super) type Waiting = ResponseActFuture<InformerActor, ()>;
@@ -44,10 +45,15 @@ impl InformerActor {
     /// Has the cache keep so much.
     fn keep(&mut self, step: MemoryStep) -> Waiting {
         let keeping = self.partition.map(|(partition, lease)| self.cache.send(KeepStep { partition, lease, step }));
+        let processor = self.pipeline.processor.clone().filter(|_| step != MemoryStep::Full);
         let keeping = async move {
             if let Some(keeping) = keeping {
                 // A cache that is gone has its successor told when the partition is opened there.
                 let _ = keeping.await;
+            }
+            if let Some(processor) = processor {
+                // Publishes what a list under way has staged, which is memory that readers have no use of.
+                detach(processor.send(Process { batch: Vec::new(), version: None, followed: None }));
             }
         };
         Box::pin(keeping.into_actor(self))

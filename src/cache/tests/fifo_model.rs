@@ -310,7 +310,7 @@ impl Pair {
             let all: Deltas = events.into_iter().map(|event| event.delta).collect();
             apply(&mut self.behind, popped);
             apply(&mut self.behind_naive, Popped::Deltas(key, all));
-            assert_eq!(self.behind.contents(), self.behind_naive.contents());
+            assert_eq!(self.behind.newest_contents(), self.behind_naive.newest_contents());
         }
     }
 
@@ -332,7 +332,7 @@ impl Pair {
         }
         self.settle();
         self.compare();
-        assert_eq!(self.behind.contents(), self.behind_naive.contents());
+        assert_eq!(self.behind.newest_contents(), self.behind_naive.newest_contents());
         let silent = self.pushed - self.taken - self.fifo.coalesced();
         // One that would have been given up when its key was put back may have been merged before.
         let least = if self.limit == usize::MAX { self.naive.silent } else { 0 };

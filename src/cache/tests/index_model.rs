@@ -344,7 +344,14 @@ impl Fixture {
         let entries: Vec<_> = nodes.iter().filter(|_| declares).map(|node| ("by-node", NODES[*node])).collect();
         let version = if old { self.version / 2 } else { self.version };
         let object = object_with(NAMESPACES[place.0], NAMES[place.1], "u", version, &[("v", v)], &entries);
-        self.apply(informer, vec![Change::Delta(delta(kind, copy(&object)))]);
+        let change = Change::Delta(delta(kind, copy(&object)));
+        // Readers see what a list has brought when it is complete.
+        let known = self.model.objects(informer).filter(|_| kind == DeltaKind::Replaced);
+        let changes = known.map_or_else(Vec::new, |objects| objects.keys().cloned().map(Change::ReplaceKeep).collect());
+        let is_list = kind == DeltaKind::Replaced;
+        let begin = is_list.then_some(Change::ReplaceBegin);
+        let end = is_list.then(|| Change::ReplaceEnd(ResourceVersion::new("1")));
+        self.apply(informer, begin.into_iter().chain(changes).chain([change]).chain(end).collect());
         let Some(objects) = self.model.objects(informer) else { return };
         let counts = objects.get(&key).is_none_or(|stored| {
             let (stored_is, new_is) = (stored.resource_version(), object.resource_version());

@@ -86,6 +86,18 @@ pub(super) enum Told {
     Deleted { last: State, tombstone: bool },
 }
 
+impl Told {
+    /// The version of the change. `None` of what only a list or a resync says.
+    pub(super) fn changed_at(&self) -> Option<u64> {
+        match self {
+            Self::Added { new, initial: false } | Self::Deleted { last: new, tombstone: false } => Some(new),
+            Self::Updated { old, new } => Some(new).filter(|new| *new != old),
+            Self::Added { .. } | Self::Deleted { .. } => None,
+        }
+        .and_then(|state| state.version.as_number())
+    }
+}
+
 /// How many facts there are.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Count(Arc<AtomicUsize>);
@@ -112,6 +124,8 @@ pub(super) struct Log {
 #[derive(Default, Debug)]
 struct Lines {
     told: BTreeMap<Subject, Vec<Told>>,
+    /// The versions of the changes of each kind that a watch may have brought, in the order in which they were notified.
+    order: BTreeMap<Kind, Vec<u64>>,
     /// When the first list had been told: the number of facts then.
     synced: BTreeMap<Kind, usize>,
     /// What each list may have in it: the number of facts when it was answered.
@@ -129,6 +143,7 @@ impl Log {
     pub(super) fn tell(&self, subject: Subject, told: Told) {
         let mut lines = self.lines.lock();
         lines.count += 1;
+        lines.order.entry(subject.0).or_default().extend(told.changed_at());
         lines.told.entry(subject).or_default().push(told);
     }
 
@@ -162,6 +177,13 @@ impl Log {
     /// Everything told, by object.
     pub(super) fn told(&self) -> BTreeMap<Subject, Vec<Told>> {
         self.lines.lock().told.clone()
+    }
+
+    /// How many changes of a kind were notified after a later change of another object. The first one has nothing before it.
+    pub(super) fn reordered(&self, kind: Kind) -> usize {
+        let lines = self.lines.lock();
+        let order = lines.order.get(&kind).map_or(&[][..], |order| order);
+        order.windows(2).filter(|pair| pair[1] < pair[0]).count()
     }
 
     /// How much was told.

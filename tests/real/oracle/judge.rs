@@ -26,6 +26,11 @@ pub(super) enum Difference {
     DeletionUnseenByClientGo,
     /// One of them missed the first states of an object, so that what it adds is to the other an update.
     SeenLater,
+    /// The hub notified of a change of one object after a later change of another. Order is judged per object; between
+    /// objects it is counted, and excluded from the judgement.
+    ReorderedByHub,
+    /// The same of client-go, which does so after a list only.
+    ReorderedByClientGo,
     /// Their first lists (or the moments at which a later handler joined) were not at the same moment: what one was
     /// told as it happened was before the other's, or in it as initial.
     BegunElsewhere,
@@ -95,6 +100,19 @@ fn versions(history: &[Fact], at: usize) -> (u64, u64) {
         let after = history[at..].iter().find_map(known).map_or(u64::MAX, |(first, _)| first);
         (before + 1, after - 1)
     })
+}
+
+/// Judges the order between objects of one kind, of which each side notified so many changes after a later change of
+/// another object. The hub promises none. client-go notifies in the order of the watch, and of a list in another one.
+///
+/// # Errors
+/// client-go notified in another order than that of its watch: what is said of it is wrong.
+pub(super) fn judge_order(hub: usize, go: usize, go_lists: usize) -> Result<Tally, String> {
+    if go > 0 && go_lists <= 1 {
+        return Err(format!("client-go notified {go} changes after later ones, without having listed again"));
+    }
+    let counts = [(Difference::ReorderedByHub, hub), (Difference::ReorderedByClientGo, go)];
+    Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
 }
 
 /// How one fact was told.

@@ -2,8 +2,8 @@
 
 use informer_hub::types::{ResourceVersion, Uid};
 
-use super::account::{Fact, State, Told, What};
-use super::judge::{Difference, Excuse, Side, judge};
+use super::account::{Count, Fact, Kind, Log, State, Told, What};
+use super::judge::{Difference, Excuse, Side, judge, judge_order};
 use super::witness::Gap;
 
 /// `a1` is object a at version 1.
@@ -232,4 +232,18 @@ fn oracle_every_difference_is_in_the_document() {
     for difference in all {
         assert!(document.contains(&format!("`{difference:?}`")), "{difference:?} is not in the document");
     }
+}
+
+#[test]
+fn oracle_order_between_objects_is_counted_and_client_go_reorders_after_a_list_only() {
+    let log = Log::new(Count::default());
+    // Initial objects come in the order of their names, tombstones and repetitions say nothing of when they happened.
+    for told in told("*a9 +b4 a9>a9 !c1 b4>b8 +d6 -d7 +e12 -e11") {
+        log.tell((Kind::Pods, "any".to_owned()), told);
+    }
+    assert_eq!((log.reordered(Kind::Pods), log.reordered(Kind::Widgets)), (2, 0));
+    assert_eq!(judge_order(0, 0, 1), Ok([].into()));
+    assert_eq!(judge_order(2, 0, 1), Ok([(Difference::ReorderedByHub, 2)].into()));
+    assert_eq!(judge_order(0, 3, 2), Ok([(Difference::ReorderedByClientGo, 3)].into()));
+    assert!(judge_order(0, 1, 1).is_err());
 }

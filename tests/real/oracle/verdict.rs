@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use super::account::{Fact, Kind, Log, Subject};
-use super::judge::{Excuse, Side, Tally, judge};
+use super::judge::{Excuse, Side, Tally, judge, judge_order};
 use super::witness::Reading;
 
 /// A handler of the hub and one of client-go that began at the same moment, as far as they could.
@@ -48,6 +48,10 @@ impl Pair<'_> {
                 Ok(tally) => tally.into_iter().for_each(|(which, n)| *differences.entry(which).or_default() += n),
                 Err(problem) => problems.push(told_in_full(subject, &problem, facts, by_hub, by_go)),
             }
+        }
+        match judge_order(self.hub.reordered(kind), self.go.reordered(kind), self.go_lists.len()) {
+            Ok(tally) => tally.into_iter().for_each(|(which, n)| *differences.entry(which).or_default() += n),
+            Err(problem) => problems.push(format!("{kind:?}: {problem}")),
         }
         problems
     }
