@@ -306,8 +306,8 @@ fn table_of_a_custom_group_is_an_object_and_one_of_meta_k8s_io_is_not() {
         [("custom.group/v1", true), ("meta.k8s.io/v1", false), ("meta.k8s.io/v1beta1", false), ("other/v1", false)]
     {
         let json = format!(r#"{{"apiVersion":"{api_version}","kind":"Table","metadata":{{"name":"x"}}}}"#);
-        let decoded = decoder.decode_object(json.as_bytes()).unwrap();
-        assert_eq!(matches!(decoded, Decoded::Object(_)), is_object, "{api_version}");
+        let found = decoder.decode_object(json.as_bytes()).unwrap();
+        assert_eq!(matches!(found, Decoded::Object(_)), is_object, "{api_version}");
         let line = format!(r#"{{"type":"ADDED","object":{json}}}"#);
         let item = decoder.decode_event(line.as_bytes()).unwrap();
         assert_eq!(matches!(item, WatchItem::Added(_)), is_object, "{api_version}");
