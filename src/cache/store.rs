@@ -324,7 +324,7 @@ impl Store {
     /// itself; what comes from a watch goes through [`Self::apply`].
     pub(super) fn put(&mut self, id: PartitionId, object: &Arc<StoredObject>) {
         self.write(id, |store, partition| {
-            partition.version = Some(object.resource_version().clone());
+            note_version(partition, object);
             store.set(id, partition, object);
         });
     }
@@ -332,7 +332,7 @@ impl Store {
     /// Empties the key of an object, whatever is there, as of that object's version.
     pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
         self.write(id, |store, partition| {
-            partition.version = Some(object.resource_version().clone());
+            note_version(partition, object);
             if let Some(stored) = partition.get(object.key()).cloned() {
                 store.remove(id, partition, &stored);
             }
@@ -480,6 +480,13 @@ impl Store {
     #[must_use]
     pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
         self.next.partition(id).and_then(|partition| partition.version.clone())
+    }
+}
+
+/// Sets the version of a partition that a program writes. An object without a version leaves it as it was.
+fn note_version(partition: &mut Partition, object: &StoredObject) {
+    if !object.resource_version().is_empty() {
+        partition.version = Some(object.resource_version().clone());
     }
 }
 

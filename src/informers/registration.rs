@@ -68,12 +68,18 @@ impl HandlerOptions {
 pub struct HandlerRegistration {
     id: SubscriptionId,
     calls: Arc<Calls>,
-    of: Awaited,
+    /// The informers that it waits for. Asked for each time: a transform that is set before the start changes them.
+    of: Arc<dyn Fn() -> Awaited + Send + Sync>,
     registry: Addr<RegistryActor>,
 }
 
 impl HandlerRegistration {
-    pub(super) fn new(id: SubscriptionId, calls: Arc<Calls>, of: Awaited, registry: Addr<RegistryActor>) -> Self {
+    pub(super) fn new(
+        id: SubscriptionId,
+        calls: Arc<Calls>,
+        of: Arc<dyn Fn() -> Awaited + Send + Sync>,
+        registry: Addr<RegistryActor>,
+    ) -> Self {
         Self { id, calls, of, registry }
     }
 
@@ -98,7 +104,7 @@ impl HandlerRegistration {
         let sync = self.registry.send(ViewSync).await?;
         // Before the informers are looked at: what is told after this shows there.
         let is_starting = sync.is_starting();
-        let informers = sync.informers(&self.of);
+        let informers = sync.informers(&(self.of)());
         let told = |cluster| subscription.has_synced_in(cluster);
         let all = informers.iter().all(|informer| informer.synced && told(&informer.cluster));
         // Without one it may not have been started.

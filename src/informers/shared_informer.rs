@@ -328,7 +328,8 @@ impl<K: 'static> SharedInformer<K> {
         let resync = options.resync.unwrap_or(inner.parts.resync);
         let subscribe = subscribe.named(options.name.as_deref().unwrap_or(name)).with_resync(resync);
         let id = inner.whole(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
-        Ok(HandlerRegistration::new(id, calls, inner.awaited(), inner.core.registry.clone()))
+        let of = Arc::clone(inner);
+        Ok(HandlerRegistration::new(id, calls, Arc::new(move || of.awaited()), inner.core.registry.clone()))
     }
 
     /// Removes a handler: it is not called any more, but a call that is running may still end. It waits for nothing, so a

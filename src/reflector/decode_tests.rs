@@ -290,9 +290,27 @@ fn an_object_of_another_kind_is_skipped_by_its_key_and_metadata_alone_is_not() {
         (r#""apiVersion":"apps/v1beta1","kind":"Deployment","#, r#""Deployment" of "apps/v1beta1""#),
         (r#""kind":"PartialObjectMetadata","#, r#""PartialObjectMetadata" of "apps/v1""#),
         (r#""apiVersion":"meta.k8s.io/v1","kind":"Table","#, r#""Table" of "meta.k8s.io/v1""#),
+        (r#""apiVersion":"meta.k8s.io/v1beta1","kind":"Table","#, r#""Table" of "meta.k8s.io/v1beta1""#),
         (r#""apiVersion":"meta.k8s.io/v1","#, r#""Deployment" of "meta.k8s.io/v1""#),
     ] {
         assert_eq!(verdict(other), Some(format!("an object of kind {what} {due}")), "{other}");
+    }
+}
+
+// client-go: TestIsUnsupportedTableObject.
+#[test]
+fn table_of_a_custom_group_is_an_object_and_one_of_meta_k8s_io_is_not() {
+    let tables = ApiResource { gvr: Gvr::new("custom.group", "v1", "tables"), kind: "Table".into(), namespaced: true };
+    let mut decoder = Decoder::new(tables, &Projection::default(), Vec::new());
+    for (api_version, is_object) in
+        [("custom.group/v1", true), ("meta.k8s.io/v1", false), ("meta.k8s.io/v1beta1", false), ("other/v1", false)]
+    {
+        let json = format!(r#"{{"apiVersion":"{api_version}","kind":"Table","metadata":{{"name":"x"}}}}"#);
+        let found = decoder.decode_object(json.as_bytes()).unwrap();
+        assert_eq!(matches!(found, Decoded::Object(_)), is_object, "{api_version}");
+        let line = format!(r#"{{"type":"ADDED","object":{json}}}"#);
+        let item = decoder.decode_event(line.as_bytes()).unwrap();
+        assert_eq!(matches!(item, WatchItem::Added(_)), is_object, "{api_version}");
     }
 }
 
@@ -392,6 +410,17 @@ fn an_error_event_is_the_error_that_its_status_says() {
         assert!(error.message.contains("too old"), "{error}");
     }
     assert_eq!(event(r#"{"type":"ERROR","object":null}"#).unwrap_err().class, ErrorClass::Transient);
+}
+
+// client-go: TestBackoffOnTooManyRequests, TestRetryInternalError, whose errors come as events.
+#[test]
+fn error_events_of_a_busy_server_say_when_to_come_back() {
+    let class = |status: &str| event(&format!(r#"{{"type":"ERROR","object":{status}}}"#)).unwrap_err().class;
+    let busy =
+        r#"{"kind":"Status","code":429,"reason":"TooManyRequests","details":{"retryAfterSeconds":1},"message":"m"}"#;
+    assert_eq!(class(busy), ErrorClass::Throttled(Some(std::time::Duration::from_secs(1))));
+    let internal = r#"{"kind":"Status","code":500,"reason":"InternalError","message":"etcdserver: no leader"}"#;
+    assert_eq!(class(internal), ErrorClass::Transient);
 }
 
 #[test]

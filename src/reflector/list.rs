@@ -8,9 +8,9 @@ use super::decode::{Decoded, Decoder, Next, malformed};
 use super::skim::Skim;
 use super::split::MAX_OBJECT_BYTES;
 use super::{ErrorClass, Skipped, SourceError};
-use crate::types::{ResourceVersion, StoredObject};
+use crate::types::{ApiResource, ResourceVersion, StoredObject};
 
-/// Largest envelope member that is looked into (`metadata`, `kind`) and longest key.
+/// Largest envelope member that is looked into (`metadata`, `kind`, `apiVersion`) and longest key.
 const MAX_MEMBER: usize = 64 * 1024;
 
 /// What the buffer keeps after an item that needed more.
@@ -53,6 +53,7 @@ pub struct ListSplitter {
     retry_at: usize,
     has_items: bool,
     kind: Option<String>,
+    api_version: Option<String>,
     metadata: ListMeta,
 }
 
@@ -93,6 +94,7 @@ impl ListSplitter {
             retry_at: 0,
             has_items: false,
             kind: None,
+            api_version: None,
             metadata: ListMeta::default(),
         }
     }
@@ -134,7 +136,7 @@ impl ListSplitter {
                     }
                 }
                 State::Start => self.start()?,
-                State::Members => self.member()?,
+                State::Members => self.member(decoder.resource())?,
                 State::Items => self.item(decoder)?,
             };
             if let Some(step) = step {
@@ -203,13 +205,16 @@ impl ListSplitter {
         }
     }
 
-    fn member(&mut self) -> Result<Option<ListStep>, SourceError> {
+    fn member(&mut self, resource: &ApiResource) -> Result<Option<ListStep>, SourceError> {
         let Some(byte) = self.peek() else { return Ok(Some(ListStep::NeedMore)) };
         if self.comma(byte)? {
             return Ok(None);
         }
         match byte {
-            b'}' => return self.end().map(Some),
+            b'}' => {
+                self.check_kind(resource, true)?;
+                return self.end().map(Some);
+            }
             b'"' => {}
             _ => return Err(malformed("list: expected a member")),
         }
@@ -218,28 +223,31 @@ impl ListSplitter {
         let value = &rest[value_at..];
         match key {
             b"items" if value[0] == b'[' => {
+                self.check_kind(resource, true)?;
                 self.at += value_at + 1;
                 self.has_items = true;
                 self.state = State::Items;
             }
             b"items" if value[0] != b'n' => return Err(malformed("list: its items are not a list")),
-            b"metadata" | b"kind" => {
+            b"metadata" | b"kind" | b"apiVersion" => {
                 let Some(used) = Skim::default().advance(value) else {
                     if value.len() > MAX_MEMBER {
                         return Err(malformed("list: its metadata is longer than 64 KiB"));
                     }
                     return Ok(Some(ListStep::NeedMore));
                 };
-                let wrong = |_| malformed("list: its metadata or kind is not what Kubernetes sends");
-                if key == b"kind" {
-                    self.kind = serde_json::from_slice(&value[..used]).map_err(wrong)?;
-                } else {
-                    let metadata: Option<ListMeta> = serde_json::from_slice(&value[..used]).map_err(wrong)?;
-                    self.metadata = metadata.unwrap_or_default();
+                let (value, wrong) = (&value[..used], "list: its metadata or kind is not what Kubernetes sends");
+                match key {
+                    b"kind" => self.kind = serde_json::from_slice(value).map_err(|_| malformed(wrong))?,
+                    b"apiVersion" => self.api_version = serde_json::from_slice(value).unwrap_or_default(),
+                    _ => {
+                        let metadata: Option<ListMeta> = serde_json::from_slice(value).map_err(|_| malformed(wrong))?;
+                        self.metadata = metadata.unwrap_or_default();
+                    }
                 }
                 self.at += value_at + used;
                 self.after_value = true;
-                self.check_kind()?;
+                self.check_kind(resource, false)?;
             }
             key => {
                 self.has_items |= key == b"items";
@@ -251,12 +259,19 @@ impl ListSplitter {
     }
 
     /// Refuses what is known not to be a list of objects before reading on.
-    fn check_kind(&self) -> Result<(), SourceError> {
-        match self.kind.as_deref() {
-            Some("Table") => Err(malformed("list: the server sent a Table, which is made for people")),
-            Some("Status") => Err(malformed("list: the server answered 200 with a Status")),
-            _ => Ok(()),
-        }
+    ///
+    /// A custom resource may call its list `Table` or `Status`, so the group decides. As long as it is unknown, a
+    /// resource of a named group gets the benefit of the doubt until the items begin or the list ends (`last`).
+    fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
+        let refusal = match self.kind.as_deref() {
+            Some("Table") => "list: the server sent a Table, which is made for people",
+            Some("Status") => "list: the server answered 200 with a Status",
+            _ => return Ok(()),
+        };
+        let own = resource.gvr.group.as_str();
+        let group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group) == own;
+        let is_own = self.api_version.as_deref().map_or(!last, group);
+        if is_own && !own.is_empty() { Ok(()) } else { Err(malformed(refusal)) }
     }
 
     fn item(&mut self, decoder: &mut Decoder) -> Result<Option<ListStep>, SourceError> {

@@ -43,6 +43,12 @@ fn a_page_size_of_ones_own_counts_for_every_list() {
     rig.page("10", None);
     rig.reflector.relist();
     assert_eq!(rig.list(), (since("10"), Some(4), None, true));
+    for token in ["c1", "c2"] {
+        assert_eq!(rig.page("10", Some(token)), PageVerdict::NextPage);
+        let (_, limit, continue_token, fresh) = rig.list();
+        assert_eq!((limit, continue_token.as_deref(), fresh), (Some(4), Some(token), false));
+    }
+    assert_eq!(rig.page("10", None), PageVerdict::ListComplete(version("10")));
 }
 
 #[test]
@@ -63,6 +69,22 @@ fn a_continue_token_that_expired_makes_one_full_list_at_the_same_version() {
     assert_eq!(rig.list(), (any(), None, None, true));
     assert_eq!(rig.page("12", None), PageVerdict::ListComplete(version("12")), "what was listed before is void");
     assert_eq!(rig.watch(), (since("12"), false));
+}
+
+// client-go: TestReflectorFullListIfExpired, whose second list is the one that expires.
+#[test]
+fn relist_whose_second_page_expired_is_repeated_in_one_piece_at_the_same_version() {
+    let mut rig =
+        Rig::new(ReflectorOptions { streaming_list: false, page_size: Some(4), ..ReflectorOptions::default() });
+    assert_eq!(rig.list(), (any(), Some(4), None, true));
+    rig.page("10", None);
+    rig.reflector.relist();
+    assert_eq!(rig.list(), (since("10"), Some(4), None, true));
+    assert_eq!(rig.page("11", Some("c1")), PageVerdict::NextPage);
+    assert_eq!(rig.list().2.as_deref(), Some("c1"));
+    rig.list_fails(ErrorClass::Expired);
+    assert_eq!(rig.list(), (since("10"), None, None, true));
+    assert_eq!(rig.page("11", None), PageVerdict::ListComplete(version("11")));
 }
 
 // client-go: TestReflectorExpiredExactResourceVersion, TestReflectorFullListIfTooLarge (L4).

@@ -51,6 +51,18 @@ fn watch_timeouts_are_drawn_between_five_and_ten_minutes() {
     }
 }
 
+// client-go: TestWatchTimeout. It raises a shorter minimum to five minutes.
+#[test]
+fn minimum_of_a_watch_timeout_can_be_set() {
+    for minimum in [30 * 60, 1] {
+        for dice in [0.0, 0.999] {
+            let options = ReflectorOptions { min_watch_timeout: minimum * SECOND, ..ReflectorOptions::default() };
+            let Step::Watch { request } = Reflector::new(options, move || dice).next(clock::now()) else { panic!() };
+            assert!(request.timeout >= minimum * SECOND && request.timeout < 2 * minimum * SECOND, "{request:?}");
+        }
+    }
+}
+
 // R8.
 #[test]
 fn a_watch_that_the_server_ends_is_opened_again_at_once_from_the_last_version() {
@@ -264,7 +276,7 @@ fn a_watch_that_is_cut_off_after_it_ran_is_opened_again_soon_however_often() {
     assert!(cut(&mut rig, 0, Duration::ZERO) >= 2 * first);
 }
 
-// client-go: TestReflectorReplacesStoreOnUnsafeDelete, for the class that the status of such an event has.
+// client-go: TestReflectorReplacesStoreOnUnsafeDelete, for the error class of such a status.
 #[test]
 fn bytes_that_are_not_the_protocol_relist_after_a_backoff() {
     let mut rig = Rig::watching();

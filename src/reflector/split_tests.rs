@@ -129,6 +129,51 @@ fn what_says_that_it_is_no_list_is_refused_before_its_items_are_read() {
     }
 }
 
+// client-go: TestIsUnsupportedTableObject. A custom resource may call its list what it likes.
+#[test]
+fn table_of_the_resources_own_group_is_a_list_and_one_of_meta_k8s_io_is_not() {
+    let rows = || ApiResource { gvr: Gvr::new("custom.group", "v1", "rows"), kind: "Row".into(), namespaced: true };
+    let read = |text: &str| {
+        let (mut decoder, mut splitter) =
+            (Decoder::new(rows(), &Projection::default(), Vec::new()), ListSplitter::new(1000));
+        splitter.feed(text.as_bytes());
+        let mut objects = 0;
+        loop {
+            match splitter.finish(&mut decoder) {
+                Ok(ListStep::Object(_)) => objects += 1,
+                Ok(ListStep::End { .. }) => return Ok(objects),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => return Err((error.class, error.message)),
+            }
+        }
+    };
+    let items = r#""items":[{"metadata":{"name":"a"}}]"#;
+    for kind in ["Table", "Status"] {
+        for own in [
+            format!(r#"{{"apiVersion":"custom.group/v1","kind":"{kind}",{items}}}"#),
+            format!(r#"{{"kind":"{kind}","apiVersion":"custom.group/v1","metadata":{{}},{items}}}"#),
+            format!(r#"{{"apiVersion":"custom.group/v1",{items},"kind":"{kind}"}}"#),
+        ] {
+            assert_eq!(read(&own), Ok(1), "{own}");
+        }
+        for other in [
+            format!(r#"{{"apiVersion":"meta.k8s.io/v1","kind":"{kind}",{items}}}"#),
+            format!(r#"{{"kind":"{kind}","apiVersion":"meta.k8s.io/v1beta1",{items}}}"#),
+            format!(r#"{{"apiVersion":"v1",{items},"kind":"{kind}"}}"#),
+            format!(r#"{{"kind":"{kind}",{items}}}"#),
+            format!(r#"{{"kind":"{kind}","items":null}}"#),
+            format!(r#"{{"kind":"{kind}","apiVersion":7,{items}}}"#),
+        ] {
+            let (class, message) = read(&other).unwrap_err();
+            assert_eq!(class, ErrorClass::Malformed, "{other}");
+            assert!(
+                message.contains("Table, which is made for people") || message.contains("with a Status"),
+                "{message}"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_item_over_the_limit_is_skipped_by_name_and_the_next_is_read() {
     let large = format!(r#"{{"metadata":{{"name":"big","namespace":"n"}},"x":"{}"}}"#, "}],\\\"".repeat(1000));

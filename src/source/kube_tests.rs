@@ -193,6 +193,18 @@ async fn an_error_event_ends_the_watch_after_what_came_before() {
     assert_eq!(result.unwrap_err().class, ErrorClass::Expired);
 }
 
+// client-go: TestCloseWatchChannelOnError.
+#[tokio::test]
+async fn error_event_ends_a_watch_that_the_server_keeps_open_and_its_connection_closes() {
+    let status = r#"{"kind":"Status","code":500,"reason":"InternalError","message":"m"}"#;
+    let text = event("ADDED", "a") + &format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n");
+    let server = TestServer::always(vec![head("200 OK", JSON), Act::Send(text.into()), Act::Hold]).await;
+    let (found, result) = run_watch(&source(&server).await).await;
+    assert_eq!(found, ["+ns/a"]);
+    assert_eq!(result.unwrap_err().class, ErrorClass::Transient);
+    server.closed().await;
+}
+
 #[tokio::test]
 async fn a_watch_that_ends_inside_a_line_is_broken_and_what_came_before_counts() {
     let half = &event("ADDED", "b")[..30];

@@ -226,6 +226,28 @@ async fn an_error_event_that_nobody_knows_breaks_the_watch_and_is_named() {
     patient.end().await;
 }
 
+// client-go: TestReflectorReplacesStoreOnUnsafeDelete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn store_read_error_of_a_watch_relists_and_only_the_corrupt_object_leaves() {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": "StoreReadError",
+        "message": "failed to prepare current and previous objects: corrupt object has been deleted",
+    });
+    let lines = |pod: &Value, _: &str| {
+        let corrupt = with(&with(pod, "name", json!("corrupt")), "uid", json!("corrupt"));
+        vec![event("ADDED", &corrupt), event("ERROR", &status)]
+    };
+    let patient = Patient::watching(lines).await;
+    assert_eq!(patient.news(2).await, ["+corrupt", "†corrupt"]);
+    touch(patient.cluster());
+    let news = patient.news(3).await;
+    assert!(news.len() == 3 && news[2].starts_with('~'), "nothing else left: {news:?}");
+    patient.fleet.converged().await;
+    let informer = patient.fleet.informer("ill").await;
+    assert_eq!((informer.lists, informer.objects), (2, PODS as u64));
+    patient.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_that_loses_its_continue_token_half_way_is_taken_whole() {
     let mut tuning = quick();

@@ -14,7 +14,7 @@ use informer_hub::informers::{
     ResourceEventHandlerFuncs, SharedInformer, SharedInformerFactory, WaitError,
 };
 use informer_hub::reflector::Transform;
-use informer_hub::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
+use informer_hub::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, When, World, WorldConfig};
 use informer_hub::source::{Access, KubeConnector};
 use informer_hub::types::{ClusterName, ClusterSelector, LabelSelector, Object, ObjectKey, ResourceVersion};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -29,11 +29,15 @@ use crate::fleet::{Fleet, PATIENCE, config, eventually, pods, quick, small};
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn note(&self, sign: char, object: &Object<Pod>) {
+    fn note<K>(&self, sign: char, object: &Object<K>) {
         self.0.lock().push(format!("{sign}{}/{}", object.cluster(), object.key()));
     }
 
     fn handler(&self) -> ResourceEventHandlerDetailedFuncs<Pod> {
+        self.handler_of()
+    }
+
+    fn handler_of<K: 'static>(&self) -> ResourceEventHandlerDetailedFuncs<K> {
         let (add, update, delete) = (self.clone(), self.clone(), self.clone());
         ResourceEventHandlerDetailedFuncs::new()
             .on_add(move |pod, initial| add.note(if initial { '!' } else { '+' }, pod))
@@ -55,6 +59,12 @@ impl Log {
 
 fn sim(seed: u64, pods: usize) -> SimCluster {
     SimCluster::start(small(seed, pods), &Handle::current()).unwrap()
+}
+
+/// A hub that watches nothing itself, over one cluster that streams lists or does not.
+async fn streaming_fleet(streaming: Streaming, pods: usize) -> Fleet {
+    let cluster = SimCluster::start(SimConfig { streaming, ..small(1, pods) }, &Handle::current()).unwrap();
+    Fleet::start(BTreeMap::from([("c0".to_owned(), cluster)]), &[], Vec::new()).await
 }
 
 /// A hub that watches nothing itself, over clusters of some pods each.
@@ -528,6 +538,175 @@ async fn a_panic_loses_one_call_and_a_handler_that_panicked_on_an_initial_object
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_that_panic_on_every_object_lose_each_call_and_sync_and_get_what_comes_next() {
+    let fleet = fleet([5]).await;
+    let factory = SharedInformerFactory::new(fleet.hub.system());
+    let informer = factory.informer::<Pod>().unwrap();
+    let updates = Arc::new(AtomicUsize::new(0));
+    let mut registrations = Vec::new();
+    for _ in 0..2 {
+        let counted = Arc::clone(&updates);
+        let handler =
+            ResourceEventHandlerFuncs::<Pod>::new().on_add(|_| panic!("on purpose")).on_update(move |_, _| {
+                counted.fetch_add(1, SeqCst);
+            });
+        registrations.push(informer.add_event_handler(handler).await.unwrap());
+    }
+    factory.start().await.unwrap();
+    synced(&factory).await;
+    for registration in &registrations {
+        eventually("a sync", async || registration.has_synced().await.unwrap()).await;
+    }
+    let lost = async || -> Vec<u64> {
+        let informers = fleet.cluster("c0").await.informers;
+        informers[0].listeners.iter().map(|listener| listener.lost).collect()
+    };
+    assert_eq!(lost().await, [5, 5]);
+    touch(&fleet.clusters["c0"]);
+    eventually("the news", async || updates.load(SeqCst) == 2).await;
+    assert_eq!((lost().await, fleet.cluster("c0").await.informers[0].restarts), (vec![5, 5], 0));
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handler_of_an_informer_that_never_starts_is_shut_down_at_once_and_nothing_is_asked() {
+    let fleet = fleet([3]).await;
+    let factory = SharedInformerFactory::new(fleet.hub.system());
+    let informer = factory.informer::<Pod>().unwrap();
+    let log = Log::default();
+    let registration = informer.add_event_handler(log.handler()).await.unwrap();
+    let left_behind = informer.add_event_handler(log.handler()).await.unwrap();
+    let ending = informer.shut_down_event_handler(&registration);
+    tokio::time::timeout(PATIENCE, ending).await.expect("nothing to wait for").unwrap();
+    assert!(!registration.has_synced().await.unwrap() && !left_behind.has_synced().await.unwrap());
+    factory.shutdown().await;
+    assert!(matches!(factory.start().await, Err(InformerError::Stopped)));
+    let stats = fleet.clusters["c0"].stats();
+    assert_eq!((stats.lists, stats.watches, log.len()), (0, 0, 0));
+    // Added, then started, then shut down.
+    let factory = SharedInformerFactory::new(fleet.hub.system());
+    let informer = factory.informer::<Pod>().unwrap();
+    let registration = informer.add_event_handler(log.handler()).await.unwrap();
+    factory.start().await.unwrap();
+    synced(&factory).await;
+    let ending = informer.shut_down_event_handler(&registration);
+    tokio::time::timeout(PATIENCE, ending).await.expect("no call is running").unwrap();
+    assert!(fleet.cluster("c0").await.informers[0].listeners.is_empty());
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn informer_removes_its_own_handlers_and_not_those_of_another_informer_of_the_type() {
+    let fleet = fleet([2]).await;
+    let factory = SharedInformerFactory::new(fleet.hub.system());
+    let informer = factory.informer::<Pod>().unwrap();
+    let logs = [Log::default(), Log::default()];
+    let first = informer.add_event_handler(logs[0].handler()).await.unwrap();
+    let second = informer.add_event_handler(logs[1].handler()).await.unwrap();
+    factory.start().await.unwrap();
+    synced(&factory).await;
+    let elsewhere = SharedInformerFactory::new(fleet.hub.system());
+    let foreign = elsewhere.informer::<Pod>().unwrap();
+    elsewhere.start().await.unwrap();
+    synced(&elsewhere).await;
+    let listeners = async || fleet.cluster("c0").await.informers[0].listeners.len();
+    foreign.remove_event_handler(&first);
+    foreign.shut_down_event_handler(&second).await.unwrap();
+    touch(&fleet.clusters["c0"]);
+    for log in &logs {
+        eventually("the news", async || log.count('~') == 1).await;
+    }
+    assert_eq!(listeners().await, 2);
+    for (registration, left) in [(&second, 1), (&first, 0)] {
+        informer.shut_down_event_handler(registration).await.unwrap();
+        assert_eq!(listeners().await, left);
+    }
+    elsewhere.shutdown().await;
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dynamic_and_metadata_informers_are_notified_with_and_without_streaming_lists() {
+    for streaming in [Streaming::Supported, Streaming::Refused] {
+        let fleet = streaming_fleet(streaming, 3).await;
+        let factory = SharedInformerFactory::new(fleet.hub.system());
+        let informers =
+            [factory.dynamic_informer(&pods()).unwrap(), factory.dynamic_metadata_informer(&pods()).unwrap()];
+        let logs = [Log::default(), Log::default()];
+        for (informer, log) in informers.iter().zip(&logs) {
+            informer.add_event_handler(log.handler_of()).await.unwrap();
+        }
+        assert_eq!(factory.start().await.unwrap(), 2);
+        synced(&factory).await;
+        let cluster = &fleet.clusters["c0"];
+        let key = first_key(cluster);
+        touch(cluster);
+        cluster.with_world(|world| world.delete(&World::pods(), &key));
+        cluster.with_world(World::create_pod);
+        for (informer, log) in informers.iter().zip(&logs) {
+            eventually("the news", async || log.len() == 6).await;
+            assert_eq!((log.count('!'), log.count('~'), log.count('-'), log.count('+')), (3, 1, 1, 1));
+            assert!(log.0.lock().contains(&format!("-c0/{key}")));
+            assert_eq!(informer.indexer().list().len(), 3);
+        }
+        let stats = cluster.stats();
+        let lists = if streaming == Streaming::Supported { 0 } else { 2 };
+        assert_eq!((stats.lists, stats.open_watches), (lists, 2), "{streaming:?}");
+        factory.shutdown().await;
+        fleet.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn informer_of_a_namespace_and_selectors_is_notified_of_nothing_else() {
+    let fleet = fleet([0]).await;
+    let factory =
+        SharedInformerFactory::new(fleet.hub.system()).with_namespace("ns-foo").with_tweak_list_options(|options| {
+            options.label_selector = Some("environment=test".parse().unwrap());
+            options.field_selector = Some("metadata.name!=hidden".to_owned());
+        });
+    let informer = factory.dynamic_informer(&pods()).unwrap();
+    let log = Log::default();
+    informer.add_event_handler(log.handler_of()).await.unwrap();
+    factory.start().await.unwrap();
+    synced(&factory).await;
+    for (namespace, name, environment) in [
+        ("ns-bar", "elsewhere", "test"),
+        ("ns-foo", "wrong-label", "production"),
+        ("ns-foo", "hidden", "test"),
+        ("ns-foo", "seen", "test"),
+    ] {
+        let body = json!({ "metadata": { "labels": { "environment": environment } }, "spec": {} });
+        fleet.clusters["c0"].with_world(|world| world.create(&World::pods(), namespace, name, body)).unwrap();
+    }
+    eventually("the one that passes", async || log.len() == 1).await;
+    let key = "ns-foo/seen".parse().unwrap();
+    patch(&fleet.clusters["c0"], &key, &json!({ "metadata": { "labels": { "environment": "production" } } }));
+    eventually("its end", async || log.len() == 2).await;
+    assert_eq!(*log.0.lock(), ["+c0/ns-foo/seen", "-c0/ns-foo/seen"]);
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handler_that_was_added_before_the_transform_was_set_syncs() {
+    let fleet = fleet([3]).await;
+    let factory = SharedInformerFactory::new(fleet.hub.system());
+    let informer = factory.informer::<Pod>().unwrap();
+    let log = Log::default();
+    let registration = informer.add_event_handler(log.handler()).await.unwrap();
+    informer.set_transform(Transform::json(|_| Ok::<_, String>(()))).unwrap();
+    factory.start().await.unwrap();
+    eventually("its sync", async || registration.has_synced().await.unwrap()).await;
+    assert_eq!((log.count('!'), log.len()), (3, 3));
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filters_transitions_are_additions_and_deletions() {
     let fleet = fleet([3]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
@@ -695,11 +874,20 @@ async fn handlers_settings_and_the_start_may_race() {
         let informer = factory.informer::<Pod>().unwrap();
         let log = Log::default();
         let handler = WatchErrorHandler::new(|_, _| {});
-        let (added, started, set) = tokio::join!(informer.add_event_handler(log.handler()), factory.start(), async {
-            informer.set_watch_error_handler(handler)
+        let transform = Transform::json(|_| Ok::<_, String>(()));
+        let setting = informer.clone();
+        let settings = tokio::spawn(async move {
+            for _ in 0..20 {
+                let watch_errors = setting.set_watch_error_handler(handler.clone());
+                for set in [watch_errors, setting.set_transform(transform.clone())] {
+                    assert!(matches!(set, Ok(()) | Err(InformerError::Started(_))), "{set:?}");
+                }
+                tokio::task::yield_now().await;
+            }
         });
+        let (added, started) = tokio::join!(informer.add_event_handler(log.handler()), factory.start());
         assert_eq!(started.unwrap(), 1);
-        assert!(matches!(set, Ok(()) | Err(InformerError::Started(_))), "{set:?}");
+        settings.await.unwrap();
         let registration = added.unwrap();
         eventually("sync", async || registration.has_synced().await.unwrap()).await;
         assert_eq!((log.count('!'), log.len()), (3, 3));
@@ -832,6 +1020,103 @@ async fn a_transform_is_what_everybody_sees_and_is_called_once_for_each_object_s
     assert!(matches!(node_informer.set_transform(transform), Err(InformerError::InUse)));
     factory.shutdown().await;
     other.shutdown().await;
+    fleet.end().await;
+}
+
+/// Marks each object, and fails on one that has the mark already.
+fn marking(calls: &Arc<AtomicUsize>) -> Transform {
+    let calls = Arc::clone(calls);
+    Transform::json(move |pod: &mut Value| {
+        calls.fetch_add(1, SeqCst);
+        if pod["marked"] == json!(true) {
+            return Err("it was transformed before");
+        }
+        pod["marked"] = json!(true);
+        Ok(())
+    })
+}
+
+fn is_marked(pod: &Object<Pod>) -> bool {
+    pod.typed::<Value>().unwrap()["marked"] == json!(true)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn additions_updates_and_deletions_carry_what_the_transform_returned() {
+    for streaming in [Streaming::Supported, Streaming::Refused] {
+        let fleet = streaming_fleet(streaming, 2).await;
+        let (calls, plain) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let factory = SharedInformerFactory::new(fleet.hub.system()).with_transform(marking(&calls));
+        let informer = factory.informer::<Pod>().unwrap();
+        let log = Log::default();
+        let check = |sign: char| {
+            let (log, plain) = (log.clone(), Arc::clone(&plain));
+            move |pod: &Object<Pod>| {
+                plain.fetch_add(usize::from(!is_marked(pod)), SeqCst);
+                log.note(sign, pod);
+            }
+        };
+        let (added, updated, old, deleted) = (check('+'), check('~'), check('o'), check('-'));
+        let handler = ResourceEventHandlerFuncs::<Pod>::new()
+            .on_add(added)
+            .on_update(move |from, to| {
+                old(from);
+                updated(to);
+            })
+            .on_delete(deleted);
+        informer.add_event_handler(handler).await.unwrap();
+        factory.start().await.unwrap();
+        synced(&factory).await;
+        let (cluster, key) = (&fleet.clusters["c0"], first_key(&fleet.clusters["c0"]));
+        touch(cluster);
+        cluster.with_world(World::create_pod);
+        cluster.with_world(|world| world.delete(&World::pods(), &key));
+        eventually("all of it", async || log.len() == 6).await;
+        assert_eq!((log.count('+'), log.count('o'), log.count('~'), log.count('-')), (3, 1, 1, 1));
+        assert!(log.0.lock().contains(&format!("-c0/{key}")));
+        let stored = informer.lister().list(&LabelSelector::everything());
+        assert!(stored.len() == 2 && stored.iter().all(is_marked), "{streaming:?}");
+        let skipped = fleet.cluster("c0").await.informers[0].skipped;
+        assert_eq!((plain.load(SeqCst), calls.load(SeqCst), skipped), (0, 5, 0), "{streaming:?}");
+        factory.shutdown().await;
+        fleet.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resyncs_transform_nothing_again_and_readers_find_transformed_objects_meanwhile() {
+    let fleet = fleet([5]).await;
+    let calls = Arc::<AtomicUsize>::default();
+    let factory = SharedInformerFactory::new(fleet.hub.system())
+        .with_transform(marking(&calls))
+        .with_default_resync(Duration::from_secs(1));
+    let informer = factory.informer::<Pod>().unwrap();
+    let log = Log::default();
+    informer.add_event_handler(log.handler()).await.unwrap();
+    factory.start().await.unwrap();
+    synced(&factory).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let (informer, over) = (informer.clone(), Arc::clone(&over));
+            tokio::spawn(async move {
+                let mut reads = 0;
+                while !over.load(SeqCst) {
+                    let stored = informer.lister().list(&LabelSelector::everything());
+                    assert!(stored.len() == 5 && stored.iter().all(is_marked), "after {reads} reads");
+                    reads += 1;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                reads
+            })
+        })
+        .collect();
+    eventually("two resyncs", async || log.count('=') >= 10).await;
+    over.store(true, SeqCst);
+    for reader in readers {
+        assert!(reader.await.unwrap() > 0);
+    }
+    assert_eq!((calls.load(SeqCst), fleet.cluster("c0").await.informers[0].skipped), (5, 0));
+    factory.shutdown().await;
     fleet.end().await;
 }
 

@@ -1,7 +1,8 @@
 //! client-go's rules of its controller (`controller_test.go`, named at each), and where this one differs.
 
 use crate::cache::testing::{Informer, change, lines};
-use crate::cache::{Controller, DeltaFifo, Outbox, ProcessError, Progress};
+use crate::cache::{Applied, Controller, DeltaFifo, Outbox, ProcessError, Progress};
+use crate::types::StoredObject;
 
 fn push(controller: &mut Controller, script: &str) {
     script.split_whitespace().for_each(|step| controller.push(change(step)));
@@ -83,6 +84,8 @@ fn what_only_waits_and_is_not_listed_is_deleted_once_in_its_newest_state() {
     for (script, expected) in [
         ("+a@1 [ *b@2 ]2", &["+a@1", "+b@2", "†a@1", "synced"][..]),
         ("[ *a@1 ]1 [ ]2", &["+a@1", "synced", "†a@1"]),
+        ("+a@1 [ *a@1 ]1 [ ]2", &["+a@1", "synced", "†a@1"]),
+        ("+a@1 [ *a@1 ]1 [ *a@1 ]2 [ ]3", &["+a@1", "synced", "†a@1"]),
         ("[ *a@1 ]1 -a@2 [ ]3", &["+a@1", "-a@2", "synced"]),
         ("[ *a@1 ]1 =a@1 [ ]2", &["+a@1", "synced", "†a@1"]),
         ("+a@1 [ ]2 [ ]3", &["+a@1", "†a@1", "synced"]),
@@ -100,6 +103,95 @@ fn what_the_store_has_and_a_list_does_not_is_deleted_after_what_the_list_names()
     informer.apply("[ *a@1 *b@1 *c@1 ]1");
     let outbox = informer.apply("[ *b@2 *c@1 *d@3 ]3");
     assert_eq!(lines(&outbox.applied), ["b@1>2", "+d@3", "†a@1"], "and nothing of what it repeats");
+}
+
+/// What happened, whatever its order.
+fn sorted(mut lines: Vec<String>) -> Vec<String> {
+    lines.sort();
+    lines
+}
+
+#[test]
+fn relist_buries_what_it_lacks_in_the_newest_state_of_the_store_or_the_queue() {
+    // TestDeltaFIFO_ReplaceMakesDeletions, ..._ReplaceMakesDeletionsReplaced and those of RealFIFO, case by case.
+    let stored = "[ *foo@5 *bar@6 *baz@7 ]7";
+    for (before, script, expected) in [
+        (stored, "-baz@10 [ *foo@5 ]11", &["-baz@10", "†bar@6"][..]),
+        (stored, "-baz@10 [ *foo@8 ]11", &["-baz@10", "foo@5>8", "†bar@6"]),
+        (stored, "~baz@10 [ *foo@5 ]11", &["baz@7>10", "†bar@6", "†baz@10"]),
+        (stored, "-bar@6 +bar:v@100 [ *foo@5 ]101", &["+bar@100", "-bar@6", "†bar@100", "†baz@7"]),
+        (stored, "[ *bar@100 *foo@5 ]100 [ *foo@5 ]101", &["bar@6>100", "†bar@100", "†baz@7"]),
+        ("[ ]7", "+baz@10 [ *foo@5 ]11", &["+baz@10", "+foo@5", "†baz@10"]),
+    ] {
+        let mut informer = Informer::new();
+        informer.apply(before);
+        assert_eq!(sorted(lines(&informer.apply(script).applied)), expected, "{script}");
+        assert!(informer.contents().starts_with("foo@") && !informer.contents().contains(' '), "{script}");
+    }
+}
+
+#[test]
+fn store_has_every_change_of_a_relist_when_the_change_is_notified() {
+    // TestReplaceEvents
+    for (before, script, expected) in [
+        ("[ ]0", "[ *p1@1 ]1", &["+p1@1"][..]),
+        ("[ *p1@1 *p3@2 ]2", "[ ]2", &["†p1@1", "†p3@2"]),
+        ("[ *p1@1 *p2@2 *p3@3 ]3", "[ *p1@4 *p2@5 *p4@6 ]6", &["+p4@6", "p1@1>4", "p2@2>5", "†p3@3"]),
+    ] {
+        let mut informer = Informer::new();
+        informer.apply(before);
+        let (id, published) = (informer.id, std::sync::Arc::clone(informer.controller.store().published()));
+        push(&mut informer.controller, script);
+        let mut told = Vec::new();
+        let end = informer.controller.process_all(&mut |outbox| {
+            let snapshot = published.load();
+            let stored = |object: &StoredObject| snapshot.partition(id).unwrap().get(object.key()).cloned();
+            for applied in &*outbox.applied {
+                match applied {
+                    Applied::Added(new) | Applied::Updated { new, .. } => {
+                        assert_eq!(stored(new).unwrap().resource_version(), new.resource_version(), "{script}");
+                    }
+                    Applied::Deleted { last, .. } => assert!(stored(last).is_none(), "{script}"),
+                    other => panic!("{script}: {other:?}"),
+                }
+            }
+            told.extend(lines(&outbox.applied));
+            Ok(())
+        });
+        assert_eq!((name(&end), sorted(told)), ("idle", expected.iter().map(ToString::to_string).collect()));
+    }
+}
+
+#[test]
+fn of_a_batch_only_what_reaches_the_store_is_notified() {
+    // TestProcessDeltasInBatch: none fails, all do, the second of two, the second of three.
+    for (batch, expected) in
+        [("+a@1", &["+a@1"][..]), ("-x@1", &[]), ("+a@1 ~b@4", &["+a@1"]), ("+a@1 -x@2 +c@3", &["+a@1", "+c@3"])]
+    {
+        let informer = &mut Informer::new();
+        informer.apply("+b@5");
+        push(&mut informer.controller, batch);
+        assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(expected, "processed"), "{batch}");
+        assert_eq!(informer.controller.dropped(), 0);
+    }
+}
+
+#[test]
+fn it_has_not_synced_before_the_deletions_of_the_first_list_have_been_processed() {
+    // TestDeltaFIFO_HasSyncedCorrectOnDeletion, TestRealFIFO_HasSyncedCorrectOnDeletion: the store has objects already.
+    let mut informer = Informer::new();
+    informer.apply("+foo@5 +bar@6 +baz@7");
+    informer.turn_to(informer.id);
+    let controller = &mut informer.controller;
+    push(controller, "[ *foo@5 ]8");
+    assert_eq!(next(controller, 1, Answer::Fine), told(&["+foo@5", "+bar@6", "+baz@7"], "processed"), "once more");
+    assert!(!controller.has_synced());
+    assert_eq!(next(controller, 1, Answer::Fine), told(&[], "processed"), "it repeats foo");
+    assert!(!controller.has_synced());
+    assert_eq!(next(controller, 1, Answer::Again), told(&["†bar@6", "†baz@7", "synced"], "requeued"));
+    assert!(!controller.has_synced());
+    assert_eq!(next(controller, 1, Answer::Fine), told(&["†bar@6", "†baz@7", "synced"], "processed"));
+    assert!(controller.has_synced());
 }
 
 #[test]

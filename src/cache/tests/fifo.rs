@@ -47,6 +47,28 @@ fn a_key_that_is_added_again_keeps_its_place_in_line() {
 }
 
 #[test]
+fn crowded_queue_keeps_places_in_line_and_gives_out_the_newest_states() {
+    // TestFIFO_detectLineJumpers
+    let mut fifo = crowded();
+    push_all(&mut fifo, "+a@10 +b@1 ~a@11 ~a@13 +c@30");
+    assert_eq!(popped_lines(&fifo.pop(1)), ["~a@13"]);
+    push_all(&mut fifo, "~a@14");
+    assert_eq!(drain(&mut fifo), ["+b@1", "+c@30", "~a@14"]);
+}
+
+#[test]
+fn two_producers_of_500_keys_each_come_out_in_their_order() {
+    // TestDeltaFIFO_basic, TestRealFIFO_basic, TestFIFO_basic. The queue has one owner, so producers take turns.
+    for mut fifo in [roomy(), crowded()] {
+        let pushed: Vec<_> = (1..=500).flat_map(|at| [format!("+a{at}@{at}"), format!("+b{at}@{at}")]).collect();
+        for step in &pushed {
+            fifo.push(change(step));
+        }
+        assert_eq!(drain(&mut fifo), pushed);
+    }
+}
+
+#[test]
 fn of_two_deletions_in_a_row_the_first_stays() {
     // dedupDeltas (D3)
     assert_eq!(through(roomy(), "-a@1 -a@2 -a@3"), ["-a@1"]);
@@ -72,6 +94,7 @@ fn a_deletion_is_kept_whether_or_not_the_key_is_queued() {
     // TestDeltaFIFO_DeleteExistingNonPropagated; the store drops what it does not know
     // (TestDeltaFIFO_enqueueingNoLister).
     assert_eq!(through(roomy(), "-a@1"), ["-a@1"]);
+    assert_eq!(through(roomy(), "+a@5 -a@6"), ["+a@5 -a@6"]);
 }
 
 #[test]
@@ -263,8 +286,7 @@ fn an_object_that_a_list_names_twice_is_one_entry() {
 fn a_queue_has_synced_when_the_first_lists_end_is_out() {
     // TestDeltaFIFO_HasSynced, TestRealFIFO_HasSynced. There an empty Replace syncs at once, and a list with its last
     // object; here with its end, since nobody knows before that which object is the last.
-    let synced_after = |script: &str, pops: usize| {
-        let mut fifo = roomy();
+    let synced_after = |mut fifo: DeltaFifo, script: &str, pops: usize| {
         push_all(&mut fifo, script);
         for _ in 0..pops {
             assert_eq!(fifo.pop(1).len(), 1);
@@ -286,7 +308,9 @@ fn a_queue_has_synced_when_the_first_lists_end_is_out() {
         ("[ ]1 +a@2 [", 1, true),
         ("[ ]1 [ *a@2 ]2", 1, true),
     ] {
-        assert_eq!(synced_after(script, pops), synced, "{script:?}, {pops} taken out");
+        for fifo in [roomy(), crowded()] {
+            assert_eq!(synced_after(fifo, script, pops), synced, "{script:?}, {pops} taken out");
+        }
     }
 }
 
@@ -294,9 +318,10 @@ fn a_queue_has_synced_when_the_first_lists_end_is_out() {
 fn a_queue_that_began_without_a_list_has_nothing_to_wait_for() {
     // TestDeltaFIFO_HasSynced: Add, and Delete, before any Replace.
     for script in ["+a@1", "~a@1", "-a@1", "*a@1", "+a@1 [ *b@2 ]3"] {
-        let mut fifo = roomy();
-        push_all(&mut fifo, script);
-        assert!(fifo.has_synced(), "{script}");
+        for mut fifo in [roomy(), crowded()] {
+            push_all(&mut fifo, script);
+            assert!(fifo.has_synced(), "{script}");
+        }
     }
     let mut fifo = roomy();
     push_all(&mut fifo, "=a@1");

@@ -384,6 +384,56 @@ fn the_version_is_that_of_the_last_write() {
 }
 
 #[test]
+fn object_without_a_version_leaves_the_version_as_it_was() {
+    // TestThreadSafeStoreRV: an object without metadata, and a deletion without an object.
+    let indexer: Indexer = Indexer::new(pods());
+    let version = || indexer.resource_version().map(|version| version.to_string());
+    let bare = |name: &str| Indexer::object_of(&json!({ "metadata": { "name": name } })).unwrap();
+    indexer.add(bare("first"));
+    assert_eq!(version(), None);
+    indexer.add(object("", "a", "u", 10));
+    indexer.add(object("", "b", "u", 10));
+    assert_eq!(version().as_deref(), Some("10"));
+    indexer.add(bare("c"));
+    indexer.delete(&bare("a"));
+    assert_eq!((version().as_deref(), indexer.list().len()), (Some("10"), 3));
+    for (at, expected) in [(40, "40"), (30, "30"), (50, "50")] {
+        indexer.update(object("", "d", "u", at));
+        assert_eq!(version().as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn every_write_publishes_the_whole_state_and_no_read_does() {
+    // TestUpdateCallsPush, TestDeleteCallsPush, TestReplaceCallsPush, TestReadsDoNotCallPush
+    let indexer = indexer();
+    let mut last = indexer.reader().snapshot();
+    let mut expect = |write: &str, expected: &[&str]| {
+        let now = indexer.reader().snapshot();
+        assert!(!Arc::ptr_eq(&last, &now), "{write}");
+        let objects = now.partitions().flat_map(|(_, partition)| partition.iter());
+        let found: Vec<_> =
+            objects.map(|object| format!("{}@{}", object.key().name(), object.resource_version())).collect();
+        assert_eq!(found, expected, "{write}");
+        last = now;
+    };
+    indexer.add(object("", "a", "u", 2));
+    expect("an addition", &["a@2"]);
+    indexer.update(object("", "a", "u", 1));
+    expect("an update", &["a@1"]);
+    indexer.add(object("", "b", "u", 3));
+    expect("another addition", &["a@1", "b@3"]);
+    indexer.delete(&object("", "a", "u", 4));
+    expect("a deletion", &["b@3"]);
+    indexer.replace([object("", "c", "u", 5)], ResourceVersion::new("6"));
+    expect("a replacement", &["c@5"]);
+    let before = indexer.reader().snapshot();
+    let _ = (indexer.list(), indexer.list_keys(), indexer.get(&object("", "c", "u", 5)), indexer.get_by_key("c"));
+    let _ = (indexer.by_index("by-parts", "x"), indexer.index_keys("by-parts", "x"), indexer.resource_version());
+    assert!(Arc::ptr_eq(&before, &indexer.reader().snapshot()));
+}
+
+#[test]
 fn an_object_is_made_of_whatever_can_be_written_as_json() {
     let whole = json!({
         "apiVersion": "v1", "kind": "Pod",
