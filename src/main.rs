@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use informer_hub::cli::{self, Cli};
+use informer_hub::cli;
 
 /// Gives memory back after a burst, which the system's allocator does not. C code (zstd) gets its memory from it too: it
 /// is built to be `malloc`.
@@ -11,5 +10,5 @@ use informer_hub::cli::{self, Cli};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    cli::main(Cli::parse())
+    cli::main(cli::parse())
 }

@@ -29,3 +29,18 @@ fn the_demo_ends_with_equal_copies_and_says_so_in_json() {
     assert!(total("delivered") >= total("batches"));
     assert_eq!((total("signatureFailures"), total("violations"), total("unreadable")), (0, 0, 0));
 }
+
+#[test]
+fn the_demo_tells_a_newcomer_what_it_does_in_lines_that_fit() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
+    demo.args(["demo", "--duration", "2s", "--pods", "30", "--seed", "7"]);
+    let output = demo.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{:?}\n{text}", output.status);
+    let first = "A hub watches 3 simulated clusters and sends every change to a receiver.\n\
+                 For 2s things fail on purpose, then all copies must be equal. Ctrl-C stops.\n\n";
+    assert!(text.starts_with(first), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_eq!(text.matches(" CLUSTER ").count(), 1, "one table, at the end:\n{text}");
+    assert!(text.contains("\nequal: hub and receiver hold exactly") && text.contains("\nTry next:\n"), "{text}");
+}

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt::Write;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use crate::config::{Config, HubConfig, Secret, is_loopback};
 /// Where a hub is that nothing is said of.
 const DEFAULT: &str = "http://127.0.0.1:7080";
 
+/// The configuration that is read if neither an address nor a file is given.
+const FILE: &str = "hub.toml";
+
 /// The variable that may hold the token itself. It is no option: options are seen by everybody on the machine.
 const TOKEN: &str = "INFORMER_HUB_TOKEN";
 
@@ -29,7 +32,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "The hub")]
 pub(super) struct HubArgs {
-    /// Where it listens; unset: as the configuration says, or else http://127.0.0.1:7080
+    /// Its address; unset: that of the configuration, or else http://127.0.0.1:7080
     #[arg(long, global = true, env = "INFORMER_HUB_URL", alias = "server", value_name = "URL")]
     url: Option<String>,
     /// A file with its token; the token itself may be in the variable INFORMER_HUB_TOKEN
@@ -44,7 +47,7 @@ pub(super) struct HubArgs {
     /// Its private key, as PEM
     #[arg(long, global = true, env = "INFORMER_HUB_CLIENT_KEY_FILE", value_name = "FILE")]
     client_key_file: Option<PathBuf>,
-    /// The hub's own configuration: where it listens, and its token
+    /// The hub's configuration, of which [hub] alone is read: its address and token; unset: ./hub.toml, unless --url is given
     #[arg(short, long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -55,6 +58,20 @@ pub(super) struct Client {
     http: reqwest::Client,
     url: Url,
     token: Option<HeaderValue>,
+    /// Where the address comes from, if it was not given: part of the error if nothing answers there.
+    origin: &'static str,
+}
+
+/// The hub gives no answer: it is down, or the way to it is.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Unanswered(String);
+
+#[cfg(test)]
+impl Unanswered {
+    pub(super) fn of(text: &str) -> Self {
+        Self(text.to_owned())
+    }
 }
 
 impl HubArgs {
@@ -63,7 +80,7 @@ impl HubArgs {
     /// # Errors
     /// What is wrong with an option, or with a file that it names.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
-        let hub = self.config.as_deref().map(Config::from_file).transpose()?.map(|config| config.hub);
+        let hub = self.hub()?;
         let url = self.url.clone().or_else(|| hub.as_ref().map(address)).unwrap_or_else(|| DEFAULT.to_owned());
         let url = parse(&url)?;
         let token = self.token(hub.as_ref())?;
@@ -73,26 +90,57 @@ impl HubArgs {
                 shown(&url)
             );
         }
-        Ok(Client { http: self.http(&url)?, url, token })
+        let origin = match (&self.url, &self.config, &hub) {
+            (None, None, None) => " (the default address: no --url, no -c FILE, no ./hub.toml)",
+            (None, None, Some(_)) => " (the address in ./hub.toml)",
+            _ => "",
+        };
+        Ok(Client { http: self.http(&url)?, url, token, origin })
+    }
+
+    /// `[hub]` of the file that is given, or else of `./hub.toml`. Other tables are not looked at.
+    fn hub(&self) -> anyhow::Result<Option<HubConfig>> {
+        if let Some(path) = &self.config {
+            return Ok(Some(Config::hub_from_file(path)?));
+        }
+        if self.url.is_some() || !Path::new(FILE).is_file() {
+            return Ok(None);
+        }
+        let hub = Config::hub_from_file(FILE)?;
+        // The folder may be a stranger's: a token goes to another machine only if its address or file was given.
+        if !is_own(hub.listen.ip()) {
+            bail!(
+                "./hub.toml listens on {}, which is no address of this machine; give --url URL, or -c hub.toml",
+                hub.listen
+            );
+        }
+        Ok(Some(hub))
     }
 
     fn token(&self, hub: Option<&HubConfig>) -> anyhow::Result<Option<HeaderValue>> {
         let given = self.token_file.clone().map(Secret::File);
         let variable =
             || std::env::var_os(TOKEN).is_some_and(|text| !text.is_empty()).then(|| Secret::Env(TOKEN.to_owned()));
-        let configured = || hub.and_then(|hub| hub.service.auth.token.clone().or(hub.service.auth.read_token.clone()));
-        let Some(secret) = given.or_else(variable).or_else(configured) else { return Ok(None) };
-        let place = match &secret {
-            Secret::File(path) => path.display().to_string(),
-            Secret::Env(name) => format!("the variable {name}"),
-        };
-        let text = secret.read().with_context(|| format!("the token in {place} cannot be read"))?;
-        // Not the header's own error: it might repeat the token.
-        let Ok(mut header) = HeaderValue::try_from(format!("Bearer {text}")) else {
-            bail!("what is in {place} is no token")
-        };
-        header.set_sensitive(true);
-        Ok(Some(header))
+        if let Some(secret) = given.or_else(variable) {
+            let text = secret.read().with_context(|| format!("the token in {} cannot be read", place(&secret)))?;
+            return header(&text, &secret).map(Some);
+        }
+        let auth = hub.map(|hub| &hub.service.auth);
+        let configured = auth.into_iter().flat_map(|auth| auth.token.iter().chain(&auth.read_token));
+        let mut failed = None;
+        for secret in configured {
+            match secret.read() {
+                Ok(text) => return header(&text, secret).map(Some),
+                // The token that may change things is often not for everyone who may look.
+                Err(error) => failed = failed.or(Some((secret, error))),
+            }
+        }
+        match failed {
+            Some((secret, error)) if self.client_cert_file.is_none() => {
+                bail!("the token in {} cannot be read: {error}; give --token-file FILE, or set {TOKEN}", place(secret))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn http(&self, url: &Url) -> anyhow::Result<reqwest::Client> {
@@ -149,6 +197,24 @@ impl Client {
         self.ask(request).await
     }
 
+    /// As [`Self::get`], with a deadline of its own.
+    ///
+    /// # Errors
+    /// As [`Self::get`]; [`Unanswered`] also after the deadline.
+    pub(super) async fn get_within(&self, path: &[&str], deadline: Duration) -> anyhow::Result<Value> {
+        let late = |_| Unanswered(format!("the hub at {} has not answered within {deadline:?}", self.address()));
+        tokio::time::timeout(deadline, self.get(path, &[])).await.map_err(late)?
+    }
+
+    /// Where it asks, without what might be secret in it.
+    pub(super) fn address(&self) -> String {
+        shown(&self.url)
+    }
+
+    fn unanswered(&self, error: &reqwest::Error) -> anyhow::Error {
+        Unanswered(unanswered(&self.url, error) + self.origin).into()
+    }
+
     fn at(&self, path: &[&str]) -> Url {
         let mut url = self.url.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -163,12 +229,12 @@ impl Client {
         }
         let answer = match request.send().await {
             Ok(answer) => answer,
-            Err(error) => bail!("{}", unanswered(&self.url, &error.without_url())),
+            Err(error) => return Err(self.unanswered(&error.without_url())),
         };
         let status = answer.status();
         let text = match answer.text().await {
             Ok(text) => text,
-            Err(error) => bail!("{}", unanswered(&self.url, &error.without_url())),
+            Err(error) => return Err(self.unanswered(&error.without_url())),
         };
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         match (status, answer["error"].as_str()) {
@@ -183,6 +249,29 @@ impl Client {
             (status, None) => bail!("what answers at {} with {status} is no hub; see --url", shown(&self.url)),
         }
     }
+}
+
+/// What a secret is named in errors.
+fn place(secret: &Secret) -> String {
+    match secret {
+        Secret::File(path) => path.display().to_string(),
+        Secret::Env(name) => format!("the variable {name}"),
+    }
+}
+
+/// A token as a request carries it.
+fn header(text: &str, secret: &Secret) -> anyhow::Result<HeaderValue> {
+    // Not the header's own error: it might repeat the token.
+    let Ok(mut header) = HeaderValue::try_from(format!("Bearer {text}")) else {
+        bail!("what is in {} is no token", place(secret))
+    };
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// Whether an address is one of this machine's. Sends nothing.
+fn is_own(ip: IpAddr) -> bool {
+    ip.is_unspecified() || ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
 /// Where a hub of this configuration listens, seen from its own machine.
@@ -284,6 +373,15 @@ mod tests {
         assert_eq!(at(&format!("listen = \"0.0.0.0:81\"\n{anybody}")), "http://127.0.0.1:81");
         assert_eq!(at(&format!("listen = \"[::]:81\"\n{anybody}")), "http://[::1]:81");
         assert_eq!(at(&format!("listen = \"10.0.0.1:81\"\n{anybody}")), "http://10.0.0.1:81");
+    }
+
+    #[test]
+    fn an_address_that_was_not_given_says_where_it_comes_from() {
+        let origin = |args: &HubArgs| args.client().unwrap().origin;
+        assert!(origin(&HubArgs::default()).contains("no --url, no -c FILE, no ./hub.toml"));
+        assert_eq!(origin(&HubArgs { url: Some(DEFAULT.to_owned()), ..HubArgs::default() }), "");
+        assert!(is_own("127.0.0.2".parse().unwrap()) && is_own("::".parse().unwrap()));
+        assert!(!is_own("192.0.2.1".parse().unwrap()), "an address of documentation is nobody's");
     }
 
     #[test]

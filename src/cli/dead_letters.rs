@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::{Args as ClapArgs, Subcommand};
-use comfy_table::Table;
 use serde_json::{Value, json};
 
 use super::client::{Client, HubArgs};
-use super::print::{Format, answer, table};
+use super::fit::{Fitted, note};
+use super::print::{Format, answer, width};
 use super::runtime;
 
 /// Arguments of `dead-letters`.
@@ -145,12 +145,12 @@ fn path<'p>(sink: &'p str, last: Option<&'p str>) -> Vec<&'p str> {
     ["v1", "sinks", sink, "dead-letters"].into_iter().chain(last).collect()
 }
 
-fn rows(letters: &[Value]) -> Table {
-    let mut table = table(&["NUMBER", "GIVEN UP", "CLUSTER", "EVENT", "SUBJECT", "TRIES", "ERROR"]);
-    for letter in letters {
+/// A table in which the error is the last column.
+fn rows(letters: &[Value]) -> String {
+    let row = |letter: &Value| {
         let text = |key: &str| letter[key].as_str().unwrap_or_default().to_owned();
         let number = |key: &str| letter[key].to_string();
-        table.add_row([
+        let cells = [
             number("number"),
             text("at"),
             text("cluster"),
@@ -158,7 +158,17 @@ fn rows(letters: &[Value]) -> Table {
             text("subject"),
             number("attempts"),
             text("error"),
-        ]);
-    }
-    table
+        ];
+        (cells.to_vec(), None)
+    };
+    let table = Fitted {
+        header: &["NUMBER", "GIVEN UP", "CLUSTER", "EVENT", "SUBJECT", "TRIES", "ERROR"],
+        numbers: &[],
+        spare: &[5, 1, 3],
+        rows: letters.iter().map(row).collect(),
+    };
+    let width = width();
+    let (table, left_out) = table.render(width, false);
+    let note = note(&left_out, width).map(|note| format!("\n\n{note}"));
+    table + &note.unwrap_or_default()
 }

@@ -12,13 +12,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::ClusterConfig;
+use crate::config::{ClusterConfig, ConfigErrors};
 
 mod check;
 mod client;
 mod config;
 mod dead_letters;
 mod demo;
+mod fit;
 mod import;
 mod look;
 mod print;
@@ -27,6 +28,9 @@ mod rbac;
 mod run;
 mod shell;
 mod state;
+mod usage;
+
+pub use self::usage::parse;
 
 /// Watches many Kubernetes clusters so that nothing else has to.
 #[derive(Debug, Parser)]
@@ -95,6 +99,10 @@ pub fn main(cli: Cli) -> ExitCode {
     done.unwrap_or_else(|error| {
         if error.is::<print::ReaderGone>() {
             return ExitCode::SUCCESS;
+        }
+        if let Some(mistakes) = error.downcast_ref::<ConfigErrors>() {
+            eprintln!("{mistakes}");
+            return ExitCode::from(WRONG_INPUT);
         }
         eprintln!("informer-hub: {error:#}");
         ExitCode::FAILURE

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 /// Whoever read the output does so no more. That is no failure: they have seen what they wanted.
@@ -83,6 +83,51 @@ pub(super) fn lines(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
+/// A text in a colour, if there are colours.
+pub(super) fn painted(text: &str, colour: Color, colours: bool) -> String {
+    let code = match colour {
+        Color::Red => 31,
+        Color::Green => 32,
+        _ => 33,
+    };
+    if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Columns of the terminal that standard output is; `None` if it is none.
+pub(super) fn width() -> Option<usize> {
+    let is_terminal = io::stdout().is_terminal();
+    is_terminal.then(terminal_size::terminal_size).flatten().map(|(width, _)| usize::from(width.0))
+}
+
+/// Breaks lines at words so that none is longer than `width`, but for words that are. What a line goes on with begins with
+/// `indent`.
+pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
+    let mut out = String::new();
+    for (at, line) in text.lines().enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        let start = line.len() - line.trim_start().len();
+        out.push_str(&line[..start]);
+        let (mut column, mut is_first) = (start, true);
+        for word in line[start..].split(' ') {
+            let length = word.chars().count();
+            if !is_first && column + 1 + length > width {
+                out.truncate(out.trim_end_matches(' ').len());
+                out.push('\n');
+                out.push_str(indent);
+                column = indent.chars().count();
+            } else if !is_first {
+                out.push(' ');
+                column += 1;
+            }
+            out.push_str(word);
+            (column, is_first) = (column + length, false);
+        }
+    }
+    out
+}
+
 /// Bytes in a unit that leaves few digits: `1.1 GiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -94,6 +139,19 @@ pub(super) fn bytes(bytes: u64) -> String {
         (whole, _) if unit == 0 || whole >= 10 => format!("{whole} {}", units[unit]),
         (whole, tenth) => format!("{whole}.{tenth} {}", units[unit]),
     }
+}
+
+/// A number with its thousands apart.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// The cell of a figure.
@@ -150,7 +208,8 @@ fn drawing(text: &str, before: usize, room: usize, out: &mut Vec<u8>) -> usize {
     // Lines are cut, not wrapped: a wrapped one would take two of the lines to go up.
     out.extend(b"\x1b[?7l");
     let lines = text.lines().take(room).chain(more.as_deref());
-    let height = lines.map(|line| out.extend(format!("{line}\x1b[K\n").into_bytes())).count();
+    // Cleared before it is written: behind the last column the cursor stays on it, and clearing would take its character.
+    let height = lines.map(|line| out.extend(format!("\x1b[K{line}\n").into_bytes())).count();
     out.extend(b"\x1b[J\x1b[?7h");
     height
 }
@@ -168,6 +227,13 @@ mod tests {
     }
 
     #[test]
+    fn lines_break_at_words_and_keep_their_indent() {
+        assert_eq!(wrapped("  one two three", 9, "    "), "  one two\n    three");
+        assert_eq!(wrapped("one\n\ntwo averylongword x", 8, " "), "one\n\ntwo\n averylongword\n x");
+        assert_eq!(wrapped("a    b", 80, ""), "a    b");
+    }
+
+    #[test]
     fn yaml_keeps_texts_that_look_like_something_else_texts() {
         let value = serde_json::json!({ "a": "true", "b": "1.0", "c": "", "d": "x: y", "e": ["-"], "f": null });
         let text = yaml(&value).unwrap();
@@ -180,10 +246,10 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(drawing("a\nb\nc\nd", 0, 2, &mut out), 3);
         let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
-        assert!(text.contains("a\x1b[K\nb\x1b[K\n… and 2 more lines\x1b[K\n") && !text.contains("\x1b[3A"), "{text:?}");
+        assert!(text.contains("\x1b[Ka\n\x1b[Kb\n\x1b[K… and 2 more lines\n") && !text.contains("\x1b[3A"), "{text:?}");
         assert_eq!(drawing("a\nb", 3, 10, &mut out), 2);
         let text = String::from_utf8(out).unwrap();
-        assert!(text.starts_with("\x1b[3A\r") && text.ends_with("b\x1b[K\n\x1b[J\x1b[?7h"), "{text:?}");
+        assert!(text.starts_with("\x1b[3A\r") && text.ends_with("\x1b[Kb\n\x1b[J\x1b[?7h"), "{text:?}");
     }
 
     #[test]

@@ -99,6 +99,18 @@ impl Config {
         Self::read(path.as_ref(), &process_environment(), None, false)
     }
 
+    /// Reads `[hub]` alone, for clients of a running hub: mistakes in other tables, and files and variables that are missing,
+    /// do not count. Variables for keys of `[hub]` do.
+    ///
+    /// # Errors
+    /// All mistakes in `[hub]`, or that the file cannot be read or is not TOML.
+    pub fn hub_from_file(path: impl AsRef<Path>) -> Result<HubConfig, ConfigErrors> {
+        let (path, environment) = (path.as_ref(), process_environment());
+        let text = std::fs::read_to_string(path).map_err(|e| resolve::unreadable(path, &e))?;
+        let environment = Some(&environment);
+        resolve::hub_alone(&resolve::Source { file: Some(path), text: &text, environment, probes: None, whole: false })
+    }
+
     /// As [`Self::from_file`], and tries values with `probes`: what they find is reported with the other mistakes.
     ///
     /// Cost: what the probes cost; reads the files that it names.

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::error::{ConfigErrors, Mistake};
+use super::error::{ConfigErrors, Mistake, nearest, suggestion};
 use super::raw::{self, Environment, Raw, Syntax};
 use super::sources::{self, Known};
 use super::spans::KeyPath;
@@ -23,6 +23,14 @@ pub(super) const LONGEST_FSYNC: Duration = Duration::from_secs(10);
 
 /// The program itself takes half of the least.
 pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
+
+const HUB: &str = "hub";
+
+/// The tables of a file.
+const TABLES: [&str; 5] = [HUB, "clusters", "cluster_sources", "resources", "sinks"];
+
+/// How variables for keys of `[hub]` begin.
+const HUB_VARIABLES: &str = "INFORMER_HUB_HUB__";
 
 const NO_CLUSTER: &str =
     "there is no cluster; write for example\n    [clusters.local]\n    kubeconfig = \"~/.kube/config\"";
@@ -45,6 +53,28 @@ pub(super) struct Source<'s> {
 
 /// Checks everything.
 pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
+    checked(source, tables, |_| true)
+}
+
+/// Checks `[hub]` and nothing else; a table that is nearly spelt like it is a mistake.
+pub(super) fn hub_alone(source: &Source<'_>) -> Result<HubConfig, ConfigErrors> {
+    let read = |checker: &Checker<'_>, raw: &Raw| {
+        let mut root = Table::new(checker, KeyPath::default(), raw.values.clone().into());
+        let hub = root.table(HUB).map(hub).unwrap_or_default();
+        for key in root.names().iter().filter(|key| nearest(key, TABLES) == Some(HUB)) {
+            root.mistake(key, format!("unknown key{}", suggestion(key, [HUB])));
+        }
+        hub
+    };
+    checked(source, read, |variable| variable.starts_with(HUB_VARIABLES))
+}
+
+/// Reads with `read`, and reports what was found wrong with it and with the variables that `concerns` accepts.
+fn checked<T>(
+    source: &Source<'_>,
+    read: impl FnOnce(&Checker<'_>, &Raw) -> T,
+    concerns: impl Fn(&str) -> bool,
+) -> Result<T, ConfigErrors> {
     let none = Environment::new();
     let raw = match raw::merge(source.text, source.environment.unwrap_or(&none)) {
         Ok(raw) => raw,
@@ -61,10 +91,11 @@ pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
         raw: &raw,
         mistakes: RefCell::default(),
     };
-    let config = tables(&checker, &raw);
-    let strays = raw.strays.iter().map(|(variable, problem)| stray(variable, problem));
+    let found = read(&checker, &raw);
+    let strays = raw.strays.iter().filter(|(variable, _)| concerns(variable));
+    let strays = strays.map(|(variable, problem)| stray(variable, problem));
     let mistakes = checker.mistakes.into_inner().into_iter().map(|(_, mistake)| mistake).chain(strays).collect();
-    ConfigErrors::new(mistakes).map_or(Ok(config), Err)
+    ConfigErrors::new(mistakes).map_or(Ok(found), Err)
 }
 
 /// The error of a file that cannot be read.
@@ -74,7 +105,7 @@ pub(super) fn unreadable(file: &Path, problem: &std::io::Error) -> ConfigErrors 
 
 fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let mut root = Table::new(checker, KeyPath::default(), raw.values.clone().into());
-    let hub = root.table("hub").map(hub).unwrap_or_default();
+    let hub = root.table(HUB).map(hub).unwrap_or_default();
     let clusters_table = root.table("clusters");
     let sources_table = root.table("cluster_sources");
     let resources_table = root.table("resources");

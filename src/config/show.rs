@@ -24,8 +24,11 @@ const HIDDEN: &str = "…";
 pub struct Setting {
     /// As TOML writes it: `sinks.audit.batch.max_events`.
     pub key: String,
-    /// As it is written, and in TOML's types; an address of a sink without its path.
+    /// As it is written, and in TOML's types; what may be secret in it is left out.
     pub value: Value,
+    /// Whether a part of the value, or all of it, is left out since it may be secret.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
     /// Where it comes from.
     pub origin: SettingOrigin,
     #[serde(skip)]
@@ -50,7 +53,8 @@ pub enum SettingOrigin {
     Default,
 }
 
-/// Everything that is in force for a file under this process's environment. Checked as by [`Config::from_file`].
+/// Everything that is in force for a file under this process's environment. Checked as by [`Config::from_file_alone`]: secrets
+/// need not be there to be hidden.
 ///
 /// # Errors
 /// All mistakes at once: of a configuration with one nothing is in force.
@@ -60,7 +64,7 @@ pub fn settings(file: &Path) -> Result<Vec<Setting>, ConfigErrors> {
 }
 
 fn of(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Vec<Setting>, ConfigErrors> {
-    let config = resolve::resolve(&Source { file, text, environment: Some(environment), probes: None, whole: true })?;
+    let config = resolve::resolve(&Source { file, text, environment: Some(environment), probes: None, whole: false })?;
     // What was resolved has been merged.
     let raw = raw::merge(text, environment).unwrap_or_default();
     let values = Raw::from(raw.values.clone());
@@ -69,7 +73,8 @@ fn of(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Vec<
     Ok(walk.found)
 }
 
-/// Settings as TOML that says the same, with where each comes from behind it.
+/// Settings as TOML that says the same, with where each comes from behind it. A value of which something is hidden is a
+/// comment, and the first line counts them: what is left says less, and cannot be taken for the whole.
 #[must_use]
 pub fn settings_as_toml(settings: &[Setting]) -> String {
     let parent = |setting: &Setting| {
@@ -85,6 +90,13 @@ pub fn settings_as_toml(settings: &[Setting]) -> String {
         }
     }
     let mut text = String::new();
+    match settings.iter().filter(|setting| setting.hidden).count() {
+        0 => {}
+        1 => text.push_str("# 1 value may be secret and is hidden: its line is a comment\n"),
+        count => {
+            let _ = writeln!(text, "# {count} values may be secret and are hidden: their lines are comments");
+        }
+    }
     for (path, settings) in tables {
         let break_before = if text.is_empty() { "" } else { "\n" };
         let _ = writeln!(text, "{break_before}[{}]", header(&path));
@@ -96,7 +108,8 @@ pub fn settings_as_toml(settings: &[Setting]) -> String {
                 SettingOrigin::Environment { variable } => format!("environment {variable}"),
                 SettingOrigin::Default => "default".to_owned(),
             };
-            let _ = writeln!(text, "{} = {}  # {origin}", toml_edit::Key::new(key), toml(&setting.value));
+            let (mark, hidden) = if setting.hidden { ("# ", ", hidden") } else { ("", "") };
+            let _ = writeln!(text, "{mark}{} = {}  # {origin}{hidden}", toml_edit::Key::new(key), toml(&setting.value));
         }
     }
     text
@@ -169,17 +182,18 @@ impl Walk<'_> {
             Some(origin) => SettingOrigin::Environment { variable: origin.variable.clone() },
             None => SettingOrigin::File { line: self.raw.spans.find(path).map(|position| position.line) },
         };
-        let value = hide(path, plain, variable.is_some());
-        self.push(path.clone(), value, origin);
+        let shown = hide(path, &plain, variable.is_some());
+        let hidden = shown.is_some();
+        self.push(path.clone(), shown.unwrap_or(plain), hidden, origin);
     }
 
     fn default(&mut self, path: KeyPath, value: &Value) {
         let value = derived(self.config, &path).unwrap_or_else(|| value.clone());
-        self.push(path, value, SettingOrigin::Default);
+        self.push(path, value, false, SettingOrigin::Default);
     }
 
-    fn push(&mut self, path: KeyPath, value: Value, origin: SettingOrigin) {
-        self.found.push(Setting { key: path.to_string(), value, origin, path });
+    fn push(&mut self, path: KeyPath, value: Value, hidden: bool, origin: SettingOrigin) {
+        self.found.push(Setting { key: path.to_string(), value, hidden, origin, path });
     }
 }
 
@@ -217,25 +231,38 @@ fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
     }
 }
 
-/// Hides what may give access: the path of a sink's address, which is all that protects many a chat's hook, and headers
-/// that come from the environment.
-fn hide(path: &KeyPath, value: Value, from_environment: bool) -> Value {
+/// What stands in place of a value that may give access; `None`: it is shown whole. Hidden are headers that come from the
+/// environment, and the path of a sink's address where it may hold a key, as the addresses of chats' hooks do.
+fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     match (&keys[..], value) {
         (["sinks", _, "url"], Value::String(urls)) => {
-            json!(urls.split(',').map(without_path).collect::<Vec<_>>().join(","))
+            let shown = urls.split(',').map(|url| without_key(url, from_environment)).collect::<Vec<_>>().join(",");
+            (shown != *urls).then(|| json!(shown))
         }
-        (["sinks", _, "headers", _], _) if from_environment => json!(HIDDEN),
-        (_, value) => value,
+        (["sinks", _, "headers", _], _) if from_environment => Some(json!(HIDDEN)),
+        _ => None,
     }
 }
 
-fn without_path(url: &str) -> String {
+/// An address without its path, if that may hold a key: if it comes from the environment, where addresses go that are
+/// secret, has a query or a fragment, or a segment that is not plainly a word.
+fn without_key(url: &str, from_environment: bool) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
-    match url[start..].find(['/', '?', '#']) {
-        Some(at) if url.len() > start + at + 1 => format!("{}/{HIDDEN}", &url[..start + at]),
-        _ => url.to_owned(),
-    }
+    let (_, rest) = url.split_at(start);
+    let Some(at) = rest.find(['/', '?', '#']).filter(|at| rest.len() > at + 1) else { return url.to_owned() };
+    let (_, path) = rest.split_at(at);
+    let is_plain = !from_environment && path.trim().split('/').all(is_word);
+    if is_plain { url.to_owned() } else { format!("{}/{HIDDEN}", &url[..start + at]) }
+}
+
+/// Whether a segment of a path is a word (`events`, `k8s`, `audit-log`) and no key: keys are long, or mix digits in.
+fn is_word(segment: &str) -> bool {
+    const LONGEST: usize = 20;
+    const SHORT: usize = 4;
+    let is_letter = |c: char| c.is_ascii_lowercase() || matches!(c, '-' | '_' | '.');
+    let is_short = segment.len() <= SHORT && segment.chars().all(|c| is_letter(c) || c.is_ascii_digit());
+    is_short || (segment.len() <= LONGEST && segment.chars().all(is_letter))
 }
 
 #[cfg(test)]

@@ -56,6 +56,22 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
     })
 }
 
+/// Whether a kubeconfig says `insecure-skip-tls-verify` of the cluster; false where it cannot be read.
+#[must_use]
+pub fn skips_tls_verification(access: &Access) -> bool {
+    let (kubeconfig, context) = match access {
+        Access::Kubeconfig { path, context } => (read_kubeconfig(path, context.as_deref()).ok(), context.as_deref()),
+        Access::Inline { text, .. } => (Kubeconfig::from_yaml(text).ok(), None),
+        Access::InCluster | Access::Server { .. } | Access::Awaited { .. } => (None, None),
+    };
+    let Some(kubeconfig) = kubeconfig else { return false };
+    let wanted = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
+    let context = kubeconfig.contexts.iter().find(|named| named.name == wanted);
+    let Some(context) = context.and_then(|named| named.context.as_ref()) else { return false };
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster);
+    cluster.and_then(|named| named.cluster.as_ref()).is_some_and(|it| it.insecure_skip_tls_verify == Some(true))
+}
+
 /// Everything that a context of a kubeconfig is reached with; the current one if none is named.
 #[must_use]
 pub fn of_context(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<Credential> {

@@ -21,7 +21,7 @@ pub use crate::dial::{Dial, Stream};
 pub use catalogue::offers;
 pub use client::{Access, ClientError, Token, connect, read_any_kubeconfig, read_kubeconfig};
 pub use connector::KubeConnector;
-pub use credentials::{credentials, default_kubeconfigs, of_context};
+pub use credentials::{credentials, default_kubeconfigs, of_context, skips_tls_verification};
 pub use discovery::{DiscoveryError, resolve};
 pub use kube::{KubeSource, KubeSourceOptions};
 pub use review::{Estimate, Identity, Verdict, estimate, may, objects, server_version, streams, whoami};

@@ -273,3 +273,24 @@ async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
     assert!(found.iter().any(|it| it.contains("may not list secrets in any namespace")), "{found:?}");
     assert_eq!(report["clusters"], json!([]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_warns_of_a_cluster_whose_certificate_is_not_verified() {
+    let sim = sim(1);
+    let kubeconfig = |insecure: &str| {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: '{}'{insecure}}}}}]\nusers: [{{name: u, user: {{}}}}]\n",
+            sim.url()
+        )
+    };
+    let toml = "[clusters.one]\nkubeconfig = \"kube\"\n[resources.pods]\n";
+    let place = Place::with(toml).file("kube", &kubeconfig(", insecure-skip-tls-verify: true"));
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    let found = findings(&json(&done));
+    let warned = |it: &String| it.starts_with("\"warning\" clusters.one: insecure-skip-tls-verify is set");
+    assert!(done.code == 1 && found.iter().any(warned), "{done:?}");
+    let place = place.file("kube", &kubeconfig(""));
+    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!((done.code, findings(&json(&done))), (0, Vec::new()), "{done:?}");
+}

@@ -68,3 +68,12 @@ async fn shells_and_man_get_what_they_take() {
     let done = place.run(&["completions", "tcsh"]).await;
     assert!(done.code == 2 && done.err.contains("bash"), "{done:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_is_shown_without_the_secrets_that_it_names() {
+    let sink =
+        "[sinks.a]\ntype = \"webhook\"\nurl = \"https://a.example.com/k8s\"\nsigning_secret = { env = \"NOT_SET\" }\n";
+    let place = Place::with(&format!("{CONFIG}{sink}"));
+    let done = place.run(&["config", "show", "-c", "hub.toml"]).await;
+    assert!(done.code == 0 && done.out.contains("\nurl = \"https://a.example.com/k8s\"  # line 8\n"), "{done:?}");
+}

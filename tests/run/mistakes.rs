@@ -45,7 +45,7 @@ async fn every_mistake_is_listed_with_its_line_whatever_finds_it() {
         ("clusters.n.kubeconfig", 13, "no such file"),
         ("clusters.s.ca_file", 16, "holds no PEM certificate"),
         ("clusters.s.token.file", 17, "secret is empty"),
-        ("sinks.a.filter", 21, "at line 1, column"),
+        ("sinks.a.filter", 21, "line 1, column 12: expected a value"),
         ("sinks.a.signing_secret.env", 22, "\"NOT_THERE\" is not set"),
         ("sinks.b.filter", 26, "objekt"),
         ("sinks.b.signing_secret", 27, "base64"),

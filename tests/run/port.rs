@@ -146,7 +146,7 @@ async fn who_has_no_token_is_told_what_to_do_and_who_has_one_is_answered() {
             .output()
             .unwrap();
         let (code, out, err) = said(&output);
-        assert!(code == 0 && out == "down\nwell\n", "{arguments:?}: {code} {out} {err}");
+        assert!(code == 0 && out == "cluster/down\ncluster/well\n", "{arguments:?}: {code} {out} {err}");
     }
     let purge = ["dead-letters", "purge", "none", "--all", "--url", &url, "--ca-file", &ca, "--token-file"];
     let (code, _, err) = run(&[&purge[..], &[&read_token]].concat());
@@ -186,7 +186,7 @@ async fn what_a_hub_does_is_shown_in_every_form_and_a_reader_may_leave() {
     );
     let yaml = ask(&["resources", "pods", "-o", "yaml", "--cluster", "well"]);
     assert!(yaml.contains("cluster: well") && yaml.contains("objects: 20"), "{yaml}");
-    assert_eq!(ask(&["resources", "-o", "name", "--cluster", "well"]), "well/nodes\nwell/pods\n");
+    assert_eq!(ask(&["resources", "-o", "name", "--cluster", "well"]), "resource/well/nodes\nresource/well/pods\n");
     assert_eq!(ask(&["sinks"]), "there are no sinks\n");
     let (code, _, err) = run(&["clusters", "wel", "--url", &url]);
     assert!(code == 1 && err.contains("there is no cluster \"wel\"; there is down, well"), "{err}");
@@ -238,11 +238,81 @@ async fn a_watch_tells_each_change_once_and_outlives_the_hub() {
     next(": stale");
     drop(hub);
     until("that it is gone is told", async || {
-        told.recv_timeout(PATIENCE).unwrap().contains("nothing listens").then_some(())
+        told.recv_timeout(PATIENCE).unwrap().contains("Z hub: unreachable: nothing listens").then_some(())
     })
     .await;
+    // What is told once is told no more until it has changed; a few of its intervals pass meanwhile.
+    assert!(told.recv_timeout(std::time::Duration::from_secs(1)).is_err());
+    let port = url.rsplit_once(':').unwrap().1.to_owned();
+    let stand_in = stand_in(&port).await;
+    until("that it answers again is told", async || {
+        told.recv_timeout(PATIENCE).unwrap().contains("Z hub: answers again after ").then_some(())
+    })
+    .await;
+    stand_in.abort();
     watching.kill().unwrap();
     watching.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_that_ask_a_hub_read_its_own_table_alone_and_find_the_file() {
+    let (_sim, hub) = two_clusters("");
+    hub.ready().await;
+    let listen = hub.url().await.replace("http://", "");
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = "[clusters.c]\nkubeconfig = \"nowhere\"\n[resources.pods]\nnonsense = 1\n[sinks.a]\ntype = \"webhook\"\n\
+                     url = \"https://a\"\nsigning_secret = { env = \"NOT_SET\" }\n";
+    let write =
+        |hub: &str| std::fs::write(folder.path().join("hub.toml"), format!("[hub]\n{hub}\n{elsewhere}")).unwrap();
+    let ask = |arguments: &[&str]| said(&command(arguments).current_dir(folder.path()).output().unwrap());
+    write(&format!(
+        "listen = \"{listen}\"\nauth = {{ token = {{ file = \"gone\" }}, read_token = {{ file = \"hub.toml\" }} }}"
+    ));
+    let (code, _, err) = ask(&["status"]);
+    assert!(code == 1 && err.contains("what is in hub.toml is no token"), "the one that can be read is used: {err}");
+    write(&format!("listen = \"{listen}\""));
+    for arguments in [&["status"][..], &["clusters"], &["resources"], &["sinks"]] {
+        for file in [&["-c", "hub.toml"][..], &[]] {
+            let (code, out, err) = ask(&[arguments, file].concat());
+            assert!(code == 0 && err.is_empty() && !out.is_empty(), "{arguments:?} {file:?}: {err}");
+        }
+    }
+    let (code, _, err) = ask(&["dead-letters", "list", "none"]);
+    assert!(code == 1 && err.contains("there is no sink \"none\""), "it was asked: {err}");
+    for (hub, words) in [
+        ("listen = 7080", "hub.toml:2: hub.listen: expected a text in quotes"),
+        ("lisen = \"127.0.0.1:1\"", "did you mean \"listen\""),
+    ] {
+        write(hub);
+        let (code, out, err) = ask(&["status"]);
+        assert!(code == 2 && out.is_empty() && err.contains(words) && err.contains("1 mistake in"), "{code} {err}");
+    }
+    std::fs::write(folder.path().join("hub.toml"), "[hubb]\nlisten = \"127.0.0.1:1\"\n").unwrap();
+    let (code, _, err) = ask(&["status"]);
+    assert!(code == 2 && err.contains("did you mean \"hub\""), "{err}");
+    write("listen = \"192.0.2.1:7080\"\nauth = { allow_unauthenticated = true }");
+    let (code, _, err) = ask(&["status"]);
+    assert!(code == 1 && err.contains("192.0.2.1:7080, which is no address of this machine; give --url URL"), "{err}");
+    write("listen = \"127.0.0.1:1\"");
+    let (code, _, err) = ask(&["status"]);
+    assert!(
+        code == 1 && err.contains("nothing listens at http://127.0.0.1:1; ") && err.contains("./hub.toml"),
+        "{err}"
+    );
+}
+
+/// Answers every request at a port of loopback with an empty status, as a hub that has been started anew.
+async fn stand_in(port: &str) -> tokio::task::JoinHandle<()> {
+    let address = format!("127.0.0.1:{port}");
+    let listener = until("the port of the hub", async || tokio::net::TcpListener::bind(&address).await.ok()).await;
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let body = "{\"ready\":true,\"clusters\":[{\"name\":\"well\",\"state\":\"connected\",\"informers\":[]}]}";
+            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = stream.write_all((head + body).as_bytes()).await;
+        }
+    })
 }
 
 /// Kilobytes that a process has resident.

@@ -20,6 +20,12 @@ use crate::types::{ApiResource, ClusterName, Found, ResourceRef, Scope, View, cl
 /// Resources of a cluster that are asked about at the same time.
 const AT_ONCE: usize = 4;
 
+/// Of a cluster whose certificate is not verified.
+pub(super) const UNVERIFIED: &str = "insecure-skip-tls-verify is set: the certificate of the apiserver is not verified, and \
+    whatever answers at its address is sent the credentials";
+pub(super) const NAME_ITS_CA: &str =
+    "remove it, and name the CA of the cluster: certificate-authority-data in the kubeconfig, or ca_file";
+
 /// What an object takes besides its body, and how much smaller its body gets: measured of pods (docs/memory.md).
 const BESIDE_BODY: u64 = 560;
 const PACKED: u64 = 16;
@@ -36,8 +42,12 @@ pub(super) async fn check(
 ) {
     let access = app::access(cluster);
     // What is wrong with the kubeconfig, the client says too.
-    if let Ok(Ok(found)) = tokio::task::spawn_blocking(move || source::credentials(&access)).await {
-        report.credentials = found;
+    let read = move || (source::credentials(&access), source::skips_tls_verification(&access));
+    if let Ok((found, is_unverified)) = tokio::task::spawn_blocking(read).await {
+        report.credentials = found.unwrap_or_default();
+        if is_unverified {
+            report.find(Level::Warning, UNVERIFIED, NAME_ITS_CA);
+        }
     }
     credentials::judge(report, clock::wall());
     let client = match app::client(cluster, &Handle::current()).await {

@@ -60,6 +60,10 @@ async fn of_management(
     report: &mut SourceReport,
 ) -> Said {
     let cluster = app::management_cluster(source, management);
+    let access = app::access(&cluster);
+    if tokio::task::spawn_blocking(move || source::skips_tls_verification(&access)).await.unwrap_or(false) {
+        report.find(Level::Warning, super::cluster::UNVERIFIED, super::cluster::NAME_ITS_CA);
+    }
     let client = match app::client(&cluster, &Handle::current()).await {
         Ok(client) => client,
         Err(error) => {

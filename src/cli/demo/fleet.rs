@@ -8,7 +8,7 @@ use anyhow::Context;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::view::{DOWN_TEXT, FRESH, SYNCING};
+use super::view::{DOWN_TEXT, FRESH, SYNCING, WELL_TEXT};
 use crate::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
 use crate::types::{ApiResource, ClusterName, Gvr, clock};
 
@@ -77,9 +77,9 @@ impl Member {
         let expired = self.cluster.fault_log().len() > self.weathered;
         let text = match state {
             _ if self.down => DOWN_TEXT,
-            FRESH => "",
-            SYNCING => "first lists",
-            _ if expired => "a watch expired, lists again",
+            FRESH => WELL_TEXT,
+            SYNCING => "first list",
+            _ if expired => "watch expired, lists again",
             _ => "reconnecting",
         };
         text.to_owned()
@@ -98,6 +98,8 @@ impl Member {
 pub(super) struct Fleet {
     pub(super) members: Vec<Member>,
     pub(super) operations: u64,
+    /// How often a cluster went down.
+    pub(super) outages: u64,
     turn: usize,
 }
 
@@ -121,7 +123,7 @@ impl Fleet {
                 falls: (count - 1 - at).is_multiple_of(DOWN_EVERY),
             })
         };
-        Ok(Self { members: (0..count).map(member).collect::<Result<_, _>>()?, operations: 0, turn: 0 })
+        Ok(Self { members: (0..count).map(member).collect::<Result<_, _>>()?, operations: 0, outages: 0, turn: 0 })
     }
 
     /// Names and addresses.
@@ -136,6 +138,7 @@ impl Fleet {
         for member in self.members.iter_mut().filter(|member| member.falls && member.down != down) {
             if down {
                 member.cluster.stop().await;
+                self.outages += 1;
             } else {
                 member.cluster.restart().await;
             }

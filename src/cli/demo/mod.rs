@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use self::stage::Stage;
 use self::view::Screen;
-use super::print::{Format, answer, colours};
+use super::print::{Format, answer, colours, width};
 use super::runtime;
 use crate::config::HumanDuration;
 use crate::telemetry::{self, LogFormat};
@@ -37,10 +37,17 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long the hub may take to end.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
+/// Columns of lines where there is no terminal.
+const COLUMNS: usize = 80;
+/// What goes on after the faults.
+const HEALED: &str = "the faults are over, waiting until all copies are equal";
+/// The same after Ctrl-C.
+const INTERRUPTED: &str = "interrupted, waiting until all copies are equal (Ctrl-C again: ends at once)";
+
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  informer-hub demo --duration 30s --clusters 10\n\n\
-    Exit code 0: cache and receiver ended up with exactly what the clusters hold.\n\
+    Exit code 0: hub and receiver ended up with exactly what the clusters hold.\n\
     RUST_LOG=warn shows what the hub logs about the trouble that it is given.")]
 pub(super) struct Args {
     /// How long the clusters change and misbehave
@@ -76,12 +83,28 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Format::Text => Screen::lines(),
     };
     let every = if screen.is_live() { REDRAW } else { LINE };
+    screen.say(&introduction(&args))?;
     let mut stage = Stage::start(&args, screen).await?;
     let interrupted = perform(&mut stage, args.duration.0, every).await?;
     let summary = settle(&mut stage, every, interrupted).await?;
     stage.end(SHUTDOWN).await;
-    answer(args.output, &summary, || summary::render(&summary, colours()) + "\n")?;
+    answer(args.output, &summary, || summary::render(&summary, columns(), colours()))?;
     Ok(if summary.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Two lines for those who see it for the first time.
+fn introduction(args: &Args) -> String {
+    let clusters = if args.clusters == 1 { "cluster" } else { "clusters" };
+    format!(
+        "A hub watches {} simulated {clusters} and sends every change to a receiver.\n\
+         For {} things fail on purpose, then all copies must be equal. Ctrl-C stops.",
+        args.clusters, args.duration
+    )
+}
+
+/// Columns that there are for lines.
+fn columns() -> usize {
+    width().unwrap_or(COLUMNS)
 }
 
 /// Lets the clusters change and misbehave; whether the user has had enough before the time was up.
@@ -105,6 +128,7 @@ async fn perform(stage: &mut Stage, duration: Duration, every: Duration) -> anyh
 
 /// Heals everything and waits until all copies are equal or the time is up.
 async fn settle(stage: &mut Stage, every: Duration, interrupted: bool) -> anyhow::Result<summary::Summary> {
+    let waiting = if interrupted { INTERRUPTED } else { HEALED };
     stage.heal().await;
     let began = clock::now();
     let mut draw = tokio::time::interval(every);
@@ -112,18 +136,40 @@ async fn settle(stage: &mut Stage, every: Duration, interrupted: bool) -> anyhow
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         tokio::select! {
+            biased;
             signal = tokio::signal::ctrl_c() => {
                 signal?;
-                return stage.summary(began.elapsed(), true).await;
+                stage.clear()?;
+                return Ok(stage.summary(began.elapsed(), true).await?.cut());
             }
-            _ = draw.tick() => stage.draw("healed, catching up").await?,
+            _ = draw.tick() => stage.draw(waiting).await?,
             _ = look.tick() => {
                 let summary = stage.summary(began.elapsed(), interrupted).await?;
                 if summary.is_settled() || began.elapsed() >= SETTLE {
-                    stage.draw("done").await?;
+                    stage.clear()?;
                     return Ok(summary);
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn the_introduction_is_two_lines_that_fit_an_old_terminal() {
+        let text = introduction(&Line::parse_from(["demo", "--clusters", "100", "--duration", "1m"]).args);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.len() <= COLUMNS), "{text}");
     }
 }

@@ -8,7 +8,7 @@ use super::receiver::Receiver;
 use super::secret::SecretFile;
 use super::setup;
 use super::summary::{ClusterSummary, Summary, Totals};
-use super::view::{FRESH, Row, SYNCING, Scene, Screen};
+use super::view::{Deliveries, FRESH, Row, SYNCING, Scene, Screen};
 use crate::actors::{ClusterStatus, Tuning};
 use crate::app::Hub;
 use crate::cache::Query;
@@ -27,7 +27,10 @@ pub(super) struct Stage {
     receiver: Receiver,
     screen: Screen,
     seed: u64,
+    duration: Duration,
     began: clock::Instant,
+    /// How long the clusters have changed and misbehaved.
+    ran: Duration,
 }
 
 impl Stage {
@@ -39,10 +42,12 @@ impl Stage {
         let hub = Hub::start_with(config, Tuning::default()).await?;
         // The hub has read it; the earlier it is gone, the less can be left behind.
         drop(secret);
-        Ok(Self { fleet, hub, receiver, screen, seed: args.seed, began: clock::now() })
+        let (seed, duration) = (args.seed, args.duration.0);
+        Ok(Self { fleet, hub, receiver, screen, seed, duration, began: clock::now(), ran: Duration::ZERO })
     }
 
     pub(super) async fn heal(&mut self) {
+        self.ran = self.began.elapsed();
         self.fleet.heal().await;
         self.receiver.heal();
     }
@@ -55,6 +60,11 @@ impl Stage {
         }
     }
 
+    /// Takes away what was drawn, in whose place the summary comes.
+    pub(super) fn clear(&mut self) -> anyhow::Result<()> {
+        self.screen.clear()
+    }
+
     pub(super) async fn draw(&mut self, stage: &str) -> anyhow::Result<()> {
         if self.screen.is_silent() {
             return Ok(());
@@ -65,9 +75,21 @@ impl Stage {
         for (member, row) in self.fleet.members.iter_mut().zip(&rows) {
             member.note(&row.state);
         }
-        let sink = report.sinks.into_iter().next().map(|sink| sink.status);
+        let sent = report.sinks.first().map(|sink| Deliveries {
+            delivered: sink.status.delivered,
+            waiting: sink.status.pending_events,
+            repeated: sink.status.retries,
+        });
         let elapsed = self.began.elapsed();
-        let scene = Scene { elapsed, stage: stage.to_owned(), operations: self.fleet.operations, rows, sink };
+        let (operations, duration) = (self.fleet.operations, self.duration);
+        let scene = Scene {
+            elapsed,
+            duration,
+            stage: stage.to_owned(),
+            operations,
+            rows,
+            deliveries: sent.unwrap_or_default(),
+        };
         self.screen.show(&scene)
     }
 
@@ -84,8 +106,6 @@ impl Stage {
             truth: counts.iter().sum(),
             cache: informers.iter().map(|informer| informer.objects).sum(),
             receiver,
-            events: informers.iter().map(|informer| informer.events).sum(),
-            relists: relists(status),
         }
     }
 
@@ -102,6 +122,7 @@ impl Stage {
         let totals = Totals {
             operations: self.fleet.operations,
             faults: self.fleet.faults() as u64,
+            outages: self.fleet.outages,
             relists: clusters.iter().map(|cluster| cluster.relists).sum(),
             pending: sink.map_or(0, |sink| sink.pending_events + sink.held),
             delivered: sink.map_or(0, |sink| sink.delivered),
@@ -117,7 +138,7 @@ impl Stage {
             p99_millis: received.arrivals.percentile(99),
         };
         let violations = received.replica.violations().iter().take(SHOWN).cloned().collect();
-        Ok(Summary::new(self.seed, settling, interrupted, clusters, totals, violations))
+        Ok(Summary::new(self.seed, [self.ran, settling], interrupted, clusters, totals, violations))
     }
 
     async fn compare(&self, member: &Member, status: Option<&ClusterStatus>) -> anyhow::Result<ClusterSummary> {
@@ -132,7 +153,7 @@ impl Stage {
             summary.truth += truth.len();
             summary.cache += cache.len();
             summary.receiver += receiver.len();
-            for (who, seen) in [("cache", &cache), ("receiver", &receiver)] {
+            for (who, seen) in [("hub", &cache), ("receiver", &receiver)] {
                 let differences = Oracle::diff(&truth, seen);
                 summary.differences += differences.len();
                 let room = SHOWN.saturating_sub(summary.shown.len());
@@ -177,7 +198,7 @@ fn state(status: Option<&ClusterStatus>) -> String {
         None => FRESH.to_owned(),
         Some(since) => {
             let age = clock::since_wall_millis(since.as_millisecond());
-            format!("stale {:.1} s", age.as_secs_f64())
+            format!("copy is {:.1} s old", age.as_secs_f64())
         }
     }
 }

@@ -3,11 +3,19 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use comfy_table::{Cell, Color, Table, presets};
+use comfy_table::{Cell, Color};
 use serde::Serialize;
 
 use super::view::FRESH;
-use crate::cli::print::{number, styled};
+use crate::cli::print::{grouped, lines, number, painted, styled, table, wrapped};
+
+/// What to try after the demo: command lines, and what each is good for.
+const NEXT: [(&str, &str); 4] = [
+    ("informer-hub demo --clusters 20 --duration 1m", "more of the same"),
+    ("informer-hub import-kubeconfig > hub.toml", "lists your own clusters"),
+    ("informer-hub check -c hub.toml", "whether it will work"),
+    ("informer-hub run -c hub.toml", "watch them"),
+];
 
 /// The end of a demo; also the JSON that `-o json` writes.
 #[derive(Clone, Debug, Serialize)]
@@ -18,6 +26,8 @@ pub(super) struct Summary {
     verdict: String,
     seed: u64,
     interrupted: bool,
+    /// How long the clusters changed and misbehaved.
+    ran_millis: u64,
     settled_after_millis: u64,
     clusters: Vec<ClusterSummary>,
     totals: Totals,
@@ -53,6 +63,8 @@ pub(super) struct Totals {
     pub(super) operations: u64,
     /// Faults that the clusters' scripts struck with, besides clusters that went down.
     pub(super) faults: u64,
+    /// How often a cluster went down.
+    pub(super) outages: u64,
     pub(super) relists: u64,
     /// Events that wait to be delivered.
     pub(super) pending: u64,
@@ -77,9 +89,10 @@ pub(super) struct Totals {
 }
 
 impl Summary {
+    /// `times`: how long the clusters changed, and how long it then took until all was equal.
     pub(super) fn new(
         seed: u64,
-        settling: Duration,
+        times: [Duration; 2],
         interrupted: bool,
         clusters: Vec<ClusterSummary>,
         totals: Totals,
@@ -89,12 +102,21 @@ impl Summary {
         let (ok, count) = (problems.is_empty(), clusters.len());
         let verdict = if ok {
             let objects: usize = clusters.iter().map(|cluster| cluster.truth).sum();
-            format!("equal: cache and receiver hold exactly the {objects} objects of the {count} simulated clusters")
+            format!("equal: hub and receiver hold exactly the {objects} objects of the {count} simulated clusters")
         } else {
             format!("not equal: {}", problems.join(", "))
         };
-        let settled_after_millis = u64::try_from(settling.as_millis()).unwrap_or(u64::MAX);
-        Self { ok, verdict, seed, interrupted, settled_after_millis, clusters, totals, violations }
+        let [ran_millis, settled_after_millis] = times.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        Self { ok, verdict, seed, interrupted, ran_millis, settled_after_millis, clusters, totals, violations }
+    }
+
+    /// The same after a second interruption: where something had yet to arrive, differences prove nothing.
+    pub(super) fn cut(mut self) -> Self {
+        if !self.is_settled() {
+            self.ok = false;
+            self.verdict = "not known: interrupted again before all changes had arrived".to_owned();
+        }
+        self
     }
 
     /// Whether there is nothing to wait for: both copies of every cluster are equal to it, the hub knows so, and
@@ -117,26 +139,25 @@ fn problems(clusters: &[ClusterSummary], totals: &Totals) -> Vec<String> {
     kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
 }
 
-/// The summary for people.
-pub(super) fn render(summary: &Summary, colours: bool) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(["cluster", "truth", "cache", "receiver", "differences", "events", "relists"]);
+/// The summary for people, in lines of at most `width`.
+pub(super) fn render(summary: &Summary, width: usize, colours: bool) -> String {
+    let mut table = table(&["CLUSTER", "OBJECTS", "IN THE HUB", "AT RECEIVER", "DIFFERENT"]);
     for cluster in &summary.clusters {
-        let differences = number(cluster.differences as u64);
+        let differences = number(grouped(cluster.differences as u64));
         let paint = if cluster.differences == 0 { Color::Green } else { Color::Red };
         table.add_row([
             Cell::new(&cluster.name),
-            number(cluster.truth as u64),
-            number(cluster.cache as u64),
-            number(cluster.receiver as u64),
+            number(grouped(cluster.truth as u64)),
+            number(grouped(cluster.cache as u64)),
+            number(grouped(cluster.receiver as u64)),
             if colours { differences.fg(paint) } else { differences },
-            number(cluster.events),
-            number(cluster.relists),
         ]);
     }
-    let table = styled(table, colours);
-    let mut text = format!("\n{table}\n{}\n", totals(summary));
+    let mut text = format!("{}\n\n", lines(&styled(table, colours)));
+    let paragraph = |text: &str| wrapped(text, width, "");
+    for line in story(summary) {
+        let _ = writeln!(text, "{}", paragraph(&line));
+    }
     let details =
         summary.clusters.iter().flat_map(|cluster| cluster.shown.iter().map(move |line| (&cluster.name, line)));
     for (cluster, line) in details {
@@ -145,33 +166,60 @@ pub(super) fn render(summary: &Summary, colours: bool) -> String {
     for violation in &summary.violations {
         let _ = writeln!(text, "  {violation}");
     }
-    text + &summary.verdict
-}
-
-fn totals(summary: &Summary) -> String {
-    let totals = &summary.totals;
-    let mut text = format!(
-        "{} operations, {} expired watches, {} relists; {} events delivered in {} batches, {} retries ({} requests \
-         refused on purpose), {} events came twice, {} signature failures; caught up {:.1} s after the faults ended",
-        totals.operations,
-        totals.faults,
-        totals.relists,
-        totals.delivered,
-        totals.batches,
-        totals.retries,
-        totals.refused,
-        totals.repeats,
-        totals.signature_failures,
-        Duration::from_millis(summary.settled_after_millis).as_secs_f64(),
-    );
-    if let (Some(p50), Some(p99)) = (totals.p50_millis, totals.p99_millis) {
-        let _ = write!(text, "; from a change to its arrival: p50 {p50} ms, p99 {p99} ms, outages included");
+    let colour = if summary.ok { Color::Green } else { Color::Red };
+    let _ = writeln!(text, "\n{}\n\nTry next:", painted(&paragraph(&summary.verdict), colour, colours));
+    let longest = NEXT.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    for (command, why) in NEXT {
+        let line = format!("  {command:longest$}  {why}");
+        let _ = writeln!(text, "{}", wrapped(&line, width, "      "));
     }
     text
 }
 
+/// What happened, in whole sentences.
+fn story(summary: &Summary) -> Vec<String> {
+    let totals = &summary.totals;
+    let seconds = |millis| Duration::from_millis(millis).as_secs_f64();
+    let count =
+        |count: u64, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
+    let mut lines = Vec::new();
+    if summary.interrupted {
+        lines.push(format!("Interrupted after {:.1} s.", seconds(summary.ran_millis)));
+    }
+    lines.push(format!(
+        "The clusters changed {}. {} and {} on purpose; the hub listed {} anew.",
+        count(totals.operations, "time", "times"),
+        count(totals.outages, "cluster went down", "clusters went down"),
+        count(totals.faults, "watch expired", "watches expired"),
+        count(totals.relists, "resource", "resources"),
+    ));
+    lines.push(format!(
+        "{} reached the receiver in {}. It refused {} on purpose, which the hub repeated; {} came twice, with the same id.",
+        count(totals.delivered, "event", "events"),
+        count(totals.batches, "request", "requests"),
+        grouped(totals.refused),
+        count(totals.repeats, "event", "events"),
+    ));
+    if let (Some(p50), Some(p99)) = (totals.p50_millis, totals.p99_millis) {
+        lines.push(format!(
+            "From a change to its arrival: half within {} ms, 99 % within {} ms, outages included.",
+            grouped(p50),
+            grouped(p99)
+        ));
+    }
+    if summary.is_settled() {
+        lines.push(format!(
+            "All copies were equal {:.1} s after the last fault was over.",
+            seconds(summary.settled_after_millis)
+        ));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     fn summary(differences: usize, totals: Totals) -> Summary {
@@ -186,7 +234,7 @@ mod tests {
             state: FRESH.into(),
             ..ClusterSummary::default()
         };
-        Summary::new(1, Duration::ZERO, false, vec![cluster], totals, Vec::new())
+        Summary::new(1, [Duration::from_secs(10), Duration::ZERO], false, vec![cluster], totals, Vec::new())
     }
 
     #[test]
@@ -204,9 +252,44 @@ mod tests {
 
     #[test]
     fn differences_are_printed_one_by_one_and_counted_in_the_verdict() {
-        let text = render(&summary(2, Totals::default()), false);
+        let text = render(&summary(2, Totals::default()), 80, false);
         assert!(text.contains("cluster-1: cache: pods a/1 is missing"), "{text}");
-        assert!(text.ends_with("not equal: 2 differences"), "{text}");
+        assert!(text.contains("\nnot equal: 2 differences\n"), "{text}");
         assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn the_end_fits_an_old_terminal_breaks_at_words_and_says_what_to_try() {
+        let big = 1_234_567;
+        let totals = Totals {
+            operations: big,
+            faults: big,
+            relists: big,
+            delivered: big,
+            batches: big,
+            refused: big,
+            repeats: big,
+            p50_millis: Some(12_345),
+            p99_millis: Some(60_000),
+            ..Totals::default()
+        };
+        let text = render(&summary(0, totals), 80, false);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(!text.contains("Interrupted"), "{text}");
+        for (command, why) in NEXT {
+            assert!(text.contains(command) && text.contains(why), "{command} is missing in\n{text}");
+            let words = command.split(" > ").next().unwrap_or_default().split(' ');
+            assert!(crate::cli::Cli::try_parse_from(words).is_ok(), "{command}");
+        }
+    }
+
+    #[test]
+    fn an_interruption_is_said_and_a_second_one_proves_nothing() {
+        let interrupted = Summary { interrupted: true, ran_millis: 4200, ..summary(0, Totals::default()) };
+        let text = render(&interrupted, 80, false);
+        assert!(text.contains("\nInterrupted after 4.2 s.\n"), "{text}");
+        assert!(interrupted.cut().ok, "all had arrived");
+        let cut = summary(2, Totals::default()).cut();
+        assert!(!cut.ok && cut.verdict.starts_with("not known: interrupted again"), "{}", cut.verdict);
     }
 }

@@ -1,16 +1,19 @@
 //! What is shown while the demo runs: a table that is redrawn in place, or a line now and then.
 
+use std::fmt::Write;
 use std::time::Duration;
 
-use comfy_table::{Attribute, Cell, Color, Table, presets};
+use comfy_table::{Attribute, Cell, Color};
 
-use crate::cli::print::{InPlace, colours, number, say, styled};
-use crate::sink::SinkStatus;
+use super::columns;
+use crate::cli::print::{InPlace, colours, grouped, lines, number, say, styled, table as plain_table, wrapped};
 
 /// The state of a cluster whose watches are all open.
 pub(super) const FRESH: &str = "fresh";
 /// The state of a cluster that has never been listed to the end.
 pub(super) const SYNCING: &str = "syncing";
+/// What is going on with a cluster of which the hub has everything.
+pub(super) const WELL_TEXT: &str = "up to date";
 /// What is going on with a cluster that the demo has taken down.
 pub(super) const DOWN_TEXT: &str = "down";
 /// Rows that are shown at a time: as many as an old terminal has room for.
@@ -20,23 +23,36 @@ const ROWS: usize = 15;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) name: String,
+    /// How far the hub's copy can be trusted.
     pub(super) state: String,
     pub(super) truth: usize,
     pub(super) cache: u64,
     pub(super) receiver: usize,
-    pub(super) events: u64,
-    pub(super) relists: u64,
+    /// What is going on.
     pub(super) plight: String,
+}
+
+/// What the hub has sent to the receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Deliveries {
+    /// Events acknowledged.
+    pub(super) delivered: u64,
+    /// Events that wait.
+    pub(super) waiting: u64,
+    /// Requests that were repeated.
+    pub(super) repeated: u64,
 }
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scene {
     pub(super) elapsed: Duration,
+    /// How long the clusters change and misbehave in all.
+    pub(super) duration: Duration,
     pub(super) stage: String,
     pub(super) operations: u64,
     pub(super) rows: Vec<Row>,
-    pub(super) sink: Option<SinkStatus>,
+    pub(super) deliveries: Deliveries,
 }
 
 /// Where it is shown.
@@ -71,33 +87,41 @@ impl Screen {
         matches!(self, Self::Live(_))
     }
 
+    /// Writes a text that stays, and a blank line.
+    pub(super) fn say(&self, text: &str) -> anyhow::Result<()> {
+        if self.is_silent() { Ok(()) } else { say(wrapped(text, columns(), "") + "\n") }
+    }
+
     pub(super) fn show(&mut self, scene: &Scene) -> anyhow::Result<()> {
         match self {
             Self::Silent => Ok(()),
             Self::Lines => say(line(scene)),
-            Self::Live(place) => place.draw(&table(scene, colours())),
+            Self::Live(place) => place.draw(&table(scene, columns(), colours())),
+        }
+    }
+
+    /// Takes away what is redrawn in place; below lines, leaves a blank one.
+    pub(super) fn clear(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Silent => Ok(()),
+            Self::Lines => say(""),
+            Self::Live(place) => place.draw(""),
         }
     }
 }
 
-/// The scene in one line.
+/// The scene in one line, or in a second one that is indented.
 pub(super) fn line(scene: &Scene) -> String {
-    let fresh = scene.rows.iter().filter(|row| row.state == FRESH).count();
     let truth: usize = scene.rows.iter().map(|row| row.truth).sum();
     let cache: u64 = scene.rows.iter().map(|row| row.cache).sum();
     let receiver: usize = scene.rows.iter().map(|row| row.receiver).sum();
-    let relists: u64 = scene.rows.iter().map(|row| row.relists).sum();
     let down: Vec<_> = scene.rows.iter().filter(|row| row.plight == DOWN_TEXT).map(|row| row.name.as_str()).collect();
     let mut text = format!(
-        "{:5.1} s  {fresh}/{} fresh, objects {truth} (cache {cache}, receiver {receiver}), {} operations, {relists} relists",
+        "{:5.1} s  {} changes; objects: {truth} in the clusters, {cache} in the hub, {receiver} at the receiver",
         scene.elapsed.as_secs_f64(),
-        scene.rows.len(),
-        scene.operations,
+        grouped(scene.operations),
     );
-    if let Some(sink) = &scene.sink {
-        text.push_str("; sink: ");
-        text.push_str(&sink_text(sink));
-    }
+    let _ = write!(text, "; {}", deliveries(&scene.deliveries));
     if !down.is_empty() {
         text.push_str("; down: ");
         text.push_str(&down.join(", "));
@@ -106,54 +130,59 @@ pub(super) fn line(scene: &Scene) -> String {
         text.push_str("; ");
         text.push_str(&scene.stage);
     }
-    text
+    wrapped(&text, super::COLUMNS, "         ")
 }
 
-fn sink_text(sink: &SinkStatus) -> String {
-    format!(
-        "{} delivered in {} batches, {} pending, {} retries",
-        sink.delivered, sink.batches, sink.pending_events, sink.retries
-    )
+fn deliveries(of: &Deliveries) -> String {
+    let [delivered, waiting, repeated] = [of.delivered, of.waiting, of.repeated].map(grouped);
+    format!("{delivered} events delivered, {waiting} waiting, {repeated} sent again")
 }
 
 /// The scene as a table.
-pub(super) fn table(scene: &Scene, colours: bool) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
-    let header = ["cluster", "state", "in truth", "cache", "receiver", "events", "relists", "what is going on"];
-    table.set_header(header);
+pub(super) fn table(scene: &Scene, width: usize, colours: bool) -> String {
+    let mut table = plain_table(&["CLUSTER", "OBJECTS", "IN THE HUB", "AT RECEIVER", "NOW"]);
     for row in shown(&scene.rows) {
-        let numbers = [row.truth as u64, row.cache, row.receiver as u64, row.events, row.relists];
-        let mut cells = vec![Cell::new(&row.name), painted(&row.state, colours)];
-        cells.extend(numbers.map(number));
-        cells.push(painted(&row.plight, colours));
+        let numbers = [row.truth as u64, row.cache, row.receiver as u64];
+        let mut cells = vec![Cell::new(&row.name)];
+        cells.extend(numbers.map(|figure| number(grouped(figure))));
+        cells.push(painted(&row.plight, &now(row), colours));
         table.add_row(cells);
     }
-    let table = styled(table, colours);
-    let stage = if scene.stage.is_empty() { "running" } else { &scene.stage };
-    let sink = scene.sink.as_ref().map(sink_text).unwrap_or_default();
-    let elapsed = scene.elapsed.as_secs_f64();
+    let table = lines(&styled(table, colours));
     let more = match scene.rows.len().saturating_sub(ROWS) {
         0 => String::new(),
         more => format!("\n … and {more} more clusters"),
     };
-    format!("{table}{more}\n {stage}, {elapsed:.1} s, {} operations\n sink: {sink}", scene.operations)
+    let elapsed = scene.elapsed.min(scene.duration).as_secs_f64();
+    let (of, changes) = (scene.duration.as_secs_f64(), grouped(scene.operations));
+    let sent = deliveries(&scene.deliveries);
+    let stage = if scene.stage.is_empty() { String::new() } else { format!("\n {}", scene.stage) };
+    let below = format!(" {elapsed:.1} s of {of:.0} s: {changes} changes; {sent}{stage}");
+    format!("{table}{more}\n\n{}", wrapped(&below, width, " "))
+}
+
+/// What is going on with a cluster, and how old the hub's copy is where it is not of now.
+fn now(row: &Row) -> String {
+    match row.state.as_str() {
+        FRESH | SYNCING => row.plight.clone(),
+        age => format!("{}; {age}", row.plight),
+    }
 }
 
 /// The rows that there is room for, in their order: those in trouble before the others.
 fn shown(rows: &[Row]) -> Vec<&Row> {
     let mut places: Vec<usize> = (0..rows.len()).collect();
-    places.sort_by_key(|&at| rows.get(at).is_some_and(|row| row.plight.is_empty()));
+    places.sort_by_key(|&at| rows.get(at).is_some_and(|row| row.plight == WELL_TEXT));
     places.truncate(ROWS);
     places.sort_unstable();
     places.into_iter().filter_map(|at| rows.get(at)).collect()
 }
 
-fn painted(text: &str, colours: bool) -> Cell {
+fn painted(plight: &str, text: &str, colours: bool) -> Cell {
     let cell = Cell::new(text);
-    match text {
+    match plight {
         _ if !colours => cell,
-        FRESH => cell.fg(Color::Green),
+        WELL_TEXT => cell.fg(Color::Green),
         DOWN_TEXT => cell.fg(Color::Red).add_attribute(Attribute::Bold),
         _ => cell.fg(Color::Yellow),
     }
@@ -170,32 +199,41 @@ mod tests {
             truth: 308,
             cache: 307,
             receiver: 306,
-            events: 99,
-            relists: 2,
             plight: plight.into(),
         };
-        let rows = vec![row("cluster-1", "fresh", ""), row("cluster-2", "stale 1.5 s", "down")];
-        Scene { elapsed: Duration::from_millis(1500), operations: 42, rows, ..Scene::default() }
+        let rows = vec![
+            row("cluster-001", FRESH, WELL_TEXT),
+            row("cluster-002", "copy is 1.5 s old", DOWN_TEXT),
+            row("cluster-003", "copy is 0.2 s old", "reconnecting"),
+        ];
+        let deliveries = Deliveries { delivered: 12_345, waiting: 6, repeated: 7 };
+        let duration = Duration::from_secs(10);
+        Scene { elapsed: Duration::from_millis(1500), duration, operations: 42, rows, deliveries, ..Scene::default() }
     }
 
     #[test]
-    fn a_table_shows_each_cluster_and_has_no_escapes_without_colours() {
-        let text = table(&scene(), false);
-        for part in ["cluster-1", "cluster-2", "stale 1.5 s", "down", "308", "307", "306", "42 operations"] {
+    fn a_table_shows_each_cluster_and_fits_an_old_terminal() {
+        let scene = Scene { stage: super::super::INTERRUPTED.to_owned(), ..scene() };
+        let text = table(&scene, 80, false);
+        for part in
+            ["cluster-001", "up to date", "down; copy is 1.5 s old", "308", "307", "306", "42 changes", "of 10 s"]
+        {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("\n interrupted, waiting"), "{text}");
         assert!(!text.contains('\x1b'), "{text:?}");
-        assert!(table(&scene(), true).contains('\x1b'));
+        assert!(table(&scene, 80, true).contains('\x1b'));
     }
 
     #[test]
     fn a_large_fleet_shows_its_troubled_clusters_first() {
         let row = |at: usize| Row {
             name: format!("cluster-{at:03}"),
-            plight: if at == 90 { "down".into() } else { String::new() },
+            plight: if at == 90 { DOWN_TEXT.into() } else { WELL_TEXT.into() },
             ..Row::default()
         };
-        let text = table(&Scene { rows: (0..100).map(row).collect(), ..Scene::default() }, false);
+        let text = table(&Scene { rows: (0..100).map(row).collect(), ..Scene::default() }, 80, false);
         assert!(
             text.contains("cluster-090") && text.contains("cluster-013") && !text.contains("cluster-014"),
             "{text}"
@@ -207,7 +245,9 @@ mod tests {
     #[test]
     fn a_line_adds_the_clusters_up_and_names_those_that_are_down() {
         let text = line(&scene());
-        assert!(text.contains("1/2 fresh, objects 616 (cache 614, receiver 612)"), "{text}");
-        assert!(text.ends_with("down: cluster-2"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("objects: 924 in the clusters, 921 in the hub, 918 at the receiver"), "{text}");
+        assert!(text.ends_with("down: cluster-002"), "{text}");
     }
 }

@@ -2,19 +2,21 @@
 
 mod rows;
 mod select;
+mod watch;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, ValueEnum};
-use comfy_table::{Cell, Color};
+use comfy_table::Color;
 use serde_json::Value;
 
 use self::rows::{Row, Shape};
 use self::select::Selection;
-use super::client::{Client, HubArgs};
-use super::print::{InPlace, colours, lines, number, out, say, styled, table, yaml};
+use super::client::HubArgs;
+use super::fit::{self, Fitted};
+use super::print::{colours, out, say, width, wrapped, yaml};
 use super::runtime;
 use crate::config::HumanDuration;
 use crate::types::clock;
@@ -42,7 +44,7 @@ enum Form {
     Json,
     /// The same
     Yaml,
-    /// Names alone, a line each
+    /// Kind and name, a line each: cluster/prod-eu
     Name,
 }
 
@@ -147,9 +149,9 @@ fn look(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<
         bail!("--interval {} is too short: 100ms at least", view.interval);
     }
     let client = view.hub.client()?;
-    let runtime = runtime()?;
+    let (runtime, selection) = (runtime()?, &selection.bare());
     if view.watch {
-        runtime.block_on(watch(&client, subject, selection, view))?;
+        runtime.block_on(watch::watch(&client, subject, selection, view))?;
     } else {
         let status = runtime.block_on(client.get(&["v1", "status"], &[]))?;
         print(subject, &selection.of(&status)?, view.output)?;
@@ -159,48 +161,10 @@ fn look(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<
 
 fn print(subject: Subject, status: &Value, form: Form) -> anyhow::Result<()> {
     match form {
-        Form::Table => say(text(subject, status, colours())),
+        Form::Table => say(page(subject, status, width(), colours())),
         Form::Json => say(serde_json::to_string_pretty(&select::document(subject, status))?),
         Form::Yaml => out(&yaml(&select::document(subject, status))?),
         Form::Name => select::names(subject, status).into_iter().try_for_each(say),
-    }
-}
-
-/// Looks until it is ended by a signal, or its output has no reader any more. A hub that does not answer for a while is
-/// waited for, but for the first time.
-async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<()> {
-    use std::io::IsTerminal;
-    let mut place = std::io::stdout().is_terminal().then(InPlace::default);
-    let mut told: Option<Vec<Row>> = None;
-    let mut last: Option<String> = None;
-    let mut tick = clock::ticks(view.interval.0);
-    loop {
-        tick.tick().await;
-        let status = match client.get(&["v1", "status"], &[]).await {
-            Ok(status) => selection.of(&status)?,
-            Err(error) if last.is_none() => return Err(error),
-            Err(error) => {
-                match &mut place {
-                    Some(place) if view.output == Form::Table => {
-                        place.draw(&format!("{}\n\n{error:#}", last.as_deref().unwrap_or_default()))?;
-                    }
-                    _ => eprintln!("informer-hub: {error:#}"),
-                }
-                continue;
-            }
-        };
-        let shown = text(subject, &status, place.is_some() && colours());
-        match (view.output, &mut place) {
-            (Form::Table, Some(place)) => place.draw(&shown)?,
-            (Form::Table, None) => {
-                let rows = rows::rows(subject, &status);
-                changes(subject, told.as_deref(), &rows).into_iter().try_for_each(say)?;
-                told = Some(rows);
-            }
-            (Form::Json, _) => say(select::document(subject, &status))?,
-            (_, _) => out(&format!("---\n{}", yaml(&select::document(subject, &status))?))?,
-        }
-        last = Some(shown);
     }
 }
 
@@ -232,32 +196,35 @@ fn changes(subject: Subject, before: Option<&[Row]>, now: &[Row]) -> Vec<String>
     told.chain(over.map(|row| format!("{time} {}: {gone}", row.name))).collect()
 }
 
-/// What people are shown.
-fn text(subject: Subject, status: &Value, colours: bool) -> String {
+/// What people are shown, in at most `width` columns.
+fn page(subject: Subject, status: &Value, width: Option<usize>, colours: bool) -> String {
     let rows = rows::rows(subject, status);
     let head = if subject == Subject::Status { rows::summary(status) } else { String::new() };
     let notes = if subject == Subject::Sinks { Vec::new() } else { rows::notes(status) };
+    let room = width.unwrap_or(usize::MAX);
+    let mut notes: Vec<_> = notes.iter().map(|note| wrapped(note, room, "  ")).collect();
     if rows.is_empty() {
         let first = if subject == Subject::Status { head } else { format!("there are no {}", rows::plural(subject)) };
         return std::iter::once(first).chain(notes).collect::<Vec<_>>().join("\n");
     }
-    let Shape { header, numbers } = rows::shape(subject);
-    let mut table = table(header);
-    for row in rows {
-        let cells = row.cells.into_iter().enumerate().map(|(at, text)| {
-            let cell = if numbers.contains(&at) { number(text) } else { Cell::new(text) };
-            match row.concern {
-                Some(colour) if colours && at == row.stated => {
-                    cell.fg(if colour.is_bad() { Color::Red } else { Color::Yellow })
-                }
-                _ => cell,
-            }
-        });
-        table.add_row(cells);
-    }
+    let Shape { header, numbers, spare } = rows::shape(subject);
+    let paint = |row: &Row| {
+        let colour = if row.concern?.is_bad() { Color::Red } else { Color::Yellow };
+        Some((row.stated, colour))
+    };
+    let rows = rows.into_iter().map(|row| (row.cells.clone(), paint(&row))).collect();
+    let table = Fitted { header, numbers, spare, rows };
+    let (table, left_out) = table.render(width, colours);
+    notes.extend(fit::note(&left_out, width));
     let below = if notes.is_empty() { String::new() } else { format!("\n\n{}", notes.join("\n")) };
     let head = if head.is_empty() { head } else { head + "\n\n" };
-    head + &lines(&styled(table, colours)) + &below
+    head + &table + &below
+}
+
+/// What people are shown where there is room for everything.
+#[cfg(test)]
+fn text(subject: Subject, status: &Value, colours: bool) -> String {
+    page(subject, status, None, colours)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Subject;
 use super::select::{informers, list};
-use crate::cli::print::{bytes, span};
+use crate::cli::print::{bytes, grouped, span};
 
 /// How bad something is; the worst is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,14 +44,18 @@ pub(super) struct Shape {
     pub(super) header: &'static [&'static str],
     /// Columns of numbers.
     pub(super) numbers: &'static [usize],
+    /// Columns that may be left out where there is no room, the least telling first.
+    pub(super) spare: &'static [usize],
 }
 
 pub(super) fn shape(subject: Subject) -> Shape {
-    let (header, numbers): (&[_], &[_]) = match subject {
-        Subject::Status => (&["WHAT", "NAME", "STATE", "WHY"], &[]),
-        Subject::Clusters => {
-            (&["CLUSTER", "STATE", "WATCHING", "OBJECTS", "MEMORY", "SOURCE", "LABELS", "WHY"], &[2, 3, 4])
-        }
+    let (header, numbers, spare): (&[_], &[_], &[_]) = match subject {
+        Subject::Status => (&["WHAT", "NAME", "STATE", "WHY"], &[], &[]),
+        Subject::Clusters => (
+            &["CLUSTER", "STATE", "WATCHING", "OBJECTS", "MEMORY", "SOURCE", "LABELS", "WHY"],
+            &[2, 3, 4],
+            &[6, 5, 4, 3, 2],
+        ),
         Subject::Resources => (
             &[
                 "CLUSTER",
@@ -67,13 +71,15 @@ pub(super) fn shape(subject: Subject) -> Shape {
                 "WHY",
             ],
             &[4, 5, 6, 7, 8, 9],
+            &[7, 8, 9, 6, 5, 2, 4],
         ),
         Subject::Sinks => (
             &["SINK", "STATE", "PENDING", "DELIVERED", "RETRIES", "DEAD LETTERS", "LAST DELIVERY", "WHY"],
             &[2, 3, 4, 5, 6],
+            &[4, 3, 6, 2, 5],
         ),
     };
-    Shape { header, numbers }
+    Shape { header, numbers, spare }
 }
 
 pub(super) fn plural(subject: Subject) -> &'static str {
@@ -389,7 +395,11 @@ pub(super) fn summary(status: &Value) -> String {
         if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
     };
     let sum = |key: &str| informers.iter().map(|(_, informer)| number(informer, key)).fold(0, u64::saturating_add);
-    let ready = if status["ready"].as_bool().unwrap_or_default() { "yes" } else { "no" };
+    let ready = match status["ready"].as_bool() {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
     let of_clusters = tally(clusters.iter().map(|cluster| text(cluster, "state")).collect());
     let of_informers = tally(informers.iter().map(|(_, informer)| text(informer, "state")).collect());
     let of_sinks = tally(sinks.iter().map(sink_state).collect());
@@ -416,19 +426,6 @@ pub(super) fn summary(status: &Value) -> String {
 fn line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// A number with its thousands apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -556,11 +553,13 @@ mod tests {
     fn tables_have_a_cell_for_each_column_and_colours_only_where_they_are_wanted() {
         let status = status();
         for subject in [Subject::Status, Subject::Clusters, Subject::Resources, Subject::Sinks] {
-            let Shape { header, numbers } = shape(subject);
+            let Shape { header, numbers, spare } = shape(subject);
             assert!(
                 rows(subject, &status).iter().all(|row| row.cells.len() == header.len() && row.stated < header.len())
             );
             assert!(numbers.iter().all(|at| *at < header.len()));
+            let why = header.len() - 1;
+            assert!(spare.iter().all(|at| *at != why && *at < why), "what explains is never left out");
             assert!(!super::super::text(subject, &status, false).contains('\x1b'));
             assert!(super::super::text(subject, &status, true).contains('\x1b'), "{subject:?}");
         }

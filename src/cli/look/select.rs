@@ -16,6 +16,18 @@ pub(super) struct Selection {
 }
 
 impl Selection {
+    /// The same with names alone, where kinds were given with them, as `-o name` prints them.
+    pub(super) fn bare(&self) -> Self {
+        let bare = |names: &[String], kind: &str| {
+            names.iter().map(|name| name.strip_prefix(kind).unwrap_or(name).to_owned()).collect()
+        };
+        Self {
+            clusters: bare(&self.clusters, "cluster/"),
+            resources: self.resources.clone(),
+            sinks: bare(&self.sinks, "sink/"),
+        }
+    }
+
     /// The part of a status that is asked for, sorted: what is worst comes first.
     ///
     /// # Errors
@@ -117,19 +129,21 @@ fn with_cluster(cluster: &str, informer: &Value) -> Value {
     informer
 }
 
-/// Names alone.
+/// Kinds and names, as kubectl prints them.
 pub(super) fn names(subject: Subject, status: &Value) -> Vec<String> {
-    let names = |what| list(status, what).iter().map(|one| text(one, "name").to_owned()).collect::<Vec<_>>();
+    let names = |what, kind| -> Vec<_> {
+        list(status, what).iter().map(|one| format!("{kind}/{}", text(one, "name"))).collect()
+    };
     let informers = || -> Vec<_> {
         informers(status)
             .into_iter()
-            .map(|(cluster, informer)| format!("{cluster}/{}", text(informer, "resource")))
+            .map(|(cluster, informer)| format!("resource/{cluster}/{}", text(informer, "resource")))
             .collect()
     };
     match subject {
-        Subject::Status => [names("clusters"), names("sinks")].concat(),
-        Subject::Clusters => names("clusters"),
-        Subject::Sinks => names("sinks"),
+        Subject::Status => [names("clusters", "cluster"), names("sinks", "sink")].concat(),
+        Subject::Clusters => names("clusters", "cluster"),
+        Subject::Sinks => names("sinks", "sink"),
         Subject::Resources => {
             let mut all = informers();
             let mut seen = std::collections::HashSet::new();
@@ -164,9 +178,10 @@ pub(super) mod tests {
     #[test]
     fn what_is_worst_comes_first() {
         let status = Selection::default().of(&status()).unwrap();
-        assert_eq!(names(Subject::Clusters, &status), ["c", "a", "b"]);
-        assert_eq!(names(Subject::Resources, &status), ["a/deployments.apps", "c/pods", "a/pods", "b/pods"]);
-        assert_eq!(names(Subject::Sinks, &status), ["chat", "audit"]);
+        assert_eq!(names(Subject::Clusters, &status), ["cluster/c", "cluster/a", "cluster/b"]);
+        let resources = ["resource/a/deployments.apps", "resource/c/pods", "resource/a/pods", "resource/b/pods"];
+        assert_eq!(names(Subject::Resources, &status), resources);
+        assert_eq!(names(Subject::Sinks, &status), ["sink/chat", "sink/audit"]);
         assert_eq!(document(Subject::Resources, &status)[0]["cluster"], "a");
     }
 
@@ -174,10 +189,16 @@ pub(super) mod tests {
     fn what_is_named_is_shown_and_what_is_not_there_is_said() {
         let of = |selection: Selection| selection.of(&status());
         let resources = |name: &str| Selection { resources: vec![name.into()], ..Selection::default() };
-        assert_eq!(names(Subject::Clusters, &of(resources("deployments")).unwrap()), ["a"]);
-        assert_eq!(names(Subject::Resources, &of(resources("deployments.apps")).unwrap()), ["a/deployments.apps"]);
-        assert_eq!(names(Subject::Clusters, &of(resources("deploy")).unwrap()), ["a"]);
-        assert_eq!(names(Subject::Clusters, &of(resources("po")).unwrap()), ["c", "a", "b"]);
+        assert_eq!(names(Subject::Clusters, &of(resources("deployments")).unwrap()), ["cluster/a"]);
+        assert_eq!(
+            names(Subject::Resources, &of(resources("deployments.apps")).unwrap()),
+            ["resource/a/deployments.apps"]
+        );
+        assert_eq!(names(Subject::Clusters, &of(resources("deploy")).unwrap()), ["cluster/a"]);
+        assert_eq!(names(Subject::Clusters, &of(resources("po")).unwrap()), ["cluster/c", "cluster/a", "cluster/b"]);
+        let printed =
+            Selection { clusters: vec!["cluster/b".into()], sinks: vec!["sink/chat".into()], ..Selection::default() };
+        assert_eq!(names(Subject::Status, &of(printed.bare()).unwrap()), ["cluster/b", "sink/chat"]);
         let told = of(resources("deployments.extensions")).unwrap_err().to_string();
         assert_eq!(told, "nothing watches \"deployments.extensions\"; there is deployments.apps, pods");
         let told = of(Selection { clusters: vec!["d".into()], ..Selection::default() }).unwrap_err().to_string();

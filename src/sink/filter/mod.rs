@@ -17,6 +17,7 @@ use super::redact::Redaction;
 use crate::types::{Notification, Object};
 
 mod budget;
+mod syntax;
 mod value;
 
 /// Bytes of an expression at most.
@@ -55,7 +56,7 @@ struct Wants {
 
 /// An expression that is not to be used; its author can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("filter is not usable: {problem} at line {line}, column {column}")]
+#[error("filter is not usable: line {line}, column {column}: {problem}")]
 pub struct InvalidFilter {
     /// What is wrong.
     pub problem: String,
@@ -72,7 +73,7 @@ impl Filter {
     /// [`InvalidFilter`] when it does not parse, names something that is not there, or is over a bound.
     pub fn compile(text: &str) -> Result<Self, InvalidFilter> {
         if text.len() > MAX_LENGTH {
-            let problem = format!("it has {} bytes, of at most {MAX_LENGTH},", text.len());
+            let problem = format!("the expression has {} bytes; at most {MAX_LENGTH} are allowed", text.len());
             return Err(InvalidFilter { problem, line: 1, column: 1 });
         }
         check_brackets(text)?;
@@ -162,7 +163,7 @@ fn describe(error: &ExecutionError) -> String {
         | ExecutionError::NoSuchOverload(_)
         | ExecutionError::UndeclaredReference(_)
         | ExecutionError::InvalidArgumentCount { .. }
-        | ExecutionError::UnexpectedType { .. } => error.to_string().to_lowercase(),
+        | ExecutionError::UnexpectedType { .. } => uncapitalised(&error.to_string()),
         ExecutionError::FunctionError { function, .. } => format!("function {function} failed"),
         ExecutionError::NotSupportedAsMethod { method, .. } => format!("no method {method} on such a value"),
         ExecutionError::DivisionByZero(_) | ExecutionError::RemainderByZero(_) => "division by zero".to_owned(),
@@ -170,6 +171,12 @@ fn describe(error: &ExecutionError) -> String {
         ExecutionError::IndexOutOfBounds(_) => "index out of bounds".to_owned(),
         _ => "values do not fit the operation".to_owned(),
     }
+}
+
+/// Begins in lower case; names of fields and functions after it stay as they are.
+fn uncapitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// Parses on a thread with a stack that is large enough for [`MAX_BRACKETS`].
@@ -181,10 +188,14 @@ fn parse(text: &str) -> Result<Program, InvalidFilter> {
         running.map_err(|_| failed("no thread to parse it on"))?.join().map_err(|_| failed("the parser panicked"))
     })?;
     parsed.map_err(|errors| {
-        let Some(first) = errors.errors.first() else { return failed("it does not parse") };
         let place = |at: isize| usize::try_from(at).unwrap_or(1).max(1);
-        let problem = first.msg.trim_start_matches("Syntax error: ").to_lowercase();
-        InvalidFilter { problem, line: place(first.pos.0), column: place(first.pos.1) }
+        // Its own tree reports gaps at the beginning of what a syntax error has cut short.
+        let is_syntax = |error: &&cel::ParseError| error.msg.starts_with("Syntax error");
+        let first = errors.errors.iter().find(is_syntax).or(errors.errors.first());
+        first.map_or_else(
+            || syntax::explain(text, "", 1, 1),
+            |first| syntax::explain(text, &first.msg, place(first.pos.0), place(first.pos.1)),
+        )
     })
 }
 

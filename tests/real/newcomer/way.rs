@@ -167,7 +167,7 @@ impl Story {
         })
         .await;
         assert!(!desk.printed(&["status"]).contains("WHAT"), "nothing is in trouble: {}", desk.printed(&["status"]));
-        assert_eq!(desk.printed(&["clusters", "-o", "name"]), "prod-eu\nprod-us\n");
+        assert_eq!(desk.printed(&["clusters", "-o", "name"]), "cluster/prod-eu\ncluster/prod-us\n");
         let resources = desk.printed(&["resources", "--cluster", "prod-eu"]);
         assert_eq!(resources.lines().count(), 3, "{resources}");
         let clusters = desk.json(&["clusters"]);

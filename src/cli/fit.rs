@@ -1,0 +1,188 @@
+//! Tables that fit a terminal. The last column explains its row and is never cut: columns that tell less are left out
+//! before it is wrapped, and if it still has no room it gets lines of its own below its row.
+
+use comfy_table::{Cell, Color};
+
+use super::print::{lines, number, styled, table, wrapped};
+
+/// Columns that an explanation gets at least before it goes below its row.
+const LEAST: usize = 32;
+/// What an explanation below its row begins with.
+const INDENT: &str = "    ";
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// The cells of a row, and the one that is coloured.
+pub(super) type Line = (Vec<String>, Option<(usize, Color)>);
+
+/// A table before it is laid out.
+#[derive(Debug, Default)]
+pub(super) struct Fitted<'t> {
+    /// Titles of the columns, of which the last one explains.
+    pub(super) header: &'t [&'t str],
+    /// Columns of numbers.
+    pub(super) numbers: &'t [usize],
+    /// Columns that may be left out, the least telling first.
+    pub(super) spare: &'t [usize],
+    pub(super) rows: Vec<Line>,
+}
+
+impl<'t> Fitted<'t> {
+    /// The text, in at most `width` columns (`None`: as many as it takes), and the titles that were left out.
+    pub(super) fn render(&self, width: Option<usize>, colours: bool) -> (String, Vec<&'t str>) {
+        let last = self.header.len().saturating_sub(1);
+        let every: Vec<usize> = (0..last).collect();
+        let Some(width) = width.filter(|width| self.taken(&every) + self.natural(last) > *width) else {
+            return (self.table(&every, Some(usize::MAX), colours), Vec::new());
+        };
+        let rest: Vec<usize> = every.iter().copied().filter(|column| !self.spare.contains(column)).collect();
+        let room = width.saturating_sub(self.taken(&rest));
+        let natural = self.natural(last);
+        // A line of an explanation that fits nowhere need not be made room for.
+        let wanted = if natural <= room { natural } else { LEAST.max(self.longest_word()).min(natural) };
+        let (columns, beside) =
+            if room >= wanted { (self.kept(width - wanted), true) } else { (self.kept(width + GAP), false) };
+        let room = beside.then(|| width.saturating_sub(self.taken(&columns)));
+        let text = self.table(&columns, room, colours);
+        let text = if beside { text } else { self.explained(&text, width) };
+        let left_out = every.iter().filter(|column| !columns.contains(column));
+        (text, left_out.map(|column| self.header[*column]).collect())
+    }
+
+    /// The columns that fit `width` together, without the last one.
+    fn kept(&self, width: usize) -> Vec<usize> {
+        let mut kept: Vec<usize> = (0..self.header.len().saturating_sub(1)).collect();
+        for spare in self.spare {
+            if self.taken(&kept) <= width {
+                break;
+            }
+            kept.retain(|column| column != spare);
+        }
+        kept
+    }
+
+    /// What columns take with the gaps behind them and the blank that begins a line.
+    fn taken(&self, columns: &[usize]) -> usize {
+        1 + columns.iter().map(|column| self.natural(*column) + GAP).sum::<usize>()
+    }
+
+    fn natural(&self, column: usize) -> usize {
+        let title = self.header.get(column).map_or(0, |title| title.chars().count());
+        let cells = self.rows.iter().filter_map(|(cells, _)| cells.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default().max(title)
+    }
+
+    /// The longest word of an explanation: with less room it would be cut.
+    fn longest_word(&self) -> usize {
+        let words = self.rows.iter().filter_map(|(cells, _)| cells.last()).flat_map(|why| why.split(' '));
+        words.map(|word| word.chars().count()).max().unwrap_or_default()
+    }
+
+    /// A table of some columns, and of the last one wrapped to `room`; `None`: without it.
+    fn table(&self, columns: &[usize], room: Option<usize>, colours: bool) -> String {
+        let last = self.header.len().saturating_sub(1);
+        let shown: Vec<usize> = columns.iter().copied().chain(room.map(|_| last)).collect();
+        let header: Vec<&str> = shown.iter().filter_map(|column| self.header.get(*column).copied()).collect();
+        let mut table = table(&header);
+        for (cells, paint) in &self.rows {
+            let cell = |column: &usize| {
+                let text = cells.get(*column).map(String::as_str).unwrap_or_default();
+                let cell = match room {
+                    Some(room) if *column == last => Cell::new(wrapped(text, room, "")),
+                    _ if self.numbers.contains(column) => number(text),
+                    _ => Cell::new(text),
+                };
+                match paint {
+                    Some((painted, colour)) if colours && painted == column => cell.fg(*colour),
+                    _ => cell,
+                }
+            };
+            table.add_row(shown.iter().map(cell));
+        }
+        lines(&styled(table, colours))
+    }
+
+    /// A table of one line for each row, with the explanation of each below it.
+    fn explained(&self, table: &str, width: usize) -> String {
+        let mut table = table.lines();
+        let mut text: Vec<String> = table.next().map(str::to_owned).into_iter().collect();
+        for (line, (cells, _)) in table.zip(&self.rows) {
+            text.push(line.to_owned());
+            let why = cells.last().map(String::as_str).unwrap_or_default();
+            if !why.is_empty() {
+                text.push(wrapped(&format!("{INDENT}{why}"), width, INDENT));
+            }
+        }
+        text.join("\n")
+    }
+}
+
+/// Says which columns were left out.
+pub(super) fn note(left_out: &[&str], width: Option<usize>) -> Option<String> {
+    let text = format!("no room for {}: a wider terminal or -o json shows them", left_out.join(", "));
+    (!left_out.is_empty()).then(|| wrapped(&text, width.unwrap_or(usize::MAX), "  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHY: &str = "pods is forbidden: User \"system:serviceaccount:informer-hub:informer-hub\" cannot list resource \
+                       \"pods\" in API group \"\" at the cluster scope";
+
+    fn fitted(cluster: &str) -> Fitted<'static> {
+        let row = |resource: &str, why: &str| {
+            let cells = [cluster, resource, "*", "forbidden", "12,345", "5.0 MiB", "12s", "1", "0", "0", why];
+            (cells.map(str::to_owned).to_vec(), None)
+        };
+        Fitted {
+            header: &[
+                "CLUSTER",
+                "RESOURCE",
+                "SCOPE",
+                "STATE",
+                "OBJECTS",
+                "MEMORY",
+                "LAST EVENT",
+                "LISTS",
+                "QUEUED",
+                "RESTARTS",
+                "WHY",
+            ],
+            numbers: &[4, 5, 6, 7, 8, 9],
+            spare: &[9, 8, 7, 6, 5, 2, 4],
+            rows: vec![row("pods", WHY), row("deployments.apps", "")],
+        }
+    }
+
+    fn words(text: &str) -> Vec<&str> {
+        text.split_whitespace().collect()
+    }
+
+    #[test]
+    fn an_explanation_is_whole_and_breaks_at_words_at_every_width() {
+        for cluster in ["prod-eu", "arn-aws-eks-eu-central-1-123456789012-prod"] {
+            for width in [80, 100, 120] {
+                let (text, left_out) = fitted(cluster).render(Some(width), false);
+                assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+                for word in words(WHY) {
+                    assert!(words(&text).contains(&word), "{width}: {word} is cut in\n{text}");
+                }
+                assert!(["CLUSTER", "RESOURCE", "STATE"].iter().all(|title| words(&text).contains(title)), "{text}");
+                assert!(left_out.contains(&"RESTARTS") && note(&left_out, Some(80)).is_some(), "{left_out:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_room_is_shown_whole_and_what_tells_least_leaves_first() {
+        let (text, left_out) = fitted("prod-eu").render(None, false);
+        assert!(left_out.is_empty() && text.lines().count() == 3 && text.contains(WHY), "{text}");
+        let (text, left_out) = fitted("prod-eu").render(Some(200), false);
+        assert!(left_out.contains(&"LISTS") && text.contains(WHY), "on one line: {left_out:?}\n{text}");
+        let (text, left_out) = fitted("prod-eu").render(Some(120), false);
+        assert!(text.contains("12,345") && !left_out.contains(&"OBJECTS"), "{left_out:?}\n{text}");
+        let (text, _) = fitted("prod-eu").render(Some(60), false);
+        assert!(text.contains("\n    pods is forbidden: User"), "below its row:\n{text}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Reads the command line, and answers an unknown command with the commands that there are.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, Parser};
+
+use super::print::wrapped;
+use super::{Cli, WRONG_INPUT};
+use crate::types::meant;
+
+/// Commands of other programs, and what does the same here.
+const ELSEWHERE: [(&[&str], &str); 6] = [
+    (&["get", "list", "ls", "show", "describe", "top", "ps"], "status, clusters, resources, sinks"),
+    (&["watch", "tail", "logs"], "status --watch"),
+    (&["start", "serve", "server", "daemon"], "run"),
+    (&["validate", "lint", "test", "doctor", "verify"], "check"),
+    (&["import", "init", "add"], "import-kubeconfig"),
+    (&["replay", "purge"], "dead-letters"),
+];
+
+/// Columns of a message.
+const WIDTH: usize = 80;
+
+/// The command line of this process. Ends the process where it cannot be read, or asks for help.
+#[must_use]
+pub fn parse() -> Cli {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    Cli::try_parse_from(&arguments).unwrap_or_else(|error| match unknown(&error, &arguments) {
+        Some(text) => {
+            eprintln!("{text}");
+            std::process::exit(i32::from(WRONG_INPUT));
+        }
+        None => error.exit(),
+    })
+}
+
+/// The message for a command that does not exist; `None` for other errors.
+fn unknown(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let root = Cli::command();
+    let (mut command, mut path) = (&root, root.get_name().to_owned());
+    for argument in arguments.iter().skip(1).take_while(|argument| *argument != given.as_str()) {
+        if let Some(inner) = argument.to_str().and_then(|name| command.find_subcommand(name)) {
+            path = format!("{path} {}", inner.get_name());
+            command = inner;
+        }
+    }
+    let is_root = command.get_name() == root.get_name();
+    let commands: Vec<_> = command.get_subcommands().filter(|it| !it.is_hide_set()).collect();
+    let first = format!("error: unrecognized subcommand '{given}'{}", hint(given, &commands, is_root));
+    let mut text = format!("{}\n\nCommands:\n", wrapped(&first, WIDTH, "  "));
+    let longest = commands.iter().map(|it| it.get_name().len()).max().unwrap_or_default();
+    for command in commands {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let line = format!("  {:longest$}  {about}", command.get_name());
+        let _ = writeln!(text, "{}", wrapped(&line, WIDTH, &" ".repeat(longest + 4)));
+    }
+    let _ = write!(text, "\nFor more information, try '{path} --help'.");
+    Some(text)
+}
+
+fn hint(given: &str, commands: &[&Command], is_root: bool) -> String {
+    let names = commands.iter().map(|command| command.get_name());
+    if let Some(name) = meant(given, names, 3) {
+        return format!("; did you mean '{name}'?");
+    }
+    let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| is_root && theirs.contains(&given));
+    elsewhere.map(|(_, ours)| format!("; here: {ours}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(arguments: &[&str]) -> String {
+        let arguments: Vec<OsString> = ["informer-hub"].iter().chain(arguments).map(Into::into).collect();
+        let error = Cli::try_parse_from(&arguments).expect_err("must be refused");
+        unknown(&error, &arguments).unwrap_or_else(|| error.to_string())
+    }
+
+    #[test]
+    fn an_unknown_command_is_answered_with_the_nearest_and_all_there_are() {
+        let get = told(&["get", "pods"]);
+        assert!(get.starts_with("error: unrecognized subcommand 'get'; here: status, clusters, resources, sinks\n"));
+        for name in Cli::command().get_subcommands().map(|it| format!("\n  {} ", it.get_name())) {
+            assert!(get.contains(&name), "{name} is missing in\n{get}");
+        }
+        assert!(get.lines().all(|line| line.chars().count() <= WIDTH), "{get}");
+        assert!(told(&["statsu"]).starts_with("error: unrecognized subcommand 'statsu'; did you mean 'status'?\n"));
+        let inner = told(&["dead-letters", "-o", "json", "lst"]);
+        assert!(inner.contains("'lst'; did you mean 'list'?") && inner.contains("\n  purge  "), "{inner}");
+        assert!(inner.ends_with("try 'informer-hub dead-letters --help'."), "{inner}");
+        assert!(!told(&["xyzzy"]).contains(';'));
+        assert!(told(&["status", "--colour"]).contains("unexpected argument '--colour'"), "others are clap's");
+    }
+}
