@@ -21,6 +21,7 @@ mod access;
 mod answer;
 mod dead_letters;
 mod guard;
+mod hosts;
 mod metrics;
 mod reload;
 mod seats;
