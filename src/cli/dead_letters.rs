@@ -8,8 +8,9 @@ use comfy_table::Table;
 use serde_json::{Value, json};
 
 use super::client::{Client, HubArgs};
-use super::print::{Format, answer, table};
+use super::print::{Format, answer, json, table};
 use super::runtime;
+use crate::types::printable;
 
 /// Arguments of `dead-letters`.
 #[derive(Debug, ClapArgs)]
@@ -112,7 +113,7 @@ impl Args {
             What::List { sink, filter } => self.list(client, sink, filter).await,
             What::Show { sink, number } => {
                 let shown = client.get(&path(sink, Some(&number.to_string())), &[]).await?;
-                let text = serde_json::to_string_pretty(&shown)? + "\n";
+                let text = json(&shown)? + "\n";
                 answer(self.output, &shown, || text)
             }
             What::Replay(which) => self.act(client, "replay", "will be delivered again", which).await,
@@ -148,7 +149,7 @@ fn path<'p>(sink: &'p str, last: Option<&'p str>) -> Vec<&'p str> {
 fn rows(letters: &[Value]) -> Table {
     let mut table = table(&["NUMBER", "GIVEN UP", "CLUSTER", "EVENT", "SUBJECT", "TRIES", "ERROR"]);
     for letter in letters {
-        let text = |key: &str| letter[key].as_str().unwrap_or_default().to_owned();
+        let text = |key: &str| printable(letter[key].as_str().unwrap_or_default());
         let number = |key: &str| letter[key].to_string();
         table.add_row([
             number("number"),
@@ -161,4 +162,9 @@ fn rows(letters: &[Value]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+pub(super) fn screen(letters: &[Value]) -> String {
+    rows(letters).to_string()
 }

@@ -14,10 +14,10 @@ use serde_json::Value;
 use self::rows::{Row, Shape};
 use self::select::Selection;
 use super::client::{Client, HubArgs};
-use super::print::{InPlace, colours, lines, number, out, say, styled, table, yaml};
+use super::print::{InPlace, colours, complain, json, lines, number, out, say, show, styled, table, yaml};
 use super::runtime;
 use crate::config::HumanDuration;
-use crate::types::clock;
+use crate::types::{clock, printable, printable_json};
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,10 +159,10 @@ fn look(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<
 
 fn print(subject: Subject, status: &Value, form: Form) -> anyhow::Result<()> {
     match form {
-        Form::Table => say(text(subject, status, colours())),
-        Form::Json => say(serde_json::to_string_pretty(&select::document(subject, status))?),
+        Form::Table => show(&text(subject, status, colours())),
+        Form::Json => say(json(&select::document(subject, status))?),
         Form::Yaml => out(&yaml(&select::document(subject, status))?),
-        Form::Name => select::names(subject, status).into_iter().try_for_each(say),
+        Form::Name => select::names(subject, status).into_iter().try_for_each(|name| say(printable(&name))),
     }
 }
 
@@ -184,7 +184,7 @@ async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &
                     Some(place) if view.output == Form::Table => {
                         place.draw(&format!("{}\n\n{error:#}", last.as_deref().unwrap_or_default()))?;
                     }
-                    _ => eprintln!("informer-hub: {error:#}"),
+                    _ => complain(&error),
                 }
                 continue;
             }
@@ -194,10 +194,11 @@ async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &
             (Form::Table, Some(place)) => place.draw(&shown)?,
             (Form::Table, None) => {
                 let rows = rows::rows(subject, &status);
-                changes(subject, told.as_deref(), &rows).into_iter().try_for_each(say)?;
+                let changes = changes(subject, told.as_deref(), &rows);
+                changes.into_iter().try_for_each(|change| say(printable(&change)))?;
                 told = Some(rows);
             }
-            (Form::Json, _) => say(select::document(subject, &status))?,
+            (Form::Json, _) => say(printable_json(&select::document(subject, &status).to_string()))?,
             (_, _) => out(&format!("---\n{}", yaml(&select::document(subject, &status))?))?,
         }
         last = Some(shown);
@@ -237,6 +238,7 @@ fn text(subject: Subject, status: &Value, colours: bool) -> String {
     let rows = rows::rows(subject, status);
     let head = if subject == Subject::Status { rows::summary(status) } else { String::new() };
     let notes = if subject == Subject::Sinks { Vec::new() } else { rows::notes(status) };
+    let notes: Vec<_> = notes.iter().map(|note| printable(note)).collect();
     if rows.is_empty() {
         let first = if subject == Subject::Status { head } else { format!("there are no {}", rows::plural(subject)) };
         return std::iter::once(first).chain(notes).collect::<Vec<_>>().join("\n");
@@ -245,6 +247,7 @@ fn text(subject: Subject, status: &Value, colours: bool) -> String {
     let mut table = table(header);
     for row in rows {
         let cells = row.cells.into_iter().enumerate().map(|(at, text)| {
+            let text = printable(&text);
             let cell = if numbers.contains(&at) { number(text) } else { Cell::new(text) };
             match row.concern {
                 Some(colour) if colours && at == row.stated => {
@@ -258,6 +261,18 @@ fn text(subject: Subject, status: &Value, colours: bool) -> String {
     let below = if notes.is_empty() { String::new() } else { format!("\n\n{}", notes.join("\n")) };
     let head = if head.is_empty() { head } else { head + "\n\n" };
     head + &lines(&styled(table, colours)) + &below
+}
+
+/// All screens of a status.
+#[cfg(test)]
+pub(super) fn screens(status: &Value) -> Vec<(&'static str, String)> {
+    let all = [
+        ("status", Subject::Status),
+        ("clusters", Subject::Clusters),
+        ("resources", Subject::Resources),
+        ("sinks", Subject::Sinks),
+    ];
+    all.map(|(name, subject)| (name, text(subject, status, false))).into()
 }
 
 #[cfg(test)]
