@@ -6,6 +6,8 @@
 //! | `/metrics` | nothing where it is open, else the right to look |
 //! | `GET` and `HEAD` of all else, known or not | the right to look |
 //! | every other method | the right to change |
+//!
+//! Where nobody has to say who they are, the host that a request names has to be one that the hub is served as ([`Hosts`]).
 
 use std::fmt;
 use std::io;
@@ -22,6 +24,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::answer::wrong;
+use super::hosts::Hosts;
 use crate::disk::FileStates;
 
 /// A shorter one could be guessed.
@@ -140,6 +143,8 @@ pub(super) enum Denied {
     LookOnly,
     /// A page in somebody's browser sent it.
     Page,
+    /// It is for a host that the hub is not served as.
+    Host,
 }
 
 /// The tokens that there are just now.
@@ -157,8 +162,12 @@ pub(super) struct Access {
     /// Whether a certificate counts.
     certificates: bool,
     metrics_open: bool,
+    /// The hosts that requests without a credential may name; `None`: any.
+    hosts: Option<Hosts>,
     /// Requests that were refused since somebody looked.
     refused: AtomicU64,
+    /// Requests for another host since somebody looked.
+    misdirected: AtomicU64,
 }
 
 impl Access {
@@ -167,9 +176,11 @@ impl Access {
         read_token: Option<TokenFrom>,
         certificates: bool,
         metrics_open: bool,
+        hosts: Option<Hosts>,
     ) -> Result<Self, TokenError> {
-        let refused = AtomicU64::new(0);
-        let access = Self { token, read_token, marks: ArcSwap::default(), certificates, metrics_open, refused };
+        let (refused, misdirected) = (AtomicU64::new(0), AtomicU64::new(0));
+        let marks = ArcSwap::default();
+        let access = Self { token, read_token, marks, certificates, metrics_open, hosts, refused, misdirected };
         access.read_again()?;
         Ok(access)
     }
@@ -192,6 +203,11 @@ impl Access {
         self.refused.swap(0, Relaxed)
     }
 
+    /// Requests for a host that the hub is not served as since this was asked last.
+    pub(super) fn misdirected(&self) -> u64 {
+        self.misdirected.swap(0, Relaxed)
+    }
+
     /// Whether nobody has to say who they are.
     pub(super) fn is_open(&self) -> bool {
         !self.certificates && self.token.is_none() && self.read_token.is_none()
@@ -202,8 +218,15 @@ impl Access {
         let path = request.uri().path();
         let looks = matches!(*request.method(), Method::GET | Method::HEAD);
         let known = self.identify(request.headers(), certified);
-        let is_free = matches!(path, "/livez" | "/readyz") || (path == "/metrics" && self.metrics_open);
+        let is_probe = matches!(path, "/livez" | "/readyz");
+        let is_free = is_probe || (path == "/metrics" && self.metrics_open);
+        // A page that rebinds its name has no token. What it may ask without one, it may not ask by its own name.
+        let is_credited = known.is_ok() && !self.is_open();
+        let is_foreign = !is_credited && self.hosts.as_ref().is_some_and(|hosts| !hosts.accepts(request));
         let verdict = match (known, looks) {
+            (_, true) if is_foreign && is_probe => Ok(MayLook(false)),
+            (Ok(_), _) if is_foreign => Err(Denied::Host),
+            (Err(_), true) if is_foreign && is_free => Err(Denied::Host),
             // A browser sends a page's requests to machines that the page's author cannot reach, but says so.
             (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::Page),
             (Ok(_), true) | (Ok(Right::Change), false) => Ok(MayLook(true)),
@@ -211,8 +234,14 @@ impl Access {
             (Err(_), true) if is_free => Ok(MayLook(false)),
             (Err(denied), _) => Err(denied),
         };
-        if verdict.is_err() {
-            self.refused.fetch_add(1, Relaxed);
+        match verdict {
+            Ok(_) => {}
+            Err(Denied::Host) => {
+                self.misdirected.fetch_add(1, Relaxed);
+            }
+            Err(_) => {
+                self.refused.fetch_add(1, Relaxed);
+            }
         }
         verdict
     }
@@ -251,6 +280,10 @@ impl Denied {
             Self::Anonymous => (StatusCode::UNAUTHORIZED, "say who you are: Authorization: Bearer and the hub's token"),
             Self::WrongToken => (StatusCode::UNAUTHORIZED, "this is not the hub's token; it may have been replaced"),
             Self::LookOnly => (StatusCode::FORBIDDEN, "this token is for looking; use the one of hub.auth.token"),
+            Self::Host => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "the hub is not served as this host; if it is, add the host to hub.allowed_hosts",
+            ),
             Self::Page => (StatusCode::FORBIDDEN, "a page in a browser may not change anything without a token"),
         };
         let mut response = wrong(status, problem);
@@ -275,7 +308,7 @@ mod tests {
     }
 
     fn guarded(metrics_open: bool) -> Access {
-        Access::new(Some(token(CHANGE)), Some(token(LOOK)), true, metrics_open).unwrap()
+        Access::new(Some(token(CHANGE)), Some(token(LOOK)), true, metrics_open, Some(Hosts::default())).unwrap()
     }
 
     fn request(method: Method, path: &str, token: Option<&str>) -> Request<()> {
@@ -318,7 +351,7 @@ mod tests {
 
     #[test]
     fn where_nobody_is_asked_a_page_in_a_browser_still_changes_nothing() {
-        let access = Access::new(None, None, false, false).unwrap();
+        let access = Access::new(None, None, false, false, None).unwrap();
         let mut asked = request(Method::POST, "/v1/sinks/a/dead-letters/purge", None);
         assert_eq!(access.judge(&asked, false), Ok(MayLook(true)));
         asked.headers_mut().insert(ORIGIN, HeaderValue::from_static("https://example.com"));
@@ -327,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_certificate_counts_only_where_one_is_asked_for() {
-        let access = Access::new(Some(token(CHANGE)), None, false, false).unwrap();
+        let access = Access::new(Some(token(CHANGE)), None, false, false, None).unwrap();
         assert_eq!(access.judge(&request(Method::GET, "/v1/status", None), true), Err(Denied::Anonymous));
     }
 
@@ -336,7 +369,7 @@ mod tests {
         let text = Arc::new(Mutex::new(CHANGE.to_owned()));
         let read = Arc::clone(&text);
         let from = TokenFrom::new(None, Arc::new(move || Ok(read.lock().clone())));
-        let access = Access::new(Some(from), None, false, false).unwrap();
+        let access = Access::new(Some(from), None, false, false, None).unwrap();
         let may = |token| access.judge(&request(Method::GET, "/v1/status", Some(token)), false).is_ok();
         *text.lock() = LOOK.to_owned();
         access.read_again().unwrap();

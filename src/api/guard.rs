@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustls::ServerConfig;
 
 use super::access::{Access, TokenError, TokenFrom};
+use super::hosts::Hosts;
 use super::tls::{TlsError, TlsFiles};
 use crate::disk::FileStates;
 use crate::types::clock;
@@ -29,6 +30,9 @@ pub struct Protection {
     pub read_token: Option<TokenFrom>,
     /// Whether `/metrics` is for everybody.
     pub metrics_open: bool,
+    /// Names that the port is served as, beside `localhost` and IP addresses, such as `hub.example.com` and
+    /// `*.example.com`. A request that needs no credential is refused if it is for another host. `None`: any host.
+    pub hosts: Option<Vec<String>>,
     /// What requests and connections may take.
     pub limits: Limits,
 }
@@ -99,11 +103,12 @@ impl Guard {
     /// # Errors
     /// [`GuardError`] says which cannot be used.
     pub fn new(protection: Protection) -> Result<Self, GuardError> {
-        let Protection { tls: files, token, read_token, metrics_open, limits } = protection;
+        let Protection { tls: files, token, read_token, metrics_open, hosts, limits } = protection;
         let tls = files.as_ref().map(TlsFiles::states).unwrap_or_default();
         let config = files.as_ref().map(TlsFiles::read).transpose()?;
         let certificates = files.as_ref().is_some_and(|files| files.client_ca_file.is_some());
-        let access = Access::new(token, read_token, certificates, metrics_open)?;
+        let hosts = hosts.as_deref().map(Hosts::new);
+        let access = Access::new(token, read_token, certificates, metrics_open, hosts)?;
         // Before the first look they may have changed since they were read: then they are read once more.
         let seen = Mutex::new(Seen { tls, tokens: FileStates::default() });
         Ok(Self { files, config: ArcSwapOption::new(config), access, limits, seen })
@@ -172,6 +177,10 @@ impl Guard {
                 let refused = self.access.refused();
                 if refused > 0 {
                     tracing::warn!(refused, "requests without a valid token or certificate in the last minute");
+                }
+                let misdirected = self.access.misdirected();
+                if misdirected > 0 {
+                    tracing::warn!(misdirected, "refused requests for hosts that are not in hub.allowed_hosts");
                 }
             }
         }

@@ -16,11 +16,13 @@ use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 
 use crate::telemetry::metrics::Scraper;
+use crate::types::printable;
 
 mod access;
 mod answer;
 mod dead_letters;
 mod guard;
+mod hosts;
 mod metrics;
 mod reload;
 mod seats;
@@ -122,7 +124,8 @@ async fn readyz(State(show): State<Show>, Extension(MayLook(may)): Extension<May
 }
 
 fn lines(first: &str, rest: &[String]) -> String {
-    let all: Vec<_> = [first].into_iter().chain(rest.iter().map(String::as_str)).chain([""]).collect();
+    let rest = rest.iter().map(|line| printable(line));
+    let all: Vec<_> = std::iter::once(first.to_owned()).chain(rest).chain([String::new()]).collect();
     all.join("\n")
 }
 

@@ -29,7 +29,7 @@ pub(super) fn connector(
     dial: Option<Dial>,
     io: &Threads,
 ) -> KubeConnector {
-    KubeConnector::over(dial, access(cluster), cluster.compression, stall, io)
+    KubeConnector::over(dial, access(cluster), cluster.compression, stall, io).named(cluster.name.as_str())
 }
 
 /// The way to a cluster.

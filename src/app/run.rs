@@ -53,7 +53,8 @@ pub async fn run(
     file: Option<PathBuf>,
     progress: impl FnMut(&HubReport) + Send + 'static,
 ) -> anyhow::Result<Ended> {
-    let guard = Guard::new(service::protection(&config.hub.service)).context("the hub does not start")?;
+    let guard =
+        Guard::new(service::protection(&config.hub.service, config.hub.listen)).context("the hub does not start")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("the port has no address")?;
     let deadline = config.hub.shutdown_deadline;

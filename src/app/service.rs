@@ -1,13 +1,19 @@
 //! From the configuration's words to what the hub's own port is guarded with.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::api::{Limits, Protection, TlsFiles, TokenFrom};
 use crate::config::{Secret, ServiceConfig, TlsConfig};
 
 /// How the port is protected.
-pub(super) fn protection(service: &ServiceConfig) -> Protection {
+///
+/// Hosts are checked on loopback, and wherever the configuration names some. A hub that listens elsewhere without a token
+/// (`allow_unauthenticated`) is reached by names of pods and services which it cannot know.
+pub(super) fn protection(service: &ServiceConfig, listen: SocketAddr) -> Protection {
+    let is_checked = listen.ip().is_loopback() || !service.allowed_hosts.is_empty();
     Protection {
+        hosts: is_checked.then(|| service.allowed_hosts.clone()),
         tls: service.tls.as_ref().map(tls_files),
         token: service.auth.token.as_ref().map(token),
         read_token: service.auth.read_token.as_ref().map(token),

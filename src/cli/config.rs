@@ -8,6 +8,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use super::WRONG_INPUT;
 use super::print::{out, yaml};
 use crate::config::{reference, schema, settings, settings_as_toml};
+use crate::types::printable_lines;
 
 /// Arguments of `config`.
 #[derive(Debug, ClapArgs)]
@@ -69,7 +70,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = match settings(&show.config) {
         Ok(settings) => settings,
         Err(mistakes) => {
-            eprintln!("{mistakes}");
+            eprintln!("{}", printable_lines(&mistakes.to_string(), false));
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };

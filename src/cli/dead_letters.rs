@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, HubArgs};
 use super::fit::{Fitted, note};
-use super::print::{Format, answer, width};
+use super::print::{Format, answer, json, width};
 use super::runtime;
 
 /// Arguments of `dead-letters`.
@@ -112,7 +112,7 @@ impl Args {
             What::List { sink, filter } => self.list(client, sink, filter).await,
             What::Show { sink, number } => {
                 let shown = client.get(&path(sink, Some(&number.to_string())), &[]).await?;
-                let text = serde_json::to_string_pretty(&shown)? + "\n";
+                let text = json(&shown)? + "\n";
                 answer(self.output, &shown, || text)
             }
             What::Replay(which) => self.act(client, "replay", "will be delivered again", which).await,
@@ -171,4 +171,9 @@ fn rows(letters: &[Value]) -> String {
     let (table, left_out) = table.render(width, false);
     let note = note(&left_out, width).map(|note| format!("\n\n{note}"));
     table + &note.unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) fn screen(letters: &[Value]) -> String {
+    rows(letters).to_string()
 }

@@ -4,6 +4,7 @@
 use comfy_table::{Cell, Color};
 
 use super::print::{lines, number, styled, table, wrapped};
+use crate::types::printable;
 
 /// Columns that an explanation gets at least before it goes below its row.
 const LEAST: usize = 32;
@@ -29,7 +30,15 @@ pub(super) struct Fitted<'t> {
 
 impl<'t> Fitted<'t> {
     /// The text, in at most `width` columns (`None`: as many as it takes), and the titles that were left out.
+    ///
+    /// Cells may hold foreign text: each is made [`printable`] here.
     pub(super) fn render(&self, width: Option<usize>, colours: bool) -> (String, Vec<&'t str>) {
+        let safe = |(cells, paint): &Line| (cells.iter().map(|cell| printable(cell)).collect(), *paint);
+        let rows = self.rows.iter().map(safe).collect();
+        Self { rows, header: self.header, numbers: self.numbers, spare: self.spare }.laid_out(width, colours)
+    }
+
+    fn laid_out(&self, width: Option<usize>, colours: bool) -> (String, Vec<&'t str>) {
         let last = self.header.len().saturating_sub(1);
         let every: Vec<usize> = (0..last).collect();
         let Some(width) = width.filter(|width| self.taken(&every) + self.natural(last) > *width) else {

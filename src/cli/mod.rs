@@ -13,6 +13,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{ClusterConfig, ConfigErrors};
+use crate::source::end_plugins;
+use crate::types::printable_lines;
 
 mod check;
 mod client;
@@ -20,6 +22,8 @@ mod config;
 mod dead_letters;
 mod demo;
 mod fit;
+#[cfg(test)]
+mod foreign_tests;
 mod import;
 mod look;
 mod print;
@@ -96,15 +100,17 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),
     };
+    // Credential plugins may run still, with nobody to wait for them.
+    end_plugins();
     done.unwrap_or_else(|error| {
         if error.is::<print::ReaderGone>() {
             return ExitCode::SUCCESS;
         }
         if let Some(mistakes) = error.downcast_ref::<ConfigErrors>() {
-            eprintln!("{mistakes}");
+            eprintln!("{}", printable_lines(&mistakes.to_string(), false));
             return ExitCode::from(WRONG_INPUT);
         }
-        eprintln!("informer-hub: {error:#}");
+        print::complain(&error);
         ExitCode::FAILURE
     })
 }
@@ -119,6 +125,23 @@ const SIGNALLED: i32 = 128;
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     use anyhow::Context;
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
+}
+
+/// Waits for what a command does, unless a signal ends the process first. Credential plugins have process groups of their
+/// own, which a terminal's Ctrl-C does not reach: they are killed before.
+fn interruptible<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {
+    use tokio::signal::unix::{SignalKind, signal};
+    runtime.block_on(async {
+        let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return work.await };
+        let signal = tokio::select! {
+            done = work => return done,
+            _ = interrupt.recv() => SignalKind::interrupt(),
+            _ = terminate.recv() => SignalKind::terminate(),
+        };
+        end_plugins();
+        std::process::exit(SIGNALLED + signal.as_raw_value())
+    })
 }
 
 /// The clusters that somebody asks for by name, or all of them.

@@ -9,6 +9,8 @@ use clap::ValueEnum;
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use serde::Serialize;
 
+use crate::types::{printable_char, printable_json, printable_lines};
+
 /// Whoever read the output does so no more. That is no failure: they have seen what they wanted.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output is gone")]
@@ -20,6 +22,23 @@ pub(super) struct ReaderGone;
 /// [`ReaderGone`], or whatever else the output fails with.
 pub(super) fn say(text: impl Display) -> anyhow::Result<()> {
     told(writeln!(io::stdout().lock(), "{text}"))
+}
+
+/// Prints lines for people, in which there may be foreign text.
+///
+/// # Errors
+/// As [`say`].
+pub(super) fn show(text: &str) -> anyhow::Result<()> {
+    say(printable_lines(text, colours()))
+}
+
+/// Says on standard error what went wrong. A cause may quote foreign text.
+pub(super) fn complain(error: &anyhow::Error) {
+    eprintln!("{}", complaint(error));
+}
+
+pub(super) fn complaint(error: &anyhow::Error) -> String {
+    format!("informer-hub: {}", printable_lines(&format!("{error:#}"), false))
 }
 
 /// Prints a text as it is.
@@ -59,15 +78,24 @@ pub(super) enum Format {
 /// Writes a document for programs, or else the text for people.
 pub(super) fn answer(format: Format, document: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
     out(&match format {
-        Format::Text => text(),
-        Format::Json => serde_json::to_string_pretty(document)? + "\n",
+        Format::Text => printable_lines(&text(), colours()),
+        Format::Json => json(document)? + "\n",
         Format::Yaml => yaml(document)?,
     })
 }
 
-/// A YAML document, ended by a line break.
+/// A JSON document that a terminal can be shown.
+pub(super) fn json(document: &impl Serialize) -> anyhow::Result<String> {
+    Ok(printable_json(&serde_json::to_string_pretty(document)?))
+}
+
+/// A YAML document, ended by a line break. One with texts that a terminal would obey is written as JSON, which is YAML too
+/// and can escape them.
 pub(super) fn yaml(document: &impl Serialize) -> anyhow::Result<String> {
     let text = serde_saphyr::to_string(document).context("cannot be written as YAML")?;
+    if text.chars().any(|c| c != '\n' && printable_char(c) != c) {
+        return Ok(json(document)? + "\n");
+    }
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
@@ -192,7 +220,7 @@ impl InPlace {
         // One line is the cursor's, one tells what is left out.
         let room = terminal_size::terminal_size().map_or(usize::MAX, |(_, height)| usize::from(height.0).max(3) - 2);
         let mut drawn = Vec::new();
-        self.height = drawing(text, self.height, room, &mut drawn);
+        self.height = drawing(&printable_lines(text, colours()), self.height, room, &mut drawn);
         let mut out = io::stdout().lock();
         told(out.write_all(&drawn).and_then(|()| out.flush()))
     }

@@ -9,7 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{SIGNALLED, WRONG_INPUT, runtime};
 use crate::app::{self, Ended, HubReport};
+use crate::source::end_plugins;
 use crate::telemetry::{self, LogFormat};
+use crate::types::printable_lines;
 
 /// Arguments of `run`.
 #[derive(Debug, ClapArgs)]
@@ -28,7 +30,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let config = match app::load(&args.config) {
         Ok(config) => config,
         Err(mistakes) => {
-            eprintln!("{mistakes}");
+            eprintln!("{}", printable_lines(&mistakes.to_string(), false));
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };
@@ -38,6 +40,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let ended = runtime.block_on(app::run(config, Some(args.config.clone()), move |report| progress.show(report)));
     if let Ok(Ended::Cut(signal)) = ended {
         // Nothing is waited for, not even the threads.
+        end_plugins();
         std::process::exit(SIGNALLED + signal);
     }
     runtime.block_on(traces.flush());

@@ -9,6 +9,7 @@ use figment::value::Value;
 use super::Secret;
 use super::spans::KeyPath;
 use super::table::{Checker, Table, text};
+use crate::types::mark_secret_variable;
 
 impl Secret {
     /// Reads the secret; a file's trailing line break does not count. A file is read anew each time, so that what
@@ -18,12 +19,15 @@ impl Secret {
     /// When the variable or the file is not there, is empty, or is not text. The error does not hold the secret.
     pub fn read(&self) -> io::Result<String> {
         let secret = match self {
-            Self::Env(name) => std::env::var(name).map_err(|e| match e {
-                std::env::VarError::NotPresent => io::Error::new(io::ErrorKind::NotFound, "variable is not set"),
-                std::env::VarError::NotUnicode(_) => {
-                    io::Error::new(io::ErrorKind::InvalidData, "variable is not UTF-8")
-                }
-            })?,
+            Self::Env(name) => {
+                mark_secret_variable(name);
+                std::env::var(name).map_err(|e| match e {
+                    std::env::VarError::NotPresent => io::Error::new(io::ErrorKind::NotFound, "variable is not set"),
+                    std::env::VarError::NotUnicode(_) => {
+                        io::Error::new(io::ErrorKind::InvalidData, "variable is not UTF-8")
+                    }
+                })?
+            }
             Self::File(path) => fs::read_to_string(path)?,
         };
         let trimmed = secret.strip_suffix('\n').map_or(secret.as_str(), |s| s.strip_suffix('\r').unwrap_or(s));
@@ -91,6 +95,7 @@ pub(super) fn secret_at(checker: &Checker<'_>, path: &KeyPath, value: Value) -> 
         checker.check_secret_file(&path.key("file"), file);
     }
     if let Some(name) = &env {
+        mark_secret_variable(name);
         check_variable(checker, &path.key("env"), name);
     }
     env.map(Secret::Env).or_else(|| file.map(Secret::File))

@@ -17,13 +17,16 @@ pub struct ServiceConfig {
     pub tls: Option<TlsConfig>,
     /// `[hub.auth]`.
     pub auth: AuthConfig,
+    /// Hosts that requests may name, beside `localhost` and IP addresses: `hub.example.com`, `*.example.com`. Checked
+    /// where nobody has to say who they are: on loopback, and elsewhere if there are some. Default none.
+    pub allowed_hosts: Vec<String>,
     /// Connections at a time. Default 1024.
     pub max_connections: usize,
 }
 
 impl Default for ServiceConfig {
     fn default() -> Self {
-        Self { tls: None, auth: AuthConfig::default(), max_connections: 1024 }
+        Self { tls: None, auth: AuthConfig::default(), allowed_hosts: Vec::new(), max_connections: 1024 }
     }
 }
 
@@ -63,12 +66,32 @@ impl ServiceConfig {
 /// Reads what belongs to the port from `[hub]`.
 pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr) -> ServiceConfig {
     let max_connections = hub.number("max_connections", CONNECTIONS);
+    let allowed_hosts = allowed_hosts(hub);
     let tls = hub.table("tls").and_then(tls);
     let auth = hub.table("auth").map(auth).unwrap_or_default();
     let default = ServiceConfig::default();
-    let service = ServiceConfig { tls, auth, max_connections: max_connections.unwrap_or(default.max_connections) };
+    let max_connections = max_connections.unwrap_or(default.max_connections);
+    let service = ServiceConfig { tls, auth, allowed_hosts, max_connections };
     check_reach(hub, &service, listen);
     service
+}
+
+/// `allowed_hosts`: names without scheme and port.
+fn allowed_hosts(hub: &mut Table<'_>) -> Vec<String> {
+    let Some(texts) = hub.texts("allowed_hosts") else { return Vec::new() };
+    if texts.is_empty() && hub.checker.is_clean(&hub.path.key("allowed_hosts")) {
+        hub.mistake("allowed_hosts", "is empty; remove the key, or write such as [\"hub.example.com\"]");
+    }
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    let is_name = |text: &str| text.strip_prefix("*.").unwrap_or(text).split('.').all(is_part);
+    for (path, text) in texts.iter().filter(|(_, text)| !is_name(text)) {
+        let problem =
+            format!("{text:?} is not a host's name; write one such as \"hub.example.com\" or \"*.example.com\"");
+        hub.checker.mistake(path, problem);
+    }
+    texts.into_iter().map(|(_, text)| text).collect()
 }
 
 fn tls(mut table: Table<'_>) -> Option<TlsConfig> {

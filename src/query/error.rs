@@ -4,7 +4,7 @@ use std::fmt;
 
 use smol_str::SmolStr;
 
-use crate::types::meant;
+use crate::types::{meant, printable_char};
 
 /// A text that is not a question; whoever wrote it is at fault.
 ///
@@ -117,8 +117,8 @@ impl fmt::Display for Picture<'_> {
         let before = before.rsplit(is_break).next().unwrap_or_default();
         let after = after.split(is_break).next().unwrap_or_default();
         let skipped = before.chars().count().saturating_sub(AROUND);
-        let shown: String = before.chars().skip(skipped).map(printable).collect();
-        let rest: String = after.chars().take(AROUND).map(printable).collect();
+        let shown: String = before.chars().skip(skipped).map(printable_char).collect();
+        let rest: String = after.chars().take(AROUND).map(printable_char).collect();
         let start = if skipped > 0 { "…" } else { "" };
         let end = if after.chars().count() > AROUND { "…" } else { "" };
         let indent = shown.chars().count() + start.chars().count();
@@ -131,11 +131,6 @@ impl fmt::Display for Picture<'_> {
 /// The last place up to `at` where a text can be cut.
 pub(super) fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
-}
-
-/// What takes one column on a terminal and does nothing to it.
-fn printable(c: char) -> char {
-    if c.is_control() { ' ' } else { c }
 }
 
 /// The word that was meant, by what was written.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{ErrorClass, SourceError};
+use crate::types::printable_start;
 
 /// Longest message taken over from a server, in characters.
 const MAX_MESSAGE: usize = 512;
@@ -97,11 +98,7 @@ pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Durati
 
 /// At most [`MAX_MESSAGE`] characters of a text, on one line.
 pub(crate) fn bounded(text: &str) -> String {
-    let mut short: String = text.chars().take(MAX_MESSAGE).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
+    printable_start(text, MAX_MESSAGE)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 
+use super::exec::{ExecError, ExecToken, Plugin};
 use super::request::describe;
 use super::transport::{self, CONNECT_TIMEOUT};
 use crate::dial::Dial;
@@ -188,9 +189,9 @@ pub(super) struct Made {
 /// Makes a client for a cluster, on the runtime `io`, to which it belongs from then on. Its connections are TCP, unless
 /// `dial` opens them.
 ///
-/// Files are read and credential plugins run (up to three times, which is kube's way) on that runtime's blocking
-/// threads. Nothing is asked of the cluster yet. Tokens and CAs from files are read again about once a minute; a
-/// client certificate, or a plugin's, is not: a hub's own clients are made anew for that.
+/// Files are read on that runtime's blocking threads, and a credential plugin is run once, within bounds. Nothing is asked
+/// of the cluster yet. Tokens and CAs from files are read again about once a minute, a plugin's token is renewed before it
+/// expires; a client certificate, or a plugin's, is not: a hub's own clients are made anew for that.
 ///
 /// # Errors
 /// See [`ClientError`].
@@ -200,10 +201,12 @@ pub async fn connect(
     dial: Option<Dial>,
     io: &Threads,
 ) -> Result<Client, ClientError> {
-    Ok(make(access, compression, dial, io).await?.client)
+    Ok(make(None, access, compression, dial, io).await?.client)
 }
 
+/// As [`connect`]; `cluster` is the name in log lines.
 pub(super) async fn make(
+    cluster: Option<Arc<str>>,
     access: Access,
     compression: bool,
     dial: Option<Dial>,
@@ -214,9 +217,14 @@ pub(super) async fn make(
         let (what, threads) = (what.clone(), io.clone());
         async move {
             let (config, files) = load(access, &threads).await?;
-            let config = prepare(config, compression);
+            let mut config = prepare(config, compression);
+            let cluster = cluster.unwrap_or_else(|| what.as_str().into());
+            let token = ask_plugin(&mut config, &cluster, &threads).await.map_err(|error| ClientError::Client {
+                what: what.clone(),
+                message: format!("credentials cannot be had: {error}"),
+            })?;
             let address = config.cluster_url.to_string();
-            let made = threads.spawn_blocking(move || open(config, dial)).await;
+            let made = threads.spawn_blocking(move || open(config, token, dial)).await;
             match made {
                 Ok(Ok(client)) => Ok(Made { client, address, files }),
                 Ok(Err(error)) => Err(ClientError::Client { what, message: describe(&error) }),
@@ -240,15 +248,31 @@ pub(super) async fn make(
 /// That costs a socket per watch. HTTP/2 would share one, and share its troubles: a server's limit of streams makes
 /// further watches hang silently, one lost packet holds up every watch, and events come late once a hundred are in
 /// flight (kubernetes-sigs/agent-sandbox#1240); its gain is in handshakes, which a watch of minutes hardly has.
-fn open(mut config: Config, dial: Option<Dial>) -> Result<Client, kube::Error> {
+fn open(mut config: Config, plugin: Option<ExecToken>, dial: Option<Dial>) -> Result<Client, kube::Error> {
     install_crypto();
-    let token = TokenFile::take_from(&mut config).map(Arc::new);
+    let file = TokenFile::take_from(&mut config).map(Arc::new);
+    let plugin = plugin.map(Arc::new);
     transport::open(config, dial, move |mut request: Request<Body>| {
-        if let Some(header) = token.as_ref().and_then(|token| token.header()) {
-            request.headers_mut().insert(AUTHORIZATION, header);
-        }
-        request
+        let (file, plugin) = (file.clone(), plugin.clone());
+        Box::pin(async move {
+            let header = match plugin {
+                Some(plugin) => Some(plugin.header().await?),
+                None => file.and_then(|file| file.header()),
+            };
+            if let Some(header) = header {
+                request.headers_mut().insert(AUTHORIZATION, header);
+            }
+            Ok(request)
+        })
     })
+}
+
+/// Runs the credential plugin of a configuration, if it has one, and has the client show its certificate. Gives its token.
+async fn ask_plugin(config: &mut Config, cluster: &Arc<str>, io: &Threads) -> Result<Option<ExecToken>, ExecError> {
+    let Some(plugin) = Plugin::take_from(config, cluster)? else { return Ok(None) };
+    let credentials = plugin.run().await?;
+    credentials.identify(&mut config.auth_info);
+    Ok(ExecToken::of(plugin, &credentials, io))
 }
 
 /// A bearer token in a file, read again now and then. In place of kube's own, which takes a trailing line break for
@@ -259,7 +283,7 @@ struct TokenFile {
 }
 
 impl TokenFile {
-    /// Takes the token file out of a configuration, where it is what authenticates.
+    /// Takes the token file out of a configuration, if it is what authenticates. `exec` has been taken out before.
     fn take_from(config: &mut Config) -> Option<Self> {
         let auth = &mut config.auth_info;
         let other = auth.token.is_some() || auth.exec.is_some() || auth.auth_provider.is_some();

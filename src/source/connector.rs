@@ -35,6 +35,8 @@ pub struct KubeConnector(Arc<Reach>);
 
 #[derive(Debug)]
 struct Reach {
+    /// The cluster's name, for log lines.
+    cluster: Option<Arc<str>>,
     way: Mutex<Way>,
     /// Counts changes of the way, for who waits to know it at all.
     changes: Watched<u64>,
@@ -66,7 +68,16 @@ impl KubeConnector {
     pub fn over(dial: Option<Dial>, access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
         let way = Mutex::new(Way { access, compression });
         let (changes, has_waited, io) = (Watched::new(0), AtomicBool::new(false), io.clone());
-        Self(Arc::new(Reach { way, changes, has_waited, stall, dial, io, live: Mutex::default() }))
+        Self(Arc::new(Reach { cluster: None, way, changes, has_waited, stall, dial, io, live: Mutex::default() }))
+    }
+
+    /// Gives the cluster its name in log lines about its connection. Before the connector is cloned: then it has no effect.
+    #[must_use]
+    pub fn named(mut self, cluster: &str) -> Self {
+        if let Some(reach) = Arc::get_mut(&mut self.0) {
+            reach.cluster = Some(cluster.into());
+        }
+        self
     }
 
     /// Reaches the cluster in another way from now on: requests to come, while watches that are open go on. Nothing is
@@ -103,7 +114,8 @@ impl Reach {
     async fn connect(&self) -> Result<Arc<dyn Connection>, SourceError> {
         let way = self.known_way().await;
         let failed = |error| SourceError { class: ErrorClass::Transient, message: with_causes(&error) };
-        let live = Live::connect(way.clone(), self.dial.clone(), &self.io).await.map_err(failed)?;
+        let live = Live::connect(self.cluster.clone(), way.clone(), self.dial.clone(), &self.io);
+        let live = live.await.map_err(failed)?;
         *self.live.lock() = Arc::downgrade(&live);
         let now = self.way.lock().clone();
         if now != way {

@@ -51,6 +51,8 @@ pub(super) struct Made {
 
 /// See the module.
 pub(super) struct Live {
+    /// The cluster's name, for log lines; unset: what it is reached by.
+    cluster: Option<Arc<str>>,
     way: Mutex<Way>,
     dial: Option<Dial>,
     io: Threads,
@@ -67,9 +69,15 @@ impl Live {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub(super) async fn connect(way: Way, dial: Option<Dial>, io: &Threads) -> Result<Arc<Self>, ClientError> {
-        let new = make(way.access.clone(), way.compression, dial.clone(), io).await?;
+    pub(super) async fn connect(
+        cluster: Option<Arc<str>>,
+        way: Way,
+        dial: Option<Dial>,
+        io: &Threads,
+    ) -> Result<Arc<Self>, ClientError> {
+        let new = make(cluster.clone(), way.access.clone(), way.compression, dial.clone(), io).await?;
         let live = Arc::new(Self {
+            cluster,
             made: ArcSwap::from_pointee(Made::new(new, way.compression, 0)),
             way: Mutex::new(way),
             dial,
@@ -115,7 +123,7 @@ impl Live {
             return;
         }
         *self.wanted.lock() = false;
-        let made = make(way.access.clone(), way.compression, self.dial.clone(), &self.io).await;
+        let made = make(self.cluster.clone(), way.access.clone(), way.compression, self.dial.clone(), &self.io).await;
         let failed_before = tried.as_ref().is_some_and(|tried| tried.failed);
         let compression = way.compression;
         *tried = Some(Tried { at: clock::now(), way, files, failed: made.is_err() });

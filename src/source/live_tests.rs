@@ -31,7 +31,7 @@ async fn server() -> TestServer {
 
 async fn live(path: &Path) -> Arc<Live> {
     let access = Access::Kubeconfig { path: path.to_owned(), context: None };
-    Live::connect(Way { access, compression: false }, None, &Threads::current()).await.unwrap()
+    Live::connect(None, Way { access, compression: false }, None, &Threads::current()).await.unwrap()
 }
 
 fn source(live: &Arc<Live>) -> KubeSource {

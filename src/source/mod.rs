@@ -10,6 +10,7 @@ mod client;
 mod connector;
 mod credentials;
 mod discovery;
+mod exec;
 mod kube;
 mod live;
 mod pump;
@@ -23,6 +24,7 @@ pub use client::{Access, ClientError, Token, connect, read_any_kubeconfig, read_
 pub use connector::KubeConnector;
 pub use credentials::{credentials, default_kubeconfigs, of_context, skips_tls_verification};
 pub use discovery::{DiscoveryError, resolve};
+pub use exec::end_plugins;
 pub use kube::{KubeSource, KubeSourceOptions};
 pub use review::{Estimate, Identity, Verdict, estimate, may, objects, server_version, streams, whoami};
 

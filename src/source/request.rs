@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::{AuthError, Body};
 
+use super::exec::NoCredentials;
 use crate::reflector::{ErrorClass, SourceError, bounded, classify_status};
 
 /// What is read of an error's body.
@@ -189,7 +190,8 @@ pub(super) fn transient(message: String) -> SourceError {
 
 /// What a failure of the client means.
 pub(super) fn failure(error: &kube::Error) -> SourceError {
-    let class = if matches!(error, kube::Error::Auth(_)) {
+    let is_plugins = matches!(error, kube::Error::Service(cause) if cause.is::<NoCredentials>());
+    let class = if is_plugins || matches!(error, kube::Error::Auth(_)) {
         ErrorClass::Unauthorized
     } else if is_refused(error) {
         ErrorClass::Refused

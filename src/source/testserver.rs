@@ -77,7 +77,7 @@ impl TestServer {
     /// The same, as informers have it.
     pub(super) async fn live(&self) -> std::sync::Arc<Live> {
         let access = Access::Server { server: self.url(), ca_file: None, token: None };
-        Live::connect(Way { access, compression: true }, None, &crate::types::Threads::current()).await.unwrap()
+        Live::connect(None, Way { access, compression: true }, None, &crate::types::Threads::current()).await.unwrap()
     }
 
     /// The heads of all requests so far.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::{Request, Uri};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::Client as HttpClient;
@@ -10,11 +11,15 @@ use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
-use tower::util::MapRequestLayer;
+use tower::buffer::BufferLayer;
+use tower::filter::AsyncFilterLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 use tower_http::decompression::DecompressionLayer;
 
 use crate::dial::Dial;
+
+/// A request that may be sent, or why none may.
+pub(super) type Authorized = BoxFuture<'static, Result<Request<Body>, BoxError>>;
 
 /// How long a TCP (and TLS) connection may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,11 +32,14 @@ const IDLE: Duration = Duration::from_secs(2);
 /// for its life after one long list; in pieces of this size a list is read as fast.
 const READ: usize = 32 * 1024;
 
+/// Requests that may wait for a client behind a proxy; kube's client has the same bound.
+const REQUESTS: usize = 1024;
+
 /// Probes of connections on which nothing comes: a peer that has gone is noticed before its watch has run its time.
 /// client-go's dialer has the same.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Builds a client whose requests `authorize` has the last word on; runs credential plugins, and blocks over them.
+/// Builds a client whose requests pass `authorize` last. Blocks: it reads files, and runs no plugin.
 ///
 /// Behind a proxy the way is kube's own; `dial` goes before a proxy.
 ///
@@ -40,9 +48,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 pub(super) fn open(
     config: Config,
     dial: Option<Dial>,
-    authorize: impl Fn(Request<Body>) -> Request<Body> + Clone + Send + 'static,
+    authorize: impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static,
 ) -> Result<Client, kube::Error> {
-    let authorize = MapRequestLayer::new(authorize);
+    let authorize = AsyncFilterLayer::new(authorize);
     let is_plain = config.cluster_url.scheme_str() == Some("http");
     match dial {
         Some(dial) if is_plain => return over(dial, &config, authorize),
@@ -50,7 +58,9 @@ pub(super) fn open(
         None => {}
     }
     if config.proxy_url.is_some() {
-        return Ok(ClientBuilder::try_from(config)?.with_layer(&authorize).build());
+        // kube's own service cannot be cloned, which `authorize` asks for.
+        let shared = BufferLayer::new(REQUESTS);
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&shared).with_layer(&authorize).build());
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -65,7 +75,7 @@ pub(super) fn open(
 fn over<C>(
     connector: C,
     config: &Config,
-    authorize: MapRequestLayer<impl Fn(Request<Body>) -> Request<Body> + Clone + Send + 'static>,
+    authorize: AsyncFilterLayer<impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static>,
 ) -> Result<Client, kube::Error>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,

@@ -1,14 +1,43 @@
-//! Log lines as JSON that name the trace in which they were written, so that one leads to the other.
+//! Log lines: harmless to terminals and one event each, whatever is in their fields; as JSON they name the trace in which
+//! they were written, so that one leads to the other.
 
-use std::fmt;
+use std::{fmt, io};
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::LogFormat;
 use super::spans;
-use crate::types::TraceParent;
+use crate::types::{TraceParent, printable_json, printable_lines};
+
+/// Writes lines with what is foreign in them made printable. The formats write a whole line at once; they escape colour
+/// codes in fields, so that in text those which are left are the format's own.
+#[derive(Debug)]
+pub(super) struct Printable<W> {
+    pub(super) out: W,
+    pub(super) format: LogFormat,
+    pub(super) colours: bool,
+}
+
+impl<W: io::Write> io::Write for Printable<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        let mut safe = match self.format {
+            LogFormat::Text => printable_lines(&text.replace('\n', " "), self.colours),
+            LogFormat::Json => printable_json(text),
+        };
+        safe.push('\n');
+        self.out.write_all(safe.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
 
 /// Adds `trace_id` and `span_id` to the objects that another format writes, where a span is current that is exported.
 /// Elsewhere a line costs what it did.

@@ -71,9 +71,21 @@ fn start(format: LogFormat, default: &str, traces: Option<&Traces>) {
 }
 
 fn subscriber(format: LogFormat, filter: EnvFilter, tracer: Option<SdkTracer>) -> impl Subscriber + Send + Sync {
-    let events = filter_fn(|data| !data.is_span()).with_max_level_hint(LevelFilter::TRACE);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    subscriber_to(std::io::stderr, colours, format, filter, tracer)
+}
+
+/// The same, its lines written to what `out` gives.
+fn subscriber_to<W: std::io::Write + 'static>(
+    out: impl Fn() -> W + Send + Sync + 'static,
+    colours: bool,
+    format: LogFormat,
+    filter: EnvFilter,
+    tracer: Option<SdkTracer>,
+) -> impl Subscriber + Send + Sync {
+    let events = filter_fn(|data| !data.is_span()).with_max_level_hint(LevelFilter::TRACE);
+    let writer = move || lines::Printable { out: out(), format, colours };
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(colours).boxed(),
         LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).map_event_format(lines::WithTrace).boxed(),
@@ -105,7 +117,44 @@ fn filter(default: &str) -> (EnvFilter, Option<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
     use super::*;
+    use crate::types::printable::hostile;
+
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn log_lines_are_one_harmless_line_each_whatever_is_in_them() {
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let kept = Arc::default();
+            let out = Arc::clone(&kept);
+            let subscriber =
+                subscriber_to(move || Kept(Arc::clone(&out)), false, format, EnvFilter::new("trace"), None);
+            tracing::subscriber::with_default(subscriber, || {
+                let cause: &dyn std::error::Error = &io::Error::other(hostile::TEXT);
+                let text = hostile::TEXT;
+                tracing::warn!(cluster = %text, text, error = cause, debug = ?text, "{text}");
+            });
+            let line = String::from_utf8(kept.lock().clone()).unwrap();
+            hostile::assert_harmless("a log line", &line, 1);
+            assert!(line.ends_with('\n') && line.matches("forged").count() == 5, "{line:?}");
+        }
+    }
 
     #[test]
     fn without_an_exporter_no_span_is_made_however_much_is_logged() {

@@ -8,6 +8,7 @@ mod durable;
 mod manager;
 mod metrics;
 mod mistakes;
+mod plugin;
 mod port;
 mod process;
 mod receiver;

@@ -387,3 +387,55 @@ async fn a_port_for_other_machines_without_a_token_does_not_start() {
     let told = pair(&papers.path("token"), &papers.path("hub-key.pem"));
     assert!(told.contains("hub.tls.cert_file: ") && told.contains("holds no PEM certificate"), "{told}");
 }
+
+/// One request as it is written, and the first line of its answer.
+async fn raw(hub: &Process, request: &str) -> String {
+    let url = hub.url().await;
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn port_without_authentication_answers_only_hosts_it_is_served_as() {
+    let sim = sim(3, 5);
+    let toml = format!("allowed_hosts = [\"hub.example.com\"]\n{}[resources.pods]\n", cluster("c", &sim.url()));
+    let hub = Launch::new(&toml).start();
+    hub.ready().await;
+    let get = |path: &str, host: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    for host in ["localhost", "localhost:7080", "127.0.0.1:1", "[::1]", "hub.example.com:80"] {
+        assert!(raw(&hub, &get("/v1/status", host)).await.starts_with("HTTP/1.1 200"), "{host}");
+    }
+    for path in ["/v1/status", "/metrics", "/v1/sinks/s/dead-letters", "/v1/unknown"] {
+        let answer = raw(&hub, &get(path, "evil.example:7080")).await;
+        assert!(answer.starts_with("HTTP/1.1 421") && answer.contains("hub.allowed_hosts"), "{path}: {answer}");
+    }
+    let post = "POST /v1/reload HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert!(raw(&hub, post).await.starts_with("HTTP/1.1 421"));
+    let absolute = "GET http://evil.example/v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(raw(&hub, absolute).await.starts_with("HTTP/1.1 421"));
+    assert!(raw(&hub, "GET /v1/status HTTP/1.0\r\n\r\n").await.starts_with("HTTP/1.0 200"), "no browser");
+    let probe = raw(&hub, &get("/livez", "evil.example")).await;
+    assert!(probe.starts_with("HTTP/1.1 200") && probe.ends_with("ok\n"), "probes are answered: {probe}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn port_with_a_token_answers_any_host() {
+    let sim = sim(3, 5);
+    let toml = format!(
+        "[hub.auth]\ntoken = {{ env = \"T\" }}\nmetrics_open = true\n{}[resources.pods]\n",
+        cluster("c", &sim.url())
+    );
+    let hub = Launch::new(&toml).env("T", TOKEN).start();
+    until("a status", async || {
+        let request = format!(
+            "GET /v1/status HTTP/1.1\r\nHost: hub.svc\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+        );
+        raw(&hub, &request).await.starts_with("HTTP/1.1 200").then_some(())
+    })
+    .await;
+    let metrics = "GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    assert!(raw(&hub, metrics).await.starts_with("HTTP/1.1 421"), "what is open to all is open to no page");
+}

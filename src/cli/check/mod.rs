@@ -20,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::report::{ClusterReport, Finding, Level, Report, SourceReport};
 use super::print::{self, Format, bytes};
-use super::runtime;
+use super::{interruptible, runtime};
 use crate::app;
 use crate::config::{ClusterConfig, ClusterSourceConfig, Config, HumanDuration};
 use crate::fleet::{self, Holder, Roster, Said};
@@ -57,7 +57,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let report = match app::load(&args.config) {
         Ok(config) => {
             let runtime = runtime()?;
-            let report = runtime.block_on(args.ask(&config));
+            let report = interruptible(&runtime, args.ask(&config));
             // A credential plugin that hangs is not waited for.
             runtime.shutdown_background();
             report?
@@ -257,4 +257,29 @@ impl Drop for Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A report with this text wherever it can be foreign, and one with a word in its place.
+#[cfg(test)]
+pub(super) fn screens(foreign: &str) -> (String, String) {
+    let screen = |text: &str| {
+        let mut cluster = ClusterReport { version: Some("end".to_owned()), ..ClusterReport::new("c") };
+        cluster.find(Level::Error, text, text);
+        let findings =
+            vec![Finding { level: Level::Warning, about: text.into(), problem: text.into(), advice: text.into() }];
+        let (clusters, cluster_sources) = (vec![cluster], Vec::new());
+        let file = "hub.toml".to_owned();
+        let report = Report {
+            file,
+            result: Level::Fine,
+            mistakes: None,
+            cluster_sources,
+            clusters,
+            findings,
+            objects: 0,
+            memory: 0,
+        };
+        text::text(&report.judge(), false)
+    };
+    (screen(foreign), screen("end"))
 }

@@ -7,7 +7,7 @@ use comfy_table::{Cell, CellAlignment};
 use super::report::{ClusterReport, Level, Report, ScopeReport, SourceReport};
 use crate::cli::print::{bytes, lines, span, table};
 use crate::cli::quote::shown;
-use crate::types::{Credential, clock};
+use crate::types::{Credential, clock, printable};
 
 /// Characters that are shown of a user's name.
 const MOST_OF_USER: usize = 80;
@@ -25,7 +25,8 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     let _ = writeln!(text, "{}", tables.join("\n\n"));
     for finding in report.all_findings() {
         let level = coloured(finding.level, colours);
-        let _ = write!(text, "\n{level} {}: {}\n         {}\n", finding.about, finding.problem, finding.advice);
+        let [about, problem, advice] = [&finding.about, &finding.problem, &finding.advice].map(|text| printable(text));
+        let _ = write!(text, "\n{level} {about}: {problem}\n         {advice}\n");
     }
     let _ = writeln!(text, "\n{}", sum(report));
     text

@@ -16,7 +16,7 @@ use self::context::Found;
 use self::name::{is_meant, name_for};
 use super::print::out;
 use crate::source::{default_kubeconfigs, read_any_kubeconfig};
-use crate::types::clock;
+use crate::types::{clock, printable, printable_char};
 
 /// Arguments of `import-kubeconfig`.
 #[derive(Debug, ClapArgs)]
@@ -51,7 +51,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("no context in {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "));
     }
     for (_, found) in &chosen {
-        found.warnings.iter().for_each(|warning| eprintln!("context {:?}: {warning}", found.context));
+        found.warnings.iter().for_each(|warning| eprintln!("context {:?}: {}", found.context, printable(warning)));
     }
     out(&toml(&chosen, !args.clusters_only))?;
     Ok(ExitCode::SUCCESS)
@@ -91,8 +91,8 @@ fn toml(contexts: &[(PathBuf, Found)], resources: bool) -> String {
         for warning in &found.warnings {
             let _ = writeln!(text, "# WARNING: {}", comment(warning));
         }
-        let _ = writeln!(text, "kubeconfig = {}", toml_edit::Value::from(short(file)));
-        let _ = writeln!(text, "context = {}", toml_edit::Value::from(found.context.as_str()));
+        let _ = writeln!(text, "kubeconfig = {}", quoted(&short(file)));
+        let _ = writeln!(text, "context = {}", quoted(&found.context));
         text.push_str("# Yours, to select clusters by:\n# labels = { tier = \"prod\" }\n");
     }
     if resources {
@@ -111,7 +111,25 @@ fn about(found: &Found) -> String {
 
 /// One line, whatever the kubeconfig has.
 fn comment(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    printable(text)
+}
+
+/// A text as a TOML value that a terminal can be shown.
+fn quoted(text: &str) -> String {
+    if printable(text) == text {
+        return toml_edit::Value::from(text).to_string();
+    }
+    let mut value = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => value.extend(['\\', c]),
+            c if printable_char(c) == c => value.push(c),
+            c => {
+                let _ = write!(value, "\\U{:08X}", u32::from(c));
+            }
+        }
+    }
+    value + "\""
 }
 
 /// With `~` for the home.

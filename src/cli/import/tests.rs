@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::{ClusterAccess, Config};
+use crate::types::printable::hostile;
 
 const KUBECONFIG: &str = "
 apiVersion: v1
@@ -109,4 +110,22 @@ fn a_comment_stays_one_line() {
     let document: toml_edit::DocumentMut = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(document.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["clusters", "resources"]);
     assert_eq!(document["clusters"]["x--hub"]["context"].as_str(), Some("x\n[hub]"));
+}
+
+#[test]
+fn imported_contexts_are_harmless_to_a_terminal_and_stay_what_they_are() {
+    let found = Found {
+        context: hostile::TEXT.to_owned(),
+        server: Some(hostile::TEXT.to_owned()),
+        user: Some(hostile::TEXT.to_owned()),
+        credentials: hostile::TEXT.to_owned(),
+        namespace: Some(hostile::TEXT.to_owned()),
+        warnings: vec![hostile::TEXT.to_owned()],
+    };
+    let own = toml(&[], false).matches('\n').count();
+    let text = toml(&[(PathBuf::from("/k"), found)], false);
+    hostile::assert_harmless("import-kubeconfig", &text, own + 8);
+    let document: toml_edit::DocumentMut = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let (_, cluster) = document["clusters"].as_table().unwrap().iter().next().unwrap();
+    assert_eq!(cluster["context"].as_str(), Some(hostile::TEXT));
 }

@@ -16,10 +16,10 @@ use self::rows::{Row, Shape};
 use self::select::Selection;
 use super::client::HubArgs;
 use super::fit::{self, Fitted};
-use super::print::{colours, out, say, width, wrapped, yaml};
+use super::print::{colours, json, out, say, show, width, wrapped, yaml};
 use super::runtime;
 use crate::config::HumanDuration;
-use crate::types::clock;
+use crate::types::{clock, printable};
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,10 +161,10 @@ fn look(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<
 
 fn print(subject: Subject, status: &Value, form: Form) -> anyhow::Result<()> {
     match form {
-        Form::Table => say(page(subject, status, width(), colours())),
-        Form::Json => say(serde_json::to_string_pretty(&select::document(subject, status))?),
+        Form::Table => show(&page(subject, status, width(), colours())),
+        Form::Json => say(json(&select::document(subject, status))?),
         Form::Yaml => out(&yaml(&select::document(subject, status))?),
-        Form::Name => select::names(subject, status).into_iter().try_for_each(say),
+        Form::Name => select::names(subject, status).into_iter().try_for_each(|name| say(printable(&name))),
     }
 }
 
@@ -202,7 +202,7 @@ fn page(subject: Subject, status: &Value, width: Option<usize>, colours: bool) -
     let head = if subject == Subject::Status { rows::summary(status) } else { String::new() };
     let notes = if subject == Subject::Sinks { Vec::new() } else { rows::notes(status) };
     let room = width.unwrap_or(usize::MAX);
-    let mut notes: Vec<_> = notes.iter().map(|note| wrapped(note, room, "  ")).collect();
+    let mut notes: Vec<_> = notes.iter().map(|note| wrapped(&printable(note), room, "  ")).collect();
     if rows.is_empty() {
         let first = if subject == Subject::Status { head } else { format!("there are no {}", rows::plural(subject)) };
         return std::iter::once(first).chain(notes).collect::<Vec<_>>().join("\n");
@@ -225,6 +225,18 @@ fn page(subject: Subject, status: &Value, width: Option<usize>, colours: bool) -
 #[cfg(test)]
 fn text(subject: Subject, status: &Value, colours: bool) -> String {
     page(subject, status, None, colours)
+}
+
+/// All screens of a status.
+#[cfg(test)]
+pub(super) fn screens(status: &Value) -> Vec<(&'static str, String)> {
+    let all = [
+        ("status", Subject::Status),
+        ("clusters", Subject::Clusters),
+        ("resources", Subject::Resources),
+        ("sinks", Subject::Sinks),
+    ];
+    all.map(|(name, subject)| (name, text(subject, status, false))).into()
 }
 
 #[cfg(test)]

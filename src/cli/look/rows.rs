@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Subject;
 use super::select::{informers, list};
 use crate::cli::print::{bytes, grouped, span};
+use crate::types::printable;
 
 /// How bad something is; the worst is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -422,10 +423,10 @@ pub(super) fn summary(status: &Value) -> String {
     lines.join("\n")
 }
 
-/// The first line of what may be several, without what a terminal would take for an order.
+/// The first line of what may be several, printable.
 fn line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
-    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    printable(line)
 }
 
 #[cfg(test)]
@@ -568,6 +569,6 @@ mod tests {
     #[test]
     fn figures_are_written_for_people() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!(line("no\x1b[31m such\nhost"), "no [31m such");
+        assert_eq!(line("no\x1b[31m such\nhost"), "no such");
     }
 }

@@ -14,7 +14,7 @@ use super::{Form, Subject, View, changes, page};
 use crate::cli::client::{Client, Unanswered};
 use crate::cli::print::{InPlace, colours, out, painted, say, span, width, wrapped, yaml};
 use crate::config::HumanDuration;
-use crate::types::clock;
+use crate::types::{clock, printable, printable_json};
 
 /// How long an answer may take before the hub counts as unreachable.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -75,10 +75,11 @@ impl Watch {
                     say(format_args!("{} hub: answers again after {}", time(now), ago(since, now)))?;
                 }
                 let rows = rows::rows(self.subject, &status);
-                changes(self.subject, self.rows.as_deref(), &rows).into_iter().try_for_each(say)?;
+                let changes = changes(self.subject, self.rows.as_deref(), &rows);
+                changes.into_iter().try_for_each(|change| say(printable(&change)))?;
                 self.rows = Some(rows);
             }
-            (None, Form::Json) => say(select::document(self.subject, &status))?,
+            (None, Form::Json) => say(printable_json(&select::document(self.subject, &status).to_string()))?,
             (None, _) => out(&format!("---\n{}", yaml(&select::document(self.subject, &status))?))?,
         }
         self.last = Some((now, status));
@@ -88,17 +89,18 @@ impl Watch {
     fn unanswered(&mut self, error: &anyhow::Error, now: Timestamp) -> anyhow::Result<()> {
         let is_new = self.outage.is_none();
         let since = *self.outage.get_or_insert(now);
+        let error_text = printable(&format!("{error:#}"));
         let what = if error.is::<Unanswered>() { "unreachable" } else { "no status" };
         let last = self.last.as_ref().map(|(at, status)| (*at, stale(status)));
         let shown = last.map(|(at, status)| {
-            let trouble = format!("hub {what} since {} ({}): {error:#}", time(since), ago(since, now));
+            let trouble = format!("hub {what} since {} ({}): {error_text}", time(since), ago(since, now));
             self.shown(&status, now, Some((&trouble, at)))
         });
         match (&mut self.place, self.form) {
             (Some(place), _) => place.draw(&shown.unwrap_or_default()),
-            (None, Form::Table) if is_new => say(format_args!("{} hub: {what}: {error:#}", time(now))),
+            (None, Form::Table) if is_new => say(format_args!("{} hub: {what}: {error_text}", time(now))),
             (None, _) if is_new => {
-                eprintln!("informer-hub: {} hub {what}: {error:#}", time(now));
+                eprintln!("informer-hub: {} hub {what}: {error_text}", time(now));
                 Ok(())
             }
             (None, _) => Ok(()),

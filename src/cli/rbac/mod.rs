@@ -18,12 +18,12 @@ use self::grants::{Account, Grantee, Grants};
 pub(super) use self::subject::{Advice, Of};
 use self::subject::{Written, account, kubectl, name};
 use super::print::{out, yaml};
-use super::{WRONG_INPUT, chosen, runtime};
+use super::{WRONG_INPUT, chosen, interruptible, runtime};
 use crate::app;
 use crate::config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, ResourceConfig};
 use crate::discovery;
 use crate::source::{self, DiscoveryError};
-use crate::types::{Groups, ResourcePattern, Selected, is_built_in};
+use crate::types::{Groups, ResourcePattern, Selected, is_built_in, printable_lines};
 
 /// Every resource of a group, in a rule.
 const ALL: &str = "*";
@@ -80,7 +80,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let config = match read(&args.config) {
         Ok(config) => config,
         Err(mistakes) => {
-            eprintln!("{mistakes}");
+            eprintln!("{}", printable_lines(&mistakes.to_string(), false));
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };
@@ -90,13 +90,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = runtime()?;
     let mut texts = Vec::new();
     for cluster in clusters {
-        texts.push((cluster.name.to_string(), runtime.block_on(args.rights(cluster, &config))?));
+        texts.push((cluster.name.to_string(), interruptible(&runtime, args.rights(cluster, &config))?));
     }
     for source in sources.iter().filter(|source| source.kind.management().is_some()) {
         texts.push((format!("cluster-source-{}", source.name), args.rights_of_source(source)?));
     }
     if !config.sources.is_empty() && args.clusters.is_empty() && args.sources.is_empty() {
-        texts.push(("sourced-clusters".to_owned(), runtime.block_on(args.rights_of_sourced(&config))?));
+        texts.push(("sourced-clusters".to_owned(), interruptible(&runtime, args.rights_of_sourced(&config))?));
     }
     runtime.shutdown_background();
     match &args.dir {

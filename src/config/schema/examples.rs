@@ -28,6 +28,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("clusters.*.labels", r#"{ "region": "eu", "tier": "prod" }"#),
     ("clusters.*.server", r#""https://us.k8s.example.com:6443""#),
     ("clusters.*.token", r#"{ "file": "prod-us-token" }"#),
+    ("hub.allowed_hosts", r#"["hub.example.com", "*.monitoring.svc"]"#),
     ("hub.auth.read_token", r#"{ "file": "hub-read-token" }"#),
     ("hub.auth.token", r#"{ "env": "API_TOKEN" }"#),
     ("hub.memory_limit", r#""2GiB""#),

@@ -90,8 +90,11 @@ fn hub() -> Value {
     }
     let address = "^(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9A-Fa-f:.]+\\]):\\d{1,5}$";
     let listen = pattern("Where probes and status are served: an IP address and a port.", address);
+    let host = json!({ "type": "string", "pattern": r"^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$" });
+    let hosts = "Hosts that requests may name beside localhost and IP addresses, where nobody has to say who they are.";
     let hub = vec![
         ("listen", default(listen, is.listen.to_string())),
+        ("allowed_hosts", list(hosts, 1, &host)),
         (
             "shutdown_deadline",
             default(

@@ -91,6 +91,13 @@ fn what_belongs_to_the_port_is_checked_as_everything_is() {
     let errors = load(folder.path(), &format!("{BASE}[hub]\nlisten = \"0.0.0.0:1\"\n{tls}"), &[]).unwrap_err();
     assert!(errors.to_string().contains("nothing asks who is there"), "TLS alone asks nobody: {errors}");
     only_in_hub("max_connections = 3", 1, "from 16 to 65536");
+    let hosts = |list: &str| load(folder.path(), &format!("{BASE}[hub]\nallowed_hosts = {list}\n"), &[]);
+    let good = hosts("[\"hub.example.com\", \"*.svc\", \"localhost\"]").unwrap().hub.service.allowed_hosts;
+    assert_eq!(good, ["hub.example.com", "*.svc", "localhost"]);
+    for bad in ["http://hub", "hub:80", "*", "a..b", "a b", "*.*.b"] {
+        only_in_hub(&format!("allowed_hosts = [\"{bad}\"]"), 1, "is not a host's name");
+    }
+    only_in_hub("allowed_hosts = []", 1, "is empty; remove the key");
     only_in_hub("auth = { token = \"hunter2\" }", 1, "a secret does not belong in the configuration");
     only_in_hub("auth = { token = { env = \"T\" }, allow_unauthenticated = true }", 1, "contradicts the token");
     let errors = load(folder.path(), &format!("{BASE}[hub.tls]\ncert_file = \"cert.pem\"\n"), &[]).unwrap_err();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Envelope;
 use crate::sink::Event;
-use crate::types::Preset;
+use crate::types::{Preset, printable};
 
 /// Characters of a Slack header (limit 150) and of one of its fields (2,000, counted when each may have become five).
 const SLACK_HEADER: usize = 150;
@@ -125,12 +125,12 @@ fn discord(told: &Told) -> Value {
     })
 }
 
-/// A text without control characters, cut to so many characters (UTF-16 units, the strictest way that limits are
+/// A printable text, cut to so many characters (UTF-16 units, the strictest way that limits are
 /// counted); never empty, which chats refuse.
 fn short(text: &str, limit: usize) -> String {
     let mut out = String::new();
     let mut length = 0;
-    for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+    for c in printable(text).chars() {
         // Room for the dots.
         if length + c.len_utf16() > limit - 1 {
             out.push('…');
@@ -159,6 +159,7 @@ mod tests {
     use super::super::super::event::EventOptions;
     use super::super::super::event::tests::{added, object, origin};
     use super::*;
+    use crate::types::printable::hostile as hostile_text;
 
     fn hostile() -> Vec<Event> {
         let texts = [
@@ -166,6 +167,7 @@ mod tests {
             "web-0".to_owned(),
             "<!channel> @everyone & <@U123> [x](javascript:alert(1)) **b** ```".to_owned(),
             "\u{202e}\0\"\\\r\n\u{7}".to_owned(),
+            hostile_text::TEXT.to_owned(),
             "😀".repeat(100_000),
             "*".repeat(100_000),
             "&".repeat(100_000),
@@ -246,6 +248,31 @@ mod tests {
             }
             assert!(all <= 6000, "{all}");
             assert!(embed["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+        }
+    }
+
+    #[test]
+    fn chat_messages_show_names_and_messages_without_harm() {
+        let event = &hostile()[4];
+        for preset in [Preset::Slack, Preset::Teams, Preset::Discord] {
+            let (message, _) = message(preset, event);
+            let mut texts = Vec::new();
+            gather(&message, &mut texts);
+            let shown: Vec<_> = texts.iter().filter(|text| text.contains("forged")).collect();
+            assert!(shown.len() > 3, "{preset:?}: {texts:?}");
+            // Slack's own layout has a break between a field's name and its value.
+            for text in shown {
+                hostile_text::assert_harmless("a chat", text, 1);
+            }
+        }
+    }
+
+    fn gather(value: &Value, texts: &mut Vec<String>) {
+        match value {
+            Value::String(text) => texts.push(text.clone()),
+            Value::Array(values) => values.iter().for_each(|value| gather(value, texts)),
+            Value::Object(members) => members.values().for_each(|value| gather(value, texts)),
+            _ => {}
         }
     }
 

@@ -13,7 +13,7 @@ use super::request::HeaderParams;
 use super::{WebhookError, WebhookParams, request};
 use crate::disk::FileStates;
 use crate::sink::{Event, Outcome};
-use crate::types::{TraceParent, clock};
+use crate::types::{TraceParent, clock, printable};
 
 /// How much of an answer's body is read.
 const MAX_ANSWER: usize = 4096;
@@ -165,7 +165,7 @@ fn quote(body: &[u8], own: &Url) -> String {
     for part in [own.query(), Some(own.path().trim_matches('/'))].into_iter().flatten().filter(|part| part.len() > 3) {
         text = text.replace(part, "…");
     }
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTE).collect();
+    let line: String = printable(&text).chars().take(MAX_QUOTE).collect();
     let line = line.trim();
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
@@ -191,6 +191,7 @@ fn file_states(params: &WebhookParams) -> FileStates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::printable::hostile;
 
     fn after(text: &str) -> Option<Duration> {
         retry_after(&HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]))
@@ -227,7 +228,8 @@ mod tests {
     fn a_quote_is_one_short_line() {
         let own = Url::parse("http://host/hooks/T0K3N?key=K3Y").unwrap();
         assert_eq!(quote(b"", &own), "");
-        assert_eq!(quote(b" no\nsuch\x1b[31m ", &own), ": no such [31m");
+        assert_eq!(quote(b" no\nsuch\x1b[31m ", &own), ": no such");
+        hostile::assert_harmless("a receiver's answer", &quote(hostile::TEXT.as_bytes(), &own), 0);
         assert!(quote(&[0xff; 4096], &own).chars().count() <= MAX_QUOTE + 2);
         assert_eq!(quote(b"Cannot POST /hooks/T0K3N?key=K3Y", &own), ": Cannot POST /…?…");
     }

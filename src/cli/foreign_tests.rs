@@ -1,0 +1,57 @@
+//! Foreign text on every way of the commands to a person. The ways that are no command's are tested where they are, with
+//! the same text and the same judge: log lines in `telemetry`, chats and receivers' answers in `sink`, JSON and TOML in
+//! `types::printable` and `import`.
+
+use serde_json::{Value, json};
+
+use super::{check, dead_letters, look, print};
+use crate::reflector::classify_status;
+use crate::types::printable::hostile::{TEXT, assert_harmless};
+use crate::types::printable_lines;
+
+fn status() -> Value {
+    let informer =
+        json!({ "resource": TEXT, "scope": TEXT, "state": "stale", "lastError": TEXT, "freshness": { "state": TEXT } });
+    json!({
+        "ready": false,
+        "configuration": { "lastError": TEXT, "needsRestart": [TEXT] },
+        "clusters": [{
+            "name": TEXT, "state": "unreachable", "lastError": TEXT, "source": TEXT, "informers": [informer],
+            "discovery": { "state": "polling", "lastError": TEXT },
+            "patterns": [{ "name": TEXT, "pattern": TEXT, "watched": [TEXT], "leftOut": [TEXT] }],
+        }],
+        "clusterSources": [{ "name": TEXT, "type": TEXT, "state": "unreachable", "lastError": TEXT, "problems": [{ "object": TEXT, "problem": TEXT }] }],
+        "sinks": [{ "name": TEXT, "circuitOpen": true, "lastError": TEXT, "lastDelivery": TEXT }],
+    })
+}
+
+#[test]
+fn every_screen_shows_foreign_text_without_harm() {
+    let plain = status().to_string().replace(&json!(TEXT).to_string(), "\"end\"");
+    let plain: Value = serde_json::from_str(&plain).unwrap();
+    for (way, screen) in look::screens(&status()) {
+        let own = look::screens(&plain).into_iter().find(|(plain, _)| *plain == way).unwrap().1;
+        assert_harmless(way, &printable_lines(&screen, false), own.matches('\n').count());
+    }
+    let letter = json!({ "number": 1, "at": TEXT, "cluster": TEXT, "event": TEXT, "subject": TEXT, "attempts": 1, "error": TEXT });
+    assert_harmless(
+        "dead-letters list",
+        &printable_lines(&dead_letters::screen(std::slice::from_ref(&letter)), false),
+        1,
+    );
+    assert_harmless("dead-letters show", &print::json(&letter).unwrap(), 8);
+    let yaml = print::yaml(&letter).unwrap();
+    assert_harmless("dead-letters show -o yaml", &yaml, 9);
+    assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), letter, "nothing is lost");
+    let (screen, own) = check::screens(TEXT);
+    assert_harmless("check", &printable_lines(&screen, false), own.matches('\n').count());
+}
+
+#[test]
+fn every_error_shows_foreign_text_without_harm() {
+    let body = json!({ "kind": "Status", "code": 403, "reason": TEXT, "message": TEXT }).to_string();
+    assert_harmless("an apiserver's error", &classify_status(403, body.as_bytes(), None).message, 0);
+    let error = anyhow::Error::new(std::io::Error::other(TEXT)).context(TEXT);
+    let own = format!("{error:#}").matches('\n').count();
+    assert_harmless("a command's error", &print::complaint(&error), own);
+}
