@@ -41,9 +41,8 @@ impl<K: 'static> SharedInformer<K> {
     /// # Cancel safety
     /// Cancel safe: wrap it in `tokio::time::timeout`. Needs a tokio runtime with time enabled.
     pub async fn wait_until(&self, cluster: &ClusterName, version: &ResourceVersion) -> Result<(), WaitError> {
-        let number = |version: &ResourceVersion| {
-            version.as_number().ok_or_else(|| WaitError::NotAnInteger(version.clone()))
-        };
+        let number =
+            |version: &ResourceVersion| version.as_number().ok_or_else(|| WaitError::NotAnInteger(version.clone()));
         let wanted = number(version)?;
         loop {
             if self.is_stopped() {
