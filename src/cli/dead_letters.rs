@@ -175,5 +175,5 @@ fn rows(letters: &[Value]) -> String {
 
 #[cfg(test)]
 pub(super) fn screen(letters: &[Value]) -> String {
-    rows(letters).to_string()
+    rows(letters)
 }

@@ -126,7 +126,7 @@ fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recov
         let env = Env::new(threads.clone(), threads, vec![arbiter.clone()], tuning);
         let cluster_actor = |number: usize| {
             let parts = ClusterParts {
-                name: ClusterName::new(&format!("c{number}")).unwrap(),
+                name: ClusterName::new(format!("c{number}")).unwrap(),
                 labels: ClusterLabels::new(),
                 connector: Arc::new(cluster.clone()),
                 view: Arc::default(),

@@ -114,7 +114,7 @@ impl Summary {
     pub(super) fn cut(mut self) -> Self {
         if !self.is_settled() {
             self.ok = false;
-            self.verdict = "not known: interrupted again before all changes had arrived".to_owned();
+            self.verdict = String::from("not known: interrupted again before all changes had arrived");
         }
         self
     }

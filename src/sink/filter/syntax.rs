@@ -328,7 +328,8 @@ mod tests {
         fn no_token_set_of_the_parser_reaches_a_person(
             parts in prop::collection::vec((prop::sample::select(&TOKENS[..]), any::<bool>()), 0..12),
         ) {
-            let text: String = parts.iter().map(|(token, blank)| format!("{token}{}", if *blank { " " } else { "" })).collect();
+            let words = parts.iter().flat_map(|(token, blank)| [*token, if *blank { " " } else { "" }]);
+            let text: String = words.collect();
             if let Err(mistake) = Filter::compile(&text) {
                 let told = mistake.to_string().to_lowercase();
                 let raw = RAW.iter().find(|raw| told.contains(*raw));
