@@ -1,6 +1,7 @@
-//! Connections of a caller's own making, in place of TCP.
+//! Connections: those of a caller's own making in place of TCP, and how errors of connections are written.
 
-use std::fmt;
+use std::error::Error;
+use std::fmt::{self, Write};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,6 +40,50 @@ impl Dial {
             let opening = open(uri);
             async move { Ok(Box::new(opening.await?) as Box<dyn Stream>) }.boxed()
         }))
+    }
+}
+
+/// The scheme, host and port of an address, as errors name it. Path, query and user information may hold secrets and are
+/// left out.
+pub(crate) fn server_of(uri: &Uri) -> String {
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let port = uri.port_u16().or(match scheme {
+        "https" => Some(443),
+        "http" => Some(80),
+        _ => None,
+    });
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{scheme}://{}{port}", uri.host().unwrap_or("unknown host"))
+}
+
+/// An error and its causes in one line, each once. Errors that only say that there is a cause are left out.
+pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    for error in std::iter::successors(Some(error), |&error| error.source()) {
+        let is_wrapper = error.is::<hyper_util::client::legacy::Error>()
+            || error.is::<reqwest::Error>()
+            || error.to_string() == "tcp connect error";
+        if is_wrapper && error.source().is_some() {
+            continue;
+        }
+        let more = own_text(error);
+        // rustls adds where programmers may read on.
+        let more = more.split_once(": https://docs.rs/").map_or(more.as_str(), |(more, _)| more);
+        if !text.contains(more) {
+            let _ = write!(text, "{}{more}", if text.is_empty() { "" } else { ": " });
+        }
+    }
+    text
+}
+
+/// The system's own words have the error's number behind them and differ between systems.
+fn own_text(error: &(dyn Error + 'static)) -> String {
+    match error.downcast_ref::<io::Error>() {
+        Some(error) if error.raw_os_error().is_some() && error.kind().to_string() != "uncategorized error" => {
+            error.kind().to_string()
+        }
+        _ if error.is::<tower::timeout::error::Elapsed>() => "it takes too long".to_owned(),
+        _ => error.to_string(),
     }
 }
 
@@ -94,5 +139,28 @@ impl AsyncWrite for Dialled {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_without_what_may_be_secret() {
+        for (address, server) in [
+            ("https://10.0.0.1:6443/k8s/clusters/c1", "https://10.0.0.1:6443"),
+            ("https://user:hunter2@hooks.example.com/T0/hunter2?token=hunter2", "https://hooks.example.com:443"),
+            ("http://[::1]/", "http://[::1]:80"),
+        ] {
+            assert_eq!(server_of(&address.parse().unwrap()), server);
+        }
+    }
+
+    #[test]
+    fn the_systems_words_are_replaced_by_the_kind_of_the_error() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert_eq!(causes(&refused), "connection refused");
+        assert_eq!(causes(&io::Error::other("no such name")), "no such name");
     }
 }

@@ -34,6 +34,7 @@ use crate::types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr,
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
+mod greeting;
 mod labels;
 mod lookup;
 mod patterns;
@@ -41,6 +42,7 @@ mod survey;
 mod troubles;
 mod view;
 
+use greeting::Greeting;
 use survey::Survey;
 use troubles::Troubles;
 
@@ -101,6 +103,7 @@ pub(super) struct ClusterActor {
     parts: ClusterParts,
     connection: Option<Arc<dyn Connection>>,
     connect_attempts: u32,
+    greeting: Greeting,
     error: Option<String>,
     /// How the cluster has failed to answer since it did, as far as that was said.
     told: Vec<ErrorClass>,
@@ -133,6 +136,7 @@ impl ClusterActor {
             parts,
             connection: None,
             connect_attempts: 0,
+            greeting: Greeting::default(),
             error: None,
             told: Vec::new(),
             troubles: Troubles::default(),

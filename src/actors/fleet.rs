@@ -164,11 +164,12 @@ pub(crate) mod testing {
             health.set_synced();
             health.set_stored(Some(ResourceVersion::new("1")));
             health.set_timings(&timings);
-            health.memory.used.store(1, Relaxed);
+            health.bytes.store(1, Relaxed);
             let wanted = Wanted::known(resource);
             InformerView {
                 wanted,
                 resource: Some(resource.clone()),
+                restored: None,
                 scope: Scope::all(),
                 health,
                 listeners: listeners(),

@@ -9,7 +9,7 @@
     reason = "estimates of bytes: what is lost is far below what they are sure of"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,7 +22,7 @@ use super::messages::{SetMemoryLimit, TakeStep};
 use super::supervision::ExitGuard;
 use crate::budget::{Change, Governor, Reading, Report, UNLIMITED, Usage};
 use crate::cache::{Partition, Snapshot};
-use crate::types::{InformerHealth, MemoryStep, ObjectKey, Origin, chance, clock};
+use crate::types::{InformerHealth, MemoryStep, ObjectKey, Origin, chance, clock, object_memory};
 
 /// What is taken for a state that waits for a subscriber, where nothing is known of its informer's bodies.
 const STATE: u64 = 1024;
@@ -36,6 +36,8 @@ pub(super) struct GovernorActor {
     limit: Option<u64>,
     governor: Governor<u64>,
     samples: BTreeMap<u64, Sample>,
+    /// Of partitions from disk that no informer has opened yet, by the address of their health.
+    unopened: BTreeMap<usize, Sample>,
     /// Set while there is something to look at.
     ticking: Option<SpawnHandle>,
     _guard: ExitGuard,
@@ -44,12 +46,14 @@ pub(super) struct GovernorActor {
 impl GovernorActor {
     pub(super) fn new(env: Env, limit: Option<u64>, guard: ExitGuard) -> Self {
         let governor = Governor::new(env.tuning.memory.pace);
-        Self { env, limit, governor, samples: BTreeMap::new(), ticking: None, _guard: guard }
+        Self { env, limit, governor, samples: BTreeMap::new(), unopened: BTreeMap::new(), ticking: None, _guard: guard }
     }
 
     fn look(&mut self, ctx: &mut Context<Self>) {
         let members = self.env.budget.members();
-        let usages = usages(&members, &self.env.caches.contents(), &mut self.samples);
+        let caches = self.env.caches.contents();
+        let usages = usages(&members, &caches, &mut self.samples);
+        self.show_unopened(&members, &caches);
         let verdict = self.governor.look(&Reading {
             now: clock::now(),
             limit: self.limit,
@@ -58,7 +62,9 @@ impl GovernorActor {
             dice: chance::unit(),
         });
         for (number, shown) in &verdict.shown {
-            let memory = &members[number].health.memory;
+            let (health, usage) = (&members[number].health, &usages[number]);
+            health.bytes.store(object_memory(usage.objects, usage.bodies), Relaxed);
+            let memory = &health.memory;
             memory.share.store(shown.share, Relaxed);
             memory.used.store(shown.used, Relaxed);
         }
@@ -69,6 +75,23 @@ impl GovernorActor {
         self.show(&members, &verdict.report);
         if self.limit.is_none() {
             self.ticking.take().map(|timer| ctx.cancel_future(timer));
+        }
+    }
+
+    /// Shows the memory of partitions that no informer has opened yet: they came from disk, and their cluster has not
+    /// answered.
+    fn show_unopened(&mut self, members: &BTreeMap<u64, Member>, caches: &[(Arc<Snapshot>, u64)]) {
+        let opened: BTreeSet<_> = members.values().map(|member| address(&member.health)).collect();
+        let mut before = std::mem::take(&mut self.unopened);
+        for (_, partition) in caches.iter().flat_map(|(snapshot, _)| snapshot.partitions()) {
+            let at = address(partition.health());
+            if opened.contains(&at) {
+                continue;
+            }
+            let mut sample = before.remove(&at).unwrap_or_default();
+            let memory = object_memory(partition.len() as u64, sample.bodies(partition));
+            partition.health().bytes.store(memory, Relaxed);
+            self.unopened.insert(at, sample);
         }
     }
 
@@ -102,13 +125,16 @@ fn tell(member: &Member, change: Change<u64>) {
     let _ = member.address.try_send(TakeStep);
 }
 
+fn address(health: &Arc<InformerHealth>) -> usize {
+    Arc::as_ptr(health).addr()
+}
+
 /// What each informer uses: its own counts, and what bodies take by samples of them.
 fn usages(
     members: &BTreeMap<u64, Member>,
     caches: &[(Arc<Snapshot>, u64)],
     samples: &mut BTreeMap<u64, Sample>,
 ) -> BTreeMap<u64, Usage> {
-    let address = |health: &Arc<InformerHealth>| Arc::as_ptr(health).addr();
     let mut partitions = BTreeMap::new();
     for (snapshot, young) in caches {
         let plain: u64 = snapshot.partitions().map(|(_, partition)| partition.plain_bytes()).sum();

@@ -154,11 +154,11 @@ impl ListenerActor {
             Delivered::All => {
                 health.delivered.fetch_add(count, Relaxed);
             }
-            Delivered::Lost(lost, why) => {
+            Delivered::Lost(lost, error) => {
                 let lost = *lost as u64;
                 health.lost.fetch_add(lost, Relaxed);
                 health.delivered.fetch_add(count - lost, Relaxed);
-                tracing::warn!(%cluster, resource = %resource.gvr, lost, why, "a subscriber failed on notifications");
+                tracing::warn!(%cluster, resource = %resource.gvr, lost, error, "a subscriber failed on notifications");
             }
             Delivered::Gone => {
                 tracing::info!(%cluster, resource = %resource.gvr, "a subscriber is gone; it is unsubscribed");

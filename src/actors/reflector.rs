@@ -26,13 +26,15 @@ use crate::reflector::{
 use crate::telemetry::spans;
 use crate::types::clock::{self, Instant};
 use crate::types::{
-    Change, Delta, DeltaKind, Followed, InformerHealth, ListReason, ObjectKey, Origin, Phase, ResourceVersion,
-    StoredObject, Threads, Watcher, chance,
+    Change, Delta, DeltaKind, Followed, InformerHealth, ListReason, Origin, Phase, ResourceVersion, StoredObject,
+    Threads, Watcher, chance,
 };
 
 mod shows;
+mod skipped;
 pub(super) mod waits;
 
+use skipped::SkippedObjects;
 use waits::{next_within, within};
 
 /// What a reflector actor is made of.
@@ -113,8 +115,8 @@ struct Driver {
     held: Vec<Change>,
     /// One of what is held that is followed, and its time here.
     followed: Option<(Followed, Span)>,
-    /// The last object that was skipped, until it is taken in or a list begins, and what is said of it meanwhile.
-    skipped: Option<(Option<ObjectKey>, String)>,
+    /// Objects that were skipped and have not been accepted, deleted or listed anew since.
+    skipped: SkippedObjects,
     /// The list under way, and its pages so far.
     listing: Option<Listing>,
     list_began: Instant,
@@ -151,7 +153,7 @@ impl Driver {
             machine,
             held: Vec::new(),
             followed: None,
-            skipped: None,
+            skipped: SkippedObjects::default(),
             listing: None,
             list_began: clock::now(),
             relists_for,
@@ -243,7 +245,7 @@ impl Driver {
     }
 
     fn begin_list(&mut self) {
-        self.skipped = None;
+        self.skipped.clear();
         self.list_began = clock::now();
         self.show_no_watch();
         let health = &self.parts.health;
@@ -471,8 +473,8 @@ impl Driver {
         let said = format!("object {key} was skipped: {}", skipped.reason);
         self.parts.health.skipped.fetch_add(1, Relaxed);
         self.parts.health.set_error(Some(said.clone()));
-        tracing::warn!(%cluster, resource = %resource.gvr, object = key, reason = skipped.reason, "an object was skipped");
-        self.skipped = Some((skipped.key.clone(), said));
+        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "an object was skipped");
+        self.skipped.add(skipped.key.clone(), said);
         if let Some(key) = skipped.key.filter(|_| listing) {
             self.held.push(Change::ReplaceKeep(key));
         }

@@ -203,6 +203,7 @@ impl SinkActor {
             let kept = store.push_letters(&letters);
             debug_assert!(kept.is_ok(), "memory does not refuse");
             self.params.machine.health.dead_letters_forgotten.fetch_add(store.take_forgotten(), Relaxed);
+            self.params.machine.health.note_letters(store.state().letters);
         }
         self.answer_drains(now);
         self.state.machine.show();

@@ -11,8 +11,10 @@ use super::checkpoint::StateStatus;
 use super::listener::ListenerHealth;
 use super::memory::{InformerMemory, MemoryStatus};
 use super::messages::Wanted;
+use crate::reflector::Server;
 use crate::types::{
-    ApiResource, CheckpointState, ClusterLabels, ClusterName, CredentialStatus, Freshness, InformerHealth, Phase, Scope,
+    ApiResource, CheckpointState, ClusterLabels, ClusterName, CredentialStatus, Freshness, InformerHealth, Phase,
+    Scope, object_memory,
 };
 
 /// Everything, at one moment.
@@ -45,6 +47,12 @@ pub struct ClusterStatus {
     /// What the source found it in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_object: Option<String>,
+    /// Scheme, host and port of its apiserver; absent before that has answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The version of its apiserver when that answered first; absent before, and where it does not tell us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// What it is doing.
     pub state: ClusterState,
     /// What went wrong last and has not been mended.
@@ -155,7 +163,7 @@ pub struct InformerStatus {
     pub freshness: Freshness,
     /// Objects in the cache.
     pub objects: u64,
-    /// Bytes that their bodies take in memory.
+    /// Bytes that they take in memory ([`object_memory`]).
     pub bytes: u64,
     /// How far it has read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,6 +225,8 @@ pub(super) struct ClusterView {
     pub(super) informers: Vec<InformerView>,
     pub(super) discovery: Option<SurveyStatus>,
     pub(super) patterns: Vec<PatternStatus>,
+    /// The server that answers, once it has.
+    pub(super) server: Option<Server>,
 }
 
 /// What is shown of one informer.
@@ -224,6 +234,8 @@ pub(super) struct ClusterView {
 pub(super) struct InformerView {
     pub(super) wanted: Wanted,
     pub(super) resource: Option<ApiResource>,
+    /// What its objects came from disk as, until it is looked up.
+    pub(super) restored: Option<ApiResource>,
     pub(super) scope: Scope,
     pub(super) health: Arc<InformerHealth>,
     pub(super) listeners: Vec<(String, Arc<ListenerHealth>)>,
@@ -317,10 +329,10 @@ impl InformerView {
     }
 
     fn bytes(&self, caches: &CacheDirectory) -> u64 {
-        let Some(resource) = &self.resource else { return 0 };
+        let Some(resource) = self.resource.as_ref().or(self.restored.as_ref()) else { return 0 };
         let Some(snapshot) = caches.published(&resource.gvr, &self.scope.view) else { return 0 };
         let mine = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
-        mine.map_or(0, |(_, partition)| partition.body_bytes())
+        mine.map_or(0, |(_, partition)| object_memory(partition.len() as u64, partition.body_bytes()))
     }
 }
 
@@ -344,7 +356,7 @@ mod tests {
         answers.inspect(|answers| health.set_answers(*answers));
         health.set_error(Some(error.to_owned()));
         let wanted = Wanted::Written(written.parse().unwrap());
-        InformerView { wanted, resource: None, scope: Scope::all(), health, listeners: Vec::new() }
+        InformerView { wanted, resource: None, restored: None, scope: Scope::all(), health, listeners: Vec::new() }
     }
 
     fn view(informers: Vec<InformerView>) -> ClusterView {

@@ -15,12 +15,15 @@ use super::load::load;
 use super::manager;
 use super::reload::Reloader;
 use crate::api::Reloaded;
-use crate::config::Config;
+use crate::config::{Config, ConfigErrors, Mistake};
 use crate::disk::FileStates;
 use crate::types::clock;
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// Mistakes of a configuration that have a log line of their own.
+const LOGGED: usize = 50;
 
 /// Somebody who has asked for a reload, and is told what came of it.
 pub(super) type Asked = oneshot::Sender<Reloaded>;
@@ -80,10 +83,9 @@ impl ConfigFile {
         let config = match loading.await {
             Ok(Ok(config)) => config,
             Ok(Err(mistakes)) => {
-                let text = mistakes.to_string();
-                tracing::error!(mistakes = text, "the configuration cannot be used, the one from before stays");
-                reloader.note_error(&text);
-                return Err(text);
+                log_mistakes(&self.path, &mistakes);
+                reloader.note_mistakes(&mistakes);
+                return Err(mistakes.to_string());
             }
             Err(_) => return Err("reading the configuration failed".to_owned()),
         };
@@ -107,6 +109,20 @@ impl ConfigFile {
                 Err(error)
             }
         }
+    }
+}
+
+/// One line with the file and the number of mistakes, then one line each for the first [`LOGGED`].
+fn log_mistakes(file: &Path, mistakes: &ConfigErrors) {
+    let all = mistakes.mistakes();
+    let (file, count) = (file.display(), all.len());
+    tracing::error!(%file, mistakes = count, "the configuration cannot be used, the one from before stays");
+    for Mistake { line, variable, key, problem, .. } in all.iter().take(LOGGED) {
+        let variable = variable.as_deref();
+        tracing::error!(%file, line, variable, key, error = problem, "mistake in the configuration");
+    }
+    if let Some(more @ 1..) = count.checked_sub(LOGGED) {
+        tracing::error!(%file, more, "further mistakes in the configuration: informer-hub check shows all");
     }
 }
 

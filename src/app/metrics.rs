@@ -66,7 +66,7 @@ impl Metrics {
         let mut events = 0;
         if let Some((fleet, Parts { sinks, sources, credentials, configuration })) = self.0.hub.get() {
             out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready() && !sources.is_waiting());
-            let changes = put_clusters(&mut out, fleet, credentials);
+            let (changes, objects) = put_clusters(&mut out, fleet, credentials);
             for source in sources.status() {
                 put_source(&mut out, &source);
                 put_expiry(&mut out, credentials, &Owner::Source(source.name));
@@ -76,7 +76,7 @@ impl Metrics {
                 put_expiry(&mut out, credentials, &Owner::Sink(name));
             }
             put_expiry(&mut out, credentials, &Owner::Port);
-            put_memory(&mut out, fleet, changes, events);
+            put_memory(&mut out, fleet, (objects, changes, events));
             if let Some(state) = fleet.state_dir() {
                 put_state(&mut out, &state);
             }
@@ -100,21 +100,22 @@ impl Metrics {
     }
 }
 
-/// Puts each cluster in; gives the bytes that wait in their informers.
-fn put_clusters(out: &mut Snapshot, fleet: &FleetView, credentials: &CredentialWatch) -> u64 {
-    let (mut states, mut queued) = ([0; ClusterState::ALL.len()], 0);
+/// Puts each cluster in; gives the bytes that wait in their informers, and those that their objects take.
+fn put_clusters(out: &mut Snapshot, fleet: &FleetView, credentials: &CredentialWatch) -> (u64, u64) {
+    let (mut states, mut queued, mut objects) = ([0; ClusterState::ALL.len()], 0, 0);
     let mut lags = Lags::default();
     for cluster in fleet.clusters() {
         let state = cluster.state();
         states[state as usize] += 1;
-        queued += put_cluster(out, &cluster, state, &mut lags);
+        let (changes, memory) = put_cluster(out, &cluster, state, &mut lags);
+        (queued, objects) = (queued + changes, objects + memory);
         put_expiry(out, credentials, &Owner::Cluster(cluster.name.to_string()));
     }
     lags.put(out);
     for state in ClusterState::ALL {
         out.count_word(Id::Clusters, LabelSet::NONE, state.as_str(), states[state as usize]);
     }
-    queued
+    (queued, objects)
 }
 
 /// What subscriptions show at each of their listeners: by where it is, so that each counts once.
@@ -139,12 +140,12 @@ impl Lags {
     }
 }
 
-fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, lags: &mut Lags) -> u64 {
+fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, lags: &mut Lags) -> (u64, u64) {
     let name = cluster.name.as_str();
     let labels = out.labels(&[("cluster", name)]);
     let mut phases = [0; Phase::ALL.len()];
     let mut lists = [0; ListReason::ALL.len()];
-    let (mut heard, mut queued) = (0, 0);
+    let (mut heard, mut queued, mut objects) = (0, 0, 0);
     let mut resources: BTreeMap<String, InformerSum> = BTreeMap::new();
     let mut subscriptions: BTreeMap<&str, ListenerSeen<'_>> = BTreeMap::new();
     let mut timings = None;
@@ -191,6 +192,7 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
         let labels = out.labels(&[("cluster", name), ("resource", resource)]);
         sum.put(out, labels);
         queued += sum.queued_bytes;
+        objects += sum.object_memory();
     }
     for (subscription, sum) in subscriptions {
         let labels = out.labels(&[("cluster", name), ("subscription", subscription)]);
@@ -199,7 +201,7 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
         out.count(Id::ListenerMerged, labels, sum.merged);
         out.count(Id::ListenerLost, labels, sum.lost);
     }
-    queued
+    (queued, objects)
 }
 
 /// A subscription that was given no name has a number, of which there may be any number over time.
@@ -279,14 +281,14 @@ fn put_expiry(out: &mut Snapshot, credentials: &CredentialWatch, owner: &Owner) 
     out.flag(expiring, labels, state.is_due());
 }
 
-fn put_memory(out: &mut Snapshot, fleet: &FleetView, changes: u64, events: u64) {
+fn put_memory(out: &mut Snapshot, fleet: &FleetView, (objects, changes, events): (u64, u64, u64)) {
     let none = LabelSet::NONE;
     out.count_word(Id::MemoryByKind, none, "changes", changes);
     out.count_word(Id::MemoryByKind, none, "events", events);
     if let Some(memory) = fleet.memory() {
         out.count(Id::MemoryLimit, none, memory.limit);
         out.count(Id::MemoryShort, none, memory.short as u64);
-        out.count_word(Id::MemoryByKind, none, "objects", memory.accounted);
+        out.count_word(Id::MemoryByKind, none, "objects", objects);
     }
 }
 
@@ -392,7 +394,10 @@ mod tests {
         let since = jiff::Timestamp::from_second(1_800_000_000).ok();
         let last_error = Some("line 3: …".to_owned());
         let needs_restart = vec!["hub.listen".to_owned(), "hub.fsync".to_owned()];
-        put_configuration(&mut out, &ReloadStatus { since, reloads: 2, failures: 3, last_error, needs_restart });
+        put_configuration(
+            &mut out,
+            &ReloadStatus { since, reloads: 2, failures: 3, last_error, needs_restart, mistakes: Vec::new() },
+        );
         let ids = [Id::ConfigReloads, Id::ConfigFailures, Id::ConfigReloaded, Id::ConfigSince, Id::ConfigRestart];
         let values = ids.map(|id| out.value(id, &[]));
         assert_eq!(values, [2.0, 3.0, 0.0, 1_800_000_000.0, 2.0].map(Some));

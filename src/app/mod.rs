@@ -11,6 +11,7 @@ mod load;
 mod manager;
 mod metrics;
 mod readers;
+mod ready;
 mod reload;
 mod report;
 mod run;

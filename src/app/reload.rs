@@ -32,7 +32,7 @@ use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
 use crate::actors::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
-use crate::config::{ClusterConfig, Config};
+use crate::config::{ClusterConfig, Config, ConfigErrors, Mistake};
 use crate::disk::FileStates;
 use crate::reflector::StallPolicy;
 use crate::source::KubeConnector;
@@ -71,6 +71,9 @@ pub struct ReloadStatus {
     /// Why the last one could not be applied; gone with the next that can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// The mistakes of a configuration that could not be read, in the order of its lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mistakes: Vec<Mistake>,
     /// Keys that are others in the file than in use, since they are read at the start alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs_restart: Vec<String>,
@@ -120,6 +123,7 @@ impl Reloader {
             Ok(changes) => {
                 let mut status = running.status.lock();
                 status.last_error = None;
+                status.mistakes.clear();
                 status.needs_restart.clone_from(&changes.needs_restart);
                 if !changes.is_empty() {
                     status.reloads += 1;
@@ -137,11 +141,21 @@ impl Reloader {
             running.status.lock().fail(error);
         }
     }
+
+    /// Shows the mistakes of a configuration in the status.
+    pub fn note_mistakes(&self, mistakes: &ConfigErrors) {
+        if let Some(running) = self.0.upgrade() {
+            let mut status = running.status.lock();
+            status.fail(mistakes);
+            status.mistakes = mistakes.mistakes().to_vec();
+        }
+    }
 }
 
 impl ReloadStatus {
     fn fail(&mut self, error: impl fmt::Display) {
         self.failures += 1;
+        self.mistakes.clear();
         self.last_error = Some(error.to_string());
     }
 }

@@ -1,7 +1,7 @@
 //! `run`: a hub as a service, from its configuration to its end by a signal.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::config_file::{Asked, ConfigFile};
 use super::hub::{Hub, ShutdownReport};
 use super::manager;
 use super::metrics::Metrics;
+use super::ready::watch_first_lists;
 use super::report::{HubReport, Reporter};
 use super::service;
 use super::sources::ClusterSourceState;
@@ -57,6 +58,7 @@ pub async fn run(
         Guard::new(service::protection(&config.hub.service, config.hub.listen)).context("the hub does not start")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("the port has no address")?;
+    log_start(&config, file.as_deref(), address);
     let deadline = config.hub.shutdown_deadline;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -117,6 +119,21 @@ pub async fn run(
     Ok(ended(&report, deadline))
 }
 
+/// What is started, in one line.
+fn log_start(config: &Config, file: Option<&Path>, listen: SocketAddr) {
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = file.map(|file| tracing::field::display(file.display())),
+        clusters = config.clusters.len(),
+        cluster_sources = config.sources.len(),
+        resources = config.resources.len(),
+        sinks = config.sinks.len(),
+        %listen,
+        state_dir = config.hub.state_dir.as_deref().map(|dir| tracing::field::display(dir.display())),
+        "the hub starts"
+    );
+}
+
 /// Ends the hub in order, unless a second signal comes, which is what this fails with.
 async fn end(
     hub: Hub,
@@ -168,18 +185,6 @@ fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
             Ended::Drained
         }
         lost => Ended::Lost(lost),
-    }
-}
-
-/// Reports until everything that can be reached has synced.
-async fn watch_first_lists(reporter: Reporter, mut progress: impl FnMut(&HubReport)) {
-    let mut tick = tokio::time::interval(Duration::from_millis(200));
-    while let Ok(report) = reporter.report().await {
-        progress(&report);
-        if report.hub.ready {
-            return;
-        }
-        tick.tick().await;
     }
 }
 

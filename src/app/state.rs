@@ -150,14 +150,14 @@ impl OpenState {
         found.raise_floors();
         let Found { loaded, began, wishes, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
-        for (dir, why) in loaded.lost {
-            tracing::error!(dir = %dir.display(), why, "a cache on disk is lost: its informers list afresh");
-            status.damage.push(format!("{}: {why}", dir.display()));
+        for (dir, error) in loaded.lost {
+            tracing::error!(dir = %dir.display(), error, "a cache on disk is lost: its informers list afresh");
+            status.damage.push(format!("{}: {error}", dir.display()));
         }
         let mut files = Vec::new();
         for LoadedCache { resource, view, store, packing, plain, files: theirs, damage } in loaded.caches {
             if !damage.is_empty() {
-                tracing::error!(resource = %resource.gvr, damage = damage.join("; "), "a cache on disk is damaged: what can be read is there, and its informers list");
+                tracing::error!(resource = %resource.gvr, error = damage.join("; "), "a cache on disk is damaged: what can be read is there, and its informers list");
                 status.damage.extend(damage.into_iter().map(|damage| format!("{}: {damage}", resource.gvr)));
             }
             let snapshot = store.published().load_full();

@@ -10,8 +10,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Pace, level};
-use crate::types::MemoryStep;
 use crate::types::clock::Instant;
+use crate::types::{MemoryStep, object_memory};
 
 /// What one informer keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -149,14 +149,8 @@ struct Candidate<Id> {
     usage: Usage,
 }
 
-/// Bytes of an object besides its body: head, key, labels, index entries, map and postings, and the allocator's share.
-const HEAD: u64 = 560;
-
 /// What is taken for a body that was never seen.
 const BODY: u64 = 600;
-
-/// What the allocator adds to bodies, in per cent.
-const BODY_SLACK: u64 = 10;
 
 /// Bytes that a resource keeps uncompressed where it may.
 const YOUNG: u64 = 4 << 20;
@@ -186,7 +180,7 @@ fn percent(part: u64, of: u64) -> u64 {
 
 impl Usage {
     fn used(&self) -> u64 {
-        self.bodies + percent(BODY_SLACK, self.bodies) + self.objects * HEAD + self.queued
+        object_memory(self.objects, self.bodies) + self.queued
     }
 }
 
@@ -421,8 +415,8 @@ impl Memory {
 
     /// What it would use at a step.
     fn estimate(&self, step: MemoryStep) -> u64 {
-        let heads = self.objects * HEAD;
-        let bodies = self.objects * (self.body + percent(BODY_SLACK, self.body));
+        let heads = object_memory(self.objects, 0);
+        let bodies = object_memory(0, self.objects * self.body);
         match step {
             MemoryStep::Full => heads + bodies + YOUNG.min(bodies),
             MemoryStep::Packed => heads + bodies,

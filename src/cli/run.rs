@@ -52,10 +52,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// How the first lists go: a bar on a terminal, a line when done elsewhere.
+/// How the first lists go: a bar on a terminal.
 struct Progress {
     bar: Option<ProgressBar>,
-    ready: bool,
 }
 
 impl Progress {
@@ -64,7 +63,7 @@ impl Progress {
             let style = ProgressStyle::with_template("{spinner} {pos}/{len} informers synced, {msg}");
             ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Self { bar, ready: false }
+        Self { bar }
     }
 
     fn show(&mut self, report: &HubReport) {
@@ -76,11 +75,10 @@ impl Progress {
             bar.set_position(synced as u64);
             bar.set_message(format!("{objects} objects"));
         }
-        if report.hub.ready && !std::mem::replace(&mut self.ready, true) {
-            if let Some(bar) = self.bar.take() {
-                bar.finish_and_clear();
-            }
-            tracing::info!(informers = informers().count(), synced, objects, "ready");
+        if report.hub.ready
+            && let Some(bar) = self.bar.take()
+        {
+            bar.finish_and_clear();
         }
     }
 }

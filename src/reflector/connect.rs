@@ -99,8 +99,20 @@ pub trait Connector: Debug + Send + Sync + 'static {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>>;
 }
 
+/// The server that answers for a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Scheme, host and port.
+    pub address: String,
+    /// The version of the apiserver, `v1.35.2`; `None` if it does not tell us.
+    pub version: Option<String>,
+}
+
 /// A cluster that can be asked.
 pub trait Connection: Debug + Send + Sync + 'static {
+    /// Asks which server answers.
+    fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>>;
+
     /// Looks a resource up by discovery.
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>>;
 

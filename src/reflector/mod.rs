@@ -20,7 +20,7 @@ mod walk;
 
 pub use backoff::Backoff;
 pub(crate) use backoff::Haste;
-pub use connect::{Connection, Connector, Discovered, InformerOptions, ResolveError};
+pub use connect::{Connection, Connector, Discovered, InformerOptions, ResolveError, Server};
 pub use decode::Decoder;
 pub use machine::Reflector;
 pub use plan::{ItemVerdict, ListBounds, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};

@@ -81,7 +81,7 @@ pub enum When {
     Watch,
     /// A watch with `sendInitialEvents`.
     Streaming,
-    /// Discovery, version and health.
+    /// Discovery and health.
     Discovery,
 }
 

@@ -94,7 +94,9 @@ where
         };
     }
     let label = format!("{} {}", request.method(), request.uri());
-    if let Some(armed) = shared.decide(RequestKind::Discovery, "", false).filter(strikes_head)
+    // Nothing depends on the version: faults are for what a client does need.
+    if route != Route::Version
+        && let Some(armed) = shared.decide(RequestKind::Discovery, "", false).filter(strikes_head)
         && let Some(answer) = break_head(&shared, &link, &armed.fault, &label).await
     {
         return answer;
@@ -307,7 +309,10 @@ fn describe(shared: &Shared, route: &Route, headers: &HeaderMap) -> SimResponse 
         let served = shared.with_world(|world| world.served());
         return aggregated(shared, &discovery::aggregated(&served, *route == Route::ApiVersions), text(IF_NONE_MATCH));
     }
-    shared.counters.documents.fetch_add(1, Relaxed);
+    // Whoever connects asks for the version: that is no discovery.
+    if *route != Route::Version {
+        shared.counters.documents.fetch_add(1, Relaxed);
+    }
     let served = shared.with_world(|world| world.served());
     let document = match route {
         Route::Version => Some(discovery::version()),

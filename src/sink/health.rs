@@ -82,6 +82,10 @@ pub struct SinkHealth {
     pub dead_lettered: AtomicU64,
     /// Of these, kept no more: there was no room for them among the dead letters.
     pub dead_letters_forgotten: AtomicU64,
+    /// Pending events whose last attempt failed.
+    pub retrying: AtomicU64,
+    /// Dead letters that are kept now: not replayed, purged or forgotten.
+    pub dead_letters: AtomicU64,
     disabled: AtomicBool,
     circuit_open: AtomicBool,
     last_delivery: AtomicI64,
@@ -139,6 +143,8 @@ pub struct SinkStatus {
     pub failed_attempts: u64,
     pub dead_lettered: u64,
     pub dead_letters_forgotten: u64,
+    pub retrying: u64,
+    pub dead_letters: u64,
     pub repeated: u64,
     pub merged: u64,
     pub journal: Option<JournalStatus>,
@@ -234,8 +240,19 @@ impl SinkHealth {
     /// Notes how the journal is, after it took something in.
     pub fn show_journal(&self, state: &JournalState) {
         let JournalState { end, pending, bytes, limit, letters: dead_letters, replaced, lost } = *state;
+        self.note_letters(dead_letters);
         *self.journal.lock() =
             Some(JournalStatus { end, pending, bytes, limit, dead_letters, replaced, lost, trouble: None });
+    }
+
+    /// Notes how many dead letters are kept. If the last one has just been replayed or purged and nothing is retried, the
+    /// last error is mended.
+    pub fn note_letters(&self, kept: u64) {
+        let before = self.dead_letters.swap(kept, Relaxed);
+        let retries = self.retrying.load(Relaxed) + self.refused_events.load(Relaxed);
+        if before > 0 && kept == 0 && retries == 0 && !self.is_disabled() {
+            self.last_error.store(None);
+        }
     }
 
     /// The number that the next event of its journal will have, as far as is known; `None` without one.
@@ -268,6 +285,8 @@ impl SinkHealth {
             failed_attempts: read(&self.failed_attempts),
             dead_lettered: read(&self.dead_lettered),
             dead_letters_forgotten: read(&self.dead_letters_forgotten),
+            retrying: read(&self.retrying),
+            dead_letters: read(&self.dead_letters),
             repeated: read(&self.repeated),
             merged: read(&self.merged),
             journal: self.journal.lock().clone(),
@@ -294,5 +313,28 @@ mod tests {
         assert!(health.status().last_error.is_none() && health.last_delivery().is_some());
         assert_eq!((health.status().delivered, health.status().batches), (3, 1));
         assert!(serde_json::to_string(&health.status()).unwrap().contains("\"deadLettered\":0"));
+    }
+
+    #[test]
+    fn the_last_error_is_mended_when_the_last_dead_letter_goes_unless_something_is_retried() {
+        let left = |retrying: u64, disabled: bool, kept: u64| {
+            let health = SinkHealth::default();
+            health.set_error("receiver answered 400 Bad Request".to_owned());
+            health.note_letters(2);
+            health.retrying.store(retrying, Relaxed);
+            if disabled {
+                health.set_disabled();
+            }
+            health.note_letters(kept);
+            (health.status().dead_letters, health.error().is_some())
+        };
+        assert_eq!(left(0, false, 1), (1, true), "one is left");
+        assert_eq!(left(0, false, 0), (0, false));
+        assert_eq!(left(3, false, 0), (0, true), "others are retried");
+        assert_eq!(left(0, true, 0), (0, true), "the receiver still wants nothing");
+        let health = SinkHealth::default();
+        health.set_error("connection refused".to_owned());
+        health.note_letters(0);
+        assert!(health.error().is_some(), "there was no dead letter");
     }
 }

@@ -248,6 +248,13 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
+    /// Events of batches whose last attempt failed.
+    #[must_use]
+    pub fn retrying(&self) -> usize {
+        let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
+        batches.filter(|batch| batch.failures > 0).map(|batch| batch.events.len()).sum()
+    }
+
     /// The batch in flight is to be tried again then.
     pub fn retry_at(&mut self, lane: LaneId, when: Instant) {
         if let Some(batch) = &mut self.lanes[lane.0].batch {

@@ -14,9 +14,9 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 
 use super::exec::{ExecError, ExecToken, Plugin};
-use super::request::describe;
+use super::request::{Asked, describe};
 use super::transport::{self, CONNECT_TIMEOUT};
-use crate::dial::Dial;
+use crate::dial::{Dial, server_of};
 use crate::disk::FileStates;
 use crate::reflector::bounded;
 use crate::types::Threads;
@@ -182,6 +182,8 @@ pub(super) struct Made {
     pub(super) client: Client,
     /// Where it goes, without user information.
     pub(super) address: String,
+    /// Scheme, host and port of that.
+    pub(super) server: String,
     /// Files that are not read again.
     pub(super) files: FileStates,
 }
@@ -223,10 +225,10 @@ pub(super) async fn make(
                 what: what.clone(),
                 message: format!("credentials cannot be had: {error}"),
             })?;
-            let address = config.cluster_url.to_string();
+            let (address, server) = (config.cluster_url.to_string(), server_of(&config.cluster_url));
             let made = threads.spawn_blocking(move || open(config, token, dial)).await;
             match made {
-                Ok(Ok(client)) => Ok(Made { client, address, files }),
+                Ok(Ok(client)) => Ok(Made { client, address, server, files }),
                 Ok(Err(error)) => Err(ClientError::Client { what, message: describe(&error) }),
                 Err(_) => Err(ClientError::Client { what, message: "its configuration broke the client".to_owned() }),
             }
@@ -252,7 +254,11 @@ fn open(mut config: Config, plugin: Option<ExecToken>, dial: Option<Dial>) -> Re
     install_crypto();
     let file = TokenFile::take_from(&mut config).map(Arc::new);
     let plugin = plugin.map(Arc::new);
+    let server: Arc<str> = server_of(&config.cluster_url).into();
     transport::open(config, dial, move |mut request: Request<Body>| {
+        if let Some(asked) = request.extensions().get::<Asked>() {
+            asked.note(&server);
+        }
         let (file, plugin) = (file.clone(), plugin.clone());
         Box::pin(async move {
             let header = match plugin {

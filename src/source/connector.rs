@@ -13,10 +13,11 @@ use super::client::Access;
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
 use super::live::{Live, Way};
+use super::review::server_version;
 use crate::dial::Dial;
 use crate::reflector::{
-    Connection, Connector, Decoder, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, SourceError,
-    StallPolicy,
+    Connection, Connector, Decoder, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server,
+    SourceError, StallPolicy,
 };
 use crate::types::{ApiResource, ResourceRef, Scope, Threads, Watched, clock};
 
@@ -133,6 +134,24 @@ impl Connector for KubeConnector {
 }
 
 impl Connection for KubeConnection {
+    fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
+        let made = self.live.made();
+        let address = made.server.clone();
+        let task = self.io.spawn(async move { server_version(&made.client).await });
+        async move {
+            match task.await {
+                Ok(Ok(version)) => Ok(Server { address, version: Some(version) }),
+                // Only odd roles hide it.
+                Ok(Err(error)) if matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound) => {
+                    Ok(Server { address, version: None })
+                }
+                Ok(Err(error)) => Err(error),
+                Err(_) => Err(interrupted()),
+            }
+        }
+        .boxed()
+    }
+
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
         let live = Arc::clone(&self.live);
         let task = self.io.spawn(async move { resolve(&live.made().client, &resource).await });
@@ -143,10 +162,7 @@ impl Connection for KubeConnection {
                     Err(ResolveError::NotFound { resource, nearest: nearest.into_iter().next() })
                 }
                 Ok(Err(DiscoveryError::Unavailable(error))) => Err(ResolveError::Unavailable(error)),
-                Err(_) => Err(ResolveError::Unavailable(SourceError {
-                    class: ErrorClass::Transient,
-                    message: "discovery was interrupted".to_owned(),
-                })),
+                Err(_) => Err(ResolveError::Unavailable(interrupted())),
             }
         }
         .boxed()
@@ -155,8 +171,6 @@ impl Connection for KubeConnection {
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
         let live = Arc::clone(&self.live);
         let task = self.io.spawn(async move { catalogue(&live.made().client, known.as_deref()).await });
-        let interrupted =
-            || SourceError { class: ErrorClass::Transient, message: "discovery was interrupted".to_owned() };
         async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
     }
 
@@ -177,6 +191,10 @@ impl Connection for KubeConnection {
         };
         Arc::new(KubeSource::new(Arc::clone(&self.live), scope.clone(), decoder, settings, self.io.clone()))
     }
+}
+
+fn interrupted() -> SourceError {
+    SourceError { class: ErrorClass::Transient, message: "discovery was interrupted".to_owned() }
 }
 
 /// An error with its causes in one line: the port's error has no place for a source.

@@ -171,10 +171,13 @@ async fn failures_have_the_class_that_the_answer_asks_for() {
 async fn a_closed_port_is_refused() {
     let server = TestServer::always(vec![]).await;
     let source = source(&server).await;
+    let expected = format!("cannot connect to {}: connection refused", server.url());
     drop(server);
     // The listener goes with its task, which ends at its next turn.
     for _ in 0..1000 {
-        if run_list(&source).await.1.unwrap_err().class == ErrorClass::Refused {
+        let error = run_list(&source).await.1.unwrap_err();
+        if error.class == ErrorClass::Refused {
+            assert_eq!(error.message, expected);
             return;
         }
         tokio::task::yield_now().await;

@@ -46,6 +46,8 @@ pub(super) struct Made {
     /// Counts addresses.
     pub(super) epoch: u64,
     address: String,
+    /// Scheme, host and port of the address.
+    pub(super) server: String,
     files: FileStates,
 }
 
@@ -152,8 +154,8 @@ impl fmt::Debug for Live {
 }
 
 impl Made {
-    fn new(NewClient { client, address, files }: NewClient, compression: bool, epoch: u64) -> Self {
-        Self { client, compression, epoch, address, files }
+    fn new(NewClient { client, address, server, files }: NewClient, compression: bool, epoch: u64) -> Self {
+        Self { client, compression, epoch, address, server, files }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use kube::Client;
 use kube::client::{AuthError, Body};
 
 use super::exec::NoCredentials;
+use crate::dial::causes;
 use crate::reflector::{ErrorClass, SourceError, bounded, classify_status};
 
 /// What is read of an error's body.
@@ -75,13 +77,8 @@ impl Get {
         deadline: Duration,
     ) -> Result<Response<Body>, SourceError> {
         let path = self.path.clone();
-        let named = |error: SourceError| SourceError { message: format!("GET {path}: {}", error.message), ..error };
-        let response = tokio::time::timeout(deadline, client.send(self.request(tag).map_err(named)?)).await;
-        let response = match response {
-            Err(_) => return Err(named(stalled(&format!("no answer within {} s", deadline.as_secs())))),
-            Ok(Err(error)) => return Err(named(failure(&error))),
-            Ok(Ok(response)) => response,
-        };
+        let named = |error: SourceError| about("GET", &path, error);
+        let response = send(client, self.request(tag).map_err(named)?, deadline).await.map_err(named)?;
         let status = response.status();
         if status == StatusCode::NOT_MODIFIED && tag.is_some() {
             return Ok(response);
@@ -108,7 +105,7 @@ impl Get {
         let path = self.path.clone();
         let response = self.open(client, deadline).await?;
         let body = collect(response.into_body(), limit, deadline).await;
-        body.map_err(|error| SourceError { message: format!("GET {path}: {}", error.message), ..error })
+        body.map_err(|error| about("GET", &path, error))
     }
 
     /// Reads the whole answer and its tag, unless what is there has this tag still: then `None`.
@@ -129,7 +126,7 @@ impl Get {
         }
         let tag = response.headers().get(ETAG).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
         let body = collect(response.into_body(), limit, deadline).await;
-        let body = body.map_err(|error| SourceError { message: format!("GET {path}: {}", error.message), ..error })?;
+        let body = body.map_err(|error| about("GET", &path, error))?;
         Ok(Some((body, tag)))
     }
 
@@ -143,6 +140,49 @@ impl Get {
         }
         builder.body(Body::empty()).map_err(|error| transient(format!("not a request: {error}")))
     }
+}
+
+/// Notes which server a request goes to: the client knows, and whoever waits for its answer says so.
+#[derive(Clone, Default)]
+pub(super) struct Asked(Arc<OnceLock<Arc<str>>>);
+
+impl Asked {
+    pub(super) fn note(&self, server: &Arc<str>) {
+        // A request that is sent again goes to the same one.
+        let _ = self.0.set(Arc::clone(server));
+    }
+
+    fn server(&self) -> &str {
+        self.0.get().map_or("the server", |server| server)
+    }
+}
+
+/// Sends a request and waits for the head of its answer.
+///
+/// # Errors
+/// No connection, or no answer within `deadline`. The message names the server.
+pub(super) async fn send(
+    client: &Client,
+    mut request: Request<Body>,
+    deadline: Duration,
+) -> Result<Response<Body>, SourceError> {
+    let asked = Asked::default();
+    request.extensions_mut().insert(asked.clone());
+    match tokio::time::timeout(deadline, client.send(request)).await {
+        Err(_) => Err(stalled(&format!("no answer from {} within {} s", asked.server(), deadline.as_secs()))),
+        Ok(sent) => sent.map_err(|error| failure(&error)),
+    }
+}
+
+/// The beginning of an error about a server that was not reached, whatever was asked of it.
+const NO_CONNECTION: &str = "cannot connect to ";
+
+/// Names the request that failed, unless no server was reached.
+pub(super) fn about(method: &str, path: &str, error: SourceError) -> SourceError {
+    if error.message.starts_with(NO_CONNECTION) {
+        return error;
+    }
+    SourceError { message: format!("{method} {path}: {}", error.message), ..error }
 }
 
 /// Reads a body up to `limit`.
@@ -223,23 +263,10 @@ fn describe_auth(error: &AuthError) -> String {
     }
 }
 
-/// An error and its causes, each said once. Of what says only that there is a cause, the cause alone.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = String::new();
-    for error in std::iter::successors(Some(error), |&error| error.source()) {
-        let is_wrapper = matches!(error.downcast_ref(), Some(kube::Error::Service(_)))
-            || error.is::<hyper_util::client::legacy::Error>();
-        if is_wrapper && error.source().is_some() {
-            continue;
-        }
-        // rustls adds where programmers may read on.
-        let more = error.to_string();
-        let more = more.split_once(": https://docs.rs/").map_or(more.as_str(), |(more, _)| more);
-        if !text.contains(more) {
-            let _ = write!(text, "{}{more}", if text.is_empty() { "" } else { ": " });
-        }
-    }
-    text
+/// An error of the client and its causes, without what only wraps them.
+fn chain(error: &kube::Error) -> String {
+    let source = error.source().filter(|_| matches!(error, kube::Error::Service(_)));
+    source.map_or_else(|| causes(error), causes)
 }
 
 fn is_refused(error: &kube::Error) -> bool {

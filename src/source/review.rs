@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::kube::{collection, selectors};
-use super::request::{Get, Query, collect, failure, next_data, stalled, transient};
+use super::request::{Get, Query, about, collect, next_data, send, transient};
 use crate::reflector::{ErrorClass, ListBounds, MAX_OBJECT_BYTES, Progress, SourceError, bounded, classify_status};
 use crate::types::{ApiResource, Scope, clock};
 
@@ -139,18 +139,14 @@ pub async fn whoami(client: &Client) -> Result<Identity, SourceError> {
 }
 
 async fn post<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T, SourceError> {
-    named(&format!("POST {path}"), answer(client, path, body).await)
+    answer(client, path, body).await.map_err(|error| about("POST", path, error))
 }
 
 async fn answer<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T, SourceError> {
     let request = Request::post(path).header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
     let request = request.body(Body::from(body.to_string().into_bytes()));
     let request = request.map_err(|error| transient(format!("not a request: {error}")))?;
-    let response = tokio::time::timeout(DEADLINE, client.send(request)).await;
-    let response = match response {
-        Err(_) => return Err(stalled(&format!("no answer within {} s", DEADLINE.as_secs()))),
-        Ok(sent) => sent.map_err(|error| failure(&error))?,
-    };
+    let response = send(client, request, DEADLINE).await?;
     let status = response.status();
     let body = collect(response.into_body(), MAX_ANSWER, DEADLINE).await?;
     if !status.is_success() {
@@ -243,7 +239,7 @@ pub async fn estimate(
     let path = collection(resource, scope);
     let get = Get { path: path.clone(), query, accept, compressed: true };
     let body = get.fetch(client, MAX_OBJECT_BYTES + MAX_ANSWER, DEADLINE).await?;
-    let page: Page<'_> = named(&format!("GET {path}"), parsed(&body))?;
+    let page: Page<'_> = parsed(&body).map_err(|error| about("GET", &path, error))?;
     let items = page.items.unwrap_or_default();
     let Metadata { remaining_item_count, token } = page.metadata;
     let left = if token.is_empty() { Some(remaining_item_count.unwrap_or(0)) } else { remaining_item_count };
@@ -287,13 +283,14 @@ pub async fn objects(
         }
         let get = Get { path: path.clone(), query, accept: "application/json", compressed: true };
         let body = get.fetch(client, MAX_PAGE, DEADLINE).await?;
-        let page: Page = named(&format!("GET {path}"), parsed(&body))?;
+        let named = |error: SourceError| about("GET", &path, error);
+        let page: Page = parsed(&body).map_err(named)?;
         let items = page.items.unwrap_or_default();
-        named(&format!("GET {path}"), progress.note_items(items.len() as u64, clock::now() - asked, &bounds))?;
+        progress.note_items(items.len() as u64, clock::now() - asked, &bounds).map_err(named)?;
         found.extend(items.into_iter().map(|item| Box::<str>::from(item).into_boxed_bytes()).take(most - found.len()));
         token = page.metadata.token.filter(|token| !token.is_empty());
         let Some(token) = token.as_deref().filter(|_| found.len() < most) else { return Ok(found) };
-        let pause = named(&format!("GET {path}"), progress.note_page(token, Some(PAGE), &bounds))?;
+        let pause = progress.note_page(token, Some(PAGE), &bounds).map_err(named)?;
         tokio::time::sleep(pause).await;
     }
 }
@@ -301,7 +298,7 @@ pub async fn objects(
 async fn ask<T: DeserializeOwned>(path: String, query: Query, limit: usize, client: &Client) -> Result<T, SourceError> {
     let get = Get { path: path.clone(), query, accept: "application/json", compressed: true };
     let body = get.fetch(client, limit, DEADLINE).await?;
-    named(&format!("GET {path}"), parsed(&body))
+    parsed(&body).map_err(|error| about("GET", &path, error))
 }
 
 /// Never quotes the body.
@@ -310,10 +307,6 @@ fn parsed<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, SourceError> {
         class: ErrorClass::Malformed,
         message: format!("not the answer that is due: line {} column {}", error.line(), error.column()),
     })
-}
-
-fn named<T>(request: &str, answer: Result<T, SourceError>) -> Result<T, SourceError> {
-    answer.map_err(|error| SourceError { message: format!("{request}: {}", error.message), ..error })
 }
 
 #[cfg(test)]

@@ -1,22 +1,26 @@
 //! The way from a client to the socket: kube's layers over hyper's client, with the few settings that a process of a
 //! thousand connections needs and kube's own stack does not offer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::{Request, Uri};
+use http::{Request, Response, Uri};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
-use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use tower::buffer::BufferLayer;
 use tower::filter::AsyncFilterLayer;
+use tower::util::MapErrLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 use tower_http::decompression::DecompressionLayer;
 
-use crate::dial::Dial;
+use crate::dial::{Dial, server_of};
 
 /// A request that may be sent, or why none may.
 pub(super) type Authorized = BoxFuture<'static, Result<Request<Body>, BoxError>>;
@@ -51,30 +55,64 @@ pub(super) fn open(
     authorize: impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static,
 ) -> Result<Client, kube::Error> {
     let authorize = AsyncFilterLayer::new(authorize);
+    let server: Arc<str> = server_of(&config.cluster_url).into();
     let is_plain = config.cluster_url.scheme_str() == Some("http");
     match dial {
-        Some(dial) if is_plain => return over(dial, &config, authorize),
-        Some(dial) => return over(config.rustls_https_connector_with_connector(dial)?, &config, authorize),
+        Some(dial) if is_plain => return over(dial, &config, server, authorize),
+        Some(dial) => {
+            return over(config.rustls_https_connector_with_connector(dial)?, &config, server, authorize);
+        }
         None => {}
     }
-    if config.proxy_url.is_some() {
+    if let Some(proxy) = &config.proxy_url {
+        let server: Arc<str> = format!("{server} by the proxy {}", server_of(proxy)).into();
+        let name = MapErrLayer::new(move |error: BoxError| match error.downcast::<HttpError>() {
+            Ok(error) => named(*error, &server),
+            Err(error) => error,
+        });
         // kube's own service cannot be cloned, which `authorize` asks for.
         let shared = BufferLayer::new(REQUESTS);
-        return Ok(ClientBuilder::try_from(config)?.with_layer(&shared).with_layer(&authorize).build());
+        let client = ClientBuilder::try_from(config)?.with_layer(&name).with_layer(&shared).with_layer(&authorize);
+        return Ok(client.build());
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_keepalive(Some(KEEP_ALIVE));
     if is_plain {
         // A client with TLS would hold the system's roots, 70 KB, for nothing.
-        return over(tcp, &config, authorize);
+        return over(tcp, &config, server, authorize);
     }
-    over(config.rustls_https_connector_with_connector(tcp)?, &config, authorize)
+    over(config.rustls_https_connector_with_connector(tcp)?, &config, server, authorize)
+}
+
+/// There is no connection.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to {server}")]
+pub(super) struct CannotConnect {
+    server: Arc<str>,
+    source: BoxError,
+}
+
+/// A connection ended before the answer did.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection to {server} broke")]
+struct Broken {
+    server: Arc<str>,
+    source: BoxError,
+}
+
+/// An error of the HTTP client that says which server it is about.
+fn named(error: HttpError, server: &Arc<str>) -> BoxError {
+    let server = Arc::clone(server);
+    let is_connect = error.is_connect();
+    let source = BoxError::from(error);
+    if is_connect { CannotConnect { server, source }.into() } else { Broken { server, source }.into() }
 }
 
 fn over<C>(
     connector: C,
     config: &Config,
+    server: Arc<str>,
     authorize: AsyncFilterLayer<impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static>,
 ) -> Result<Client, kube::Error>
 where
@@ -89,13 +127,18 @@ where
         .pool_idle_timeout(IDLE)
         .http1_max_buf_size(READ)
         .build(connector);
+    let of_bodies = Arc::clone(&server);
     let service = ServiceBuilder::new()
         .layer(authorize)
         .layer(config.base_uri_layer())
         .layer(DecompressionLayer::new().gzip(!config.disable_compression))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
+        .map_err(move |error| named(error, &server))
+        .map_response(move |response: Response<Incoming>| {
+            let server = Arc::clone(&of_bodies);
+            response.map(|body| body.map_err(move |error| Broken { server: Arc::clone(&server), source: error.into() }))
+        })
         .service(client);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }

@@ -50,23 +50,23 @@ pub fn init(format: LogFormat, default: &str) {
 /// What cannot be exported costs a warning, and spans.
 #[must_use = "the last spans are lost without a flush"]
 pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces {
-    let (traces, problem) = match traces::start(io) {
+    let (traces, error) = match traces::start(io) {
         Ok(traces) => (traces, None),
-        Err(problem) => (Traces::default(), Some(problem)),
+        Err(error) => (Traces::default(), Some(error)),
     };
     start(format, default, Some(&traces));
-    if let Some(problem) = problem {
-        tracing::warn!(problem, "no traces are exported");
+    if let Some(error) = error {
+        tracing::warn!(error, "no traces are exported");
     }
     traces
 }
 
 fn start(format: LogFormat, default: &str, traces: Option<&Traces>) {
-    let (filter, problem) = filter(default);
+    let (filter, error) = filter(default);
     // An error means that somebody has set logging up before, who then wants it their way.
     let _ = subscriber(format, filter, traces.and_then(Traces::tracer)).try_init();
-    if let Some(problem) = problem {
-        tracing::warn!(problem, "RUST_LOG is not a filter; logging as if it were not set");
+    if let Some(error) = error {
+        tracing::warn!(error, "RUST_LOG is not a filter; logging as if it were not set");
     }
 }
 

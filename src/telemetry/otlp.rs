@@ -98,15 +98,15 @@ impl Failing {
     }
 
     /// An export has ended.
-    pub(super) fn note(&self, why: Option<&str>) {
+    pub(super) fn note(&self, error: Option<&str>) {
         let (what, endpoint) = (self.what, &self.shown);
-        if self.is_on.swap(why.is_some(), Relaxed) == why.is_some() {
+        if self.is_on.swap(error.is_some(), Relaxed) == error.is_some() {
             return;
         }
-        match why {
+        match error {
             None => tracing::info!(endpoint, "{what} are exported again"),
-            Some(why) => {
-                tracing::warn!(endpoint, why, "{what} cannot be exported, they are dropped until they can");
+            Some(error) => {
+                tracing::warn!(endpoint, error, "{what} cannot be exported, they are dropped until they can");
             }
         }
     }

@@ -171,7 +171,7 @@ pub struct InformerHealth {
     timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
     pub objects: AtomicU64,
-    /// Bytes of their bodies as they lie in memory.
+    /// Their [`object_memory`](super::object_memory), by samples; zero in a hub that has had no memory limit.
     pub bytes: AtomicU64,
     /// Watch events and list items taken in.
     pub events: AtomicU64,

@@ -12,6 +12,23 @@ use super::clock;
 /// The least memory limit of a hub: the program, its threads and connections take some 30 MiB of it.
 pub const LEAST_MEMORY_LIMIT: u64 = 64 << 20;
 
+/// Bytes that an object takes besides its body: key, head, labels, index entries, map and postings, with the allocator's
+/// share. Measured of pods (docs/performance.md).
+const BESIDE_BODY: u64 = 560;
+
+/// What the allocator adds to bodies, in per cent.
+const BODY_SLACK: u128 = 10;
+
+/// The memory of cached objects, in bytes: the one definition of `MEMORY`, `bytes` and
+/// `informer_hub_informer_memory_bytes` (docs/memory.md). `bodies` is what the bodies take now, each as received or
+/// compressed. Queued changes, the informers themselves and the rest of the process are not part of it.
+#[must_use]
+pub fn object_memory(objects: u64, bodies: u64) -> u64 {
+    let slack = u128::from(bodies) * BODY_SLACK / 100;
+    let slack = u64::try_from(slack).unwrap_or(u64::MAX);
+    bodies.saturating_add(slack).saturating_add(objects.saturating_mul(BESIDE_BODY))
+}
+
 /// How much of an informer's objects is kept, from all to nothing. Each step keeps less than the one before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -90,7 +107,7 @@ pub struct MemoryState {
     reason: ArcSwapOption<String>,
     /// Bytes that it may use while others want memory too.
     pub share: AtomicU64,
-    /// Bytes that it uses, by count of what it keeps and by measure of what the allocator adds to that.
+    /// Bytes that count against its share: those of its objects, and the changes that wait in its queues.
     pub used: AtomicU64,
 }
 
@@ -135,6 +152,14 @@ impl MemoryState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_counts_every_object_though_it_has_no_body() {
+        assert_eq!(object_memory(0, 0), 0);
+        assert_eq!(object_memory(34, 0), 34 * 560);
+        assert_eq!(object_memory(2, 1_000), 2 * 560 + 1_100);
+        assert_eq!(object_memory(u64::MAX, u64::MAX), u64::MAX, "no overflow");
+    }
 
     #[test]
     fn each_step_is_kept_as_it_was_set_and_leads_down_to_nothing_and_up_to_everything() {

@@ -62,7 +62,7 @@ pub use key::{InvalidKey, ObjectKey};
 pub(crate) use label_filter::{LabelFilter, LabelNeeds, text_hash};
 pub use limits::StoreLimits;
 pub use meant::meant;
-pub use memory::{LEAST_MEMORY_LIMIT, MemoryState, MemoryStep};
+pub use memory::{LEAST_MEMORY_LIMIT, MemoryState, MemoryStep, object_memory};
 pub use name::{ClusterLabels, ClusterName, InvalidName, check_name, first_names};
 pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
 pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};

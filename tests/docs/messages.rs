@@ -115,3 +115,29 @@ fn what_does_not_fit_is_told_apart() {
     assert!(fits("… is out of range: from … to …", "hub.toml:4: a: 2MiB is out of range: from 64MiB to 64TiB"));
     assert!(!fits("… is out of range: to …", "2MiB is out of range: from 64MiB to 64TiB"));
 }
+
+/// Words that were used for the cause of a log line. The field's name is `error`, of which searches and alerts are made.
+const OTHER_NAMES: [&str; 6] = ["why", "problem", "cause", "mistake", "err", "damage"];
+
+#[test]
+fn the_cause_of_a_log_line_is_in_its_field_error() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for source in sources().iter().filter(|source| !is_of_tests(source)) {
+        for (at, mark) in source.text.match_indices("tracing::") {
+            let call = &source.text[at + mark.len()..];
+            if !["info!(", "warn!(", "error!(", "debug!("].iter().any(|start| call.starts_with(start)) {
+                continue;
+            }
+            count += 1;
+            let fields =
+                call.split_once('(').map_or("", |(_, rest)| rest.split_once('"').map_or(rest, |(head, _)| head));
+            let names = fields.split(',').map(|field| field.split('=').next().unwrap_or_default());
+            let names = names.map(|name| name.trim().trim_start_matches(['%', '?']));
+            wrong
+                .extend(names.filter(|name| OTHER_NAMES.contains(name)).map(|name| format!("{}: {name}", source.path)));
+        }
+    }
+    assert!(count > 100, "{count} log lines");
+    assert!(wrong.is_empty(), "the cause of a log line belongs in the field error: {wrong:#?}");
+}

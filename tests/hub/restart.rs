@@ -11,7 +11,7 @@ use informer_hub::app::{Hub, StartError};
 use informer_hub::cache::{Answer, Query};
 use informer_hub::config::{ClusterAccess, Config, FileConfig, SinkConfig, TransportConfig};
 use informer_hub::sim::{Churn, SimCluster, World};
-use informer_hub::types::{ApiResource, ClusterSelector, Freshness, Notification, Object, ObjectKey};
+use informer_hub::types::{ApiResource, ClusterSelector, Freshness, Notification, Object, ObjectKey, object_memory};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -208,6 +208,10 @@ async fn what_was_there_can_be_asked_before_any_cluster_answers() {
     life.hub.wait_for_cache_sync(Duration::from_secs(1)).await.unwrap();
     let report = life.hub.report().await.unwrap();
     assert_eq!(report.hub.state_dir.unwrap().restored, 100 + house.clusters.len() as u64 * nodes(&house));
+    let informers = report.hub.clusters.iter().flat_map(|cluster| &cluster.informers);
+    let counts_all = |(objects, bytes): (u64, u64)| objects > 0 && bytes > object_memory(objects, 0);
+    let counted: Vec<_> = informers.map(|informer| (informer.objects, informer.bytes)).collect();
+    assert!(counted.len() == 4 && counted.iter().copied().all(counts_all), "bodies from disk count: {counted:?}");
     let informer = &report.hub.clusters[0].informers[0];
     assert!(informer.synced && informer.objects > 0, "{informer:?}");
     house.clusters.get_mut("c0").unwrap().restart().await;

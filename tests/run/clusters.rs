@@ -200,3 +200,53 @@ async fn a_cluster_that_knows_nobody_says_so_once_whatever_is_watched_of_it() {
     assert!(warned[0]["error"].to_string().contains("401"), "{warned:#?}");
     answering.abort();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_says_what_starts_which_servers_answer_and_what_the_hub_is_ready_with() {
+    let (sim, down) = (sim(9, 20), sim(10, 20));
+    down.stop().await;
+    let hub = Launch::new(&(cluster("down", &down.url()) + &cluster("well", &sim.url()) + PODS)).start();
+    let start = hub.line("the hub starts").await;
+    assert_eq!(
+        (&start["clusters"], &start["resources"], &start["sinks"]),
+        (&2.into(), &1.into(), &0.into()),
+        "{start}"
+    );
+    assert!(start["config"].as_str().is_some_and(|file| file.ends_with("hub.toml")), "{start}");
+    assert_eq!(start["version"], env!("CARGO_PKG_VERSION"));
+    let connected = hub.line("connected to the cluster").await;
+    assert_eq!((&connected["cluster"], &connected["server"]), (&"well".into(), &sim.url().into()), "{connected}");
+    assert!(connected["version"].as_str().is_some_and(|version| version.starts_with('v')), "{connected}");
+    let unreachable = hub.line("the cluster cannot be reached").await;
+    let error = format!("cannot connect to {}: connection refused", down.url());
+    assert_eq!((&unreachable["cluster"], &unreachable["error"]), (&"down".into(), &error.into()), "{unreachable}");
+    let ready = until("ready", async || hub.lines().into_iter().find(|line| message_of(line) == "ready")).await;
+    let numbers = ["informers", "watching", "stale", "objects"].map(|key| ready[key].as_u64());
+    assert_eq!(numbers, [2, 1, 0, 20].map(Some), "{ready}");
+    assert_eq!(ready["unreachable"], "down", "{ready}");
+    let status = hub.status().await;
+    let well = named(&status, "well");
+    assert_eq!((&well["server"], &well["version"]), (&connected["server"], &connected["version"]), "{well}");
+    down.restart().await;
+    until("the other server", async || (hub.count("connected to the cluster") == 2).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_warm_start_without_its_cluster_is_ready_with_stale_objects_and_says_so() {
+    let (sim, folder) = (sim(11, 20), tempfile::tempdir().unwrap());
+    let hub = format!("state_dir = \"{}\"\ncheckpoint = \"1s\"\n", folder.path().join("state").display());
+    let toml = hub + &cluster("a", &sim.url()) + PODS;
+    let mut first = Launch::new(&toml).start();
+    synced(&first, "a").await;
+    first.signal("TERM");
+    assert_eq!(first.ended().await, 0, "{}", first.log());
+    sim.stop().await;
+    let hub = Launch::new(&toml).start();
+    let ready = until("ready", async || hub.lines().into_iter().find(|line| message_of(line) == "ready")).await;
+    let numbers = ["informers", "watching", "stale", "objects"].map(|key| ready[key].as_u64());
+    assert_eq!(numbers, [1, 0, 1, 20].map(Some), "{ready}");
+    assert_eq!(ready["unreachable"], "a", "{ready}");
+    let status = hub.status().await;
+    let informer = &named(&status, "a")["informers"][0];
+    assert!(informer["bytes"].as_u64().is_some_and(|bytes| bytes > 20 * 560), "{informer}");
+}

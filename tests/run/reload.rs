@@ -2,7 +2,7 @@
 
 use informer_hub::sim::{SimCluster, World};
 
-use crate::process::{Launch, Process, cluster, sim};
+use crate::process::{Launch, Process, cluster, message_of, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
 use crate::waiting::until;
 
@@ -29,12 +29,22 @@ async fn a_changed_file_is_applied_and_a_broken_one_is_refused_until_it_is_mende
     let listed = lists(&first);
     hub.configure(&(base.clone() + &cluster("b", &second.url())));
     receiver.converged("b", &second, &World::pods()).await;
-    hub.configure(&(base.clone() + NODES + "colour = \"red\"\n"));
+    hub.configure(&(base.clone() + NODES + "colour = \"red\"\nsize = 3\n"));
     let error = until("the mistake is shown", async || {
         hub.status().await["configuration"]["lastError"].as_str().map(ToOwned::to_owned)
     })
     .await;
     assert!(error.contains("resources.nodes.colour"), "{error}");
+    let refused = hub.line("the configuration cannot be used").await;
+    assert_eq!(refused["mistakes"], 2, "{refused}");
+    let one_line_each = || hub.lines().into_iter().filter(|line| message_of(line) == "mistake in the configuration");
+    until("a line for each mistake", async || (one_line_each().count() == 2).then_some(())).await;
+    let keys: Vec<_> = one_line_each().map(|line| line["key"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(keys, ["resources.nodes.colour", "resources.nodes.size"]);
+    assert!(one_line_each().all(|line| line["error"].is_string() && line["line"].is_number()), "{}", hub.log());
+    assert!(!hub.log().contains("\\n"), "an escaped line break: {}", hub.log());
+    let mistakes = hub.status().await["configuration"]["mistakes"].clone();
+    assert_eq!(mistakes.as_array().map(Vec::len), Some(2), "{mistakes}");
     first.with_world(World::create_pod).unwrap();
     receiver.converged("a", &first, &World::pods()).await;
     hub.configure(&(base + NODES));

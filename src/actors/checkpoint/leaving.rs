@@ -261,8 +261,8 @@ fn read_back(caches: &CacheDirectory, keeping: &Keeping, cache: &(Gvr, View), wi
             Returning::default()
         });
         if !damage.is_empty() {
-            let damage = damage.join("; ");
-            tracing::error!(resource = %cache.0, damage, "a cache on disk is damaged: what can be read is there, and its informers list");
+            let error = damage.join("; ");
+            tracing::error!(resource = %cache.0, error, "a cache on disk is damaged: what can be read is there, and its informers list");
         }
         for (stored, saved) in partitions {
             let Some((id, partition)) = caches.bring_back(&cache.1, saved, &plain) else { continue };

@@ -27,6 +27,7 @@ impl ClusterActor {
                     act.connection = Some(connection);
                     act.connect_attempts = 0;
                     act.error = None;
+                    act.greet(ctx);
                     let open: Vec<_> = act.wants.keys().cloned().collect();
                     for key in open {
                         act.resolve(&key, ctx);
@@ -105,6 +106,7 @@ impl ClusterActor {
             match resolved {
                 Ok(resource) => {
                     act.note_answer(&key);
+                    act.greet(ctx);
                     act.on_resolved(&key, resource, ctx);
                 }
                 Err(error) => {

@@ -187,7 +187,7 @@ impl ClusterActor {
                 want.health.set_answers(true);
                 want.health.set_phase(Phase::Absent);
                 if is_new {
-                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), why, "the resource cannot be watched yet");
+                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = why, "the resource cannot be watched yet");
                 }
                 want.missed = true;
                 // Of what it was looked up as, no answer counts any more.
@@ -202,7 +202,7 @@ impl ClusterActor {
         }
         informer.parts.rest = rest;
         let (health, resource) = (Arc::clone(&informer.parts.health), informer.parts.origin.resource.gvr.clone());
-        tracing::warn!(cluster = %self.parts.name, %resource, why, "the resource is not there any more, nothing is asked of it");
+        tracing::warn!(cluster = %self.parts.name, %resource, error = why, "the resource is not there any more, nothing is asked of it");
         health.set_answers(true);
         health.set_error(Some(why.clone()));
         let resting = informer.address.as_ref().map(|address| address.send(rest));
@@ -308,7 +308,10 @@ impl Handler<Surveyed> for ClusterActor {
             if was_failing && looked.is_ok() {
                 self.answered.note();
             }
-            looked.as_ref().err().inspect(|error| self.tell_out_of_reach(error));
+            match looked {
+                Ok(()) => self.greet(ctx),
+                Err(error) => self.tell_out_of_reach(error),
+            }
         }
         self.survey.view = surveyed.view;
         if let Some(seen) = surveyed.seen {

@@ -183,6 +183,9 @@ impl Handler<Trouble> for ClusterActor {
 
     fn handle(&mut self, Trouble { origin, error }: Trouble, ctx: &mut Self::Context) {
         self.turns.note(ctx);
+        if error.is_none() {
+            self.greet(ctx);
+        }
         let key = (origin.resource.gvr.clone(), origin.scope.clone());
         // What is late is of one that is another now, or gone.
         if self.informers.contains_key(&key) && self.troubles.note(key, error) {

@@ -24,6 +24,7 @@ impl ClusterActor {
             informers,
             discovery,
             patterns,
+            server: self.greeting.server().cloned(),
         }));
     }
 
@@ -41,6 +42,7 @@ impl ClusterActor {
         InformerView {
             wanted: key.0.clone(),
             resource: want.resolved.clone(),
+            restored: want.restored.clone(),
             scope: key.1.clone(),
             health: Arc::clone(&want.health),
             listeners,

@@ -17,14 +17,13 @@ impl Driver {
 
     /// The request works; what was skipped is still missing, and must not be forgotten over that.
     pub(super) fn clear_error(&self) {
-        self.parts.health.set_error(self.skipped.as_ref().map(|(_, said)| said.clone()));
+        self.parts.health.set_error(self.skipped.last());
     }
 
     /// An object that was skipped has changed into one that can be taken in (or has been deleted).
     pub(super) fn note_taken(&mut self, key: &ObjectKey) {
-        if self.skipped.as_ref().is_some_and(|(skipped, _)| skipped.as_ref() == Some(key)) {
-            self.skipped = None;
-            self.parts.health.set_error(None);
+        if self.skipped.remove(key) {
+            self.parts.health.set_error(self.skipped.last());
         }
     }
 

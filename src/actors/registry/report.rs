@@ -28,11 +28,15 @@ impl Handler<GetStatus> for RegistryActor {
                 let informers: Vec<_> = view.informers.iter().map(|informer| informer.status(&caches)).collect();
                 let last_error = view.last_error();
                 let (discovery, patterns) = (view.discovery.clone(), view.patterns.clone());
+                let (server, version) =
+                    view.server.clone().map_or((None, None), |server| (Some(server.address), server.version));
                 ClusterStatus {
                     name,
                     labels,
                     source: None,
                     source_object: None,
+                    server,
+                    version,
                     state,
                     last_error,
                     credentials: Vec::new(),

@@ -83,8 +83,11 @@ impl Handler<LetterRequest> for SinkActor {
         });
         ctx.spawn(work.into_actor(self).map(|done, actor, ctx| {
             let Ok((done, state, end)) = done else { return };
+            let health = &actor.params.machine.health;
             if actor.params.place.is_some() {
-                actor.params.machine.health.show_journal(&state);
+                health.show_journal(&state);
+            } else {
+                health.note_letters(state.letters);
             }
             if let Some(end) = end {
                 actor.state.machine.appended(end);
@@ -107,6 +110,7 @@ impl SinkActor {
         // What there is no room for is the newest, since the oldest went first.
         let taken = numbers.len() - refused.len();
         store.remove_letters(&numbers[..taken])?;
+        self.params.machine.health.note_letters(store.state().letters);
         Ok(LetterAnswer::Count(taken as u64))
     }
 }

@@ -16,7 +16,7 @@ use crate::actors::{Env, Tuning};
 use crate::cache::testing::pods;
 use crate::reflector::{
     Connection, Connector, Discovered, ErrorClass, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher,
-    ResolveError, SourceError, WatchRequest, WatchStream,
+    ResolveError, Server, SourceError, WatchRequest, WatchStream,
 };
 use crate::types::chance::Decided;
 use crate::types::{ApiResource, ClusterLabels, ClusterName, ResourceRef, ResourceVersion, Scope, Threads, clock};
@@ -57,6 +57,11 @@ impl Connector for Fragile {
 }
 
 impl Connection for Fragile {
+    fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
+        std::future::ready(self.ask().map(|()| Server { address: "https://fragile:6443".to_owned(), version: None }))
+            .boxed()
+    }
+
     fn resolve(&self, _: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
         std::future::ready(self.ask().map(|()| pods()).map_err(ResolveError::Unavailable)).boxed()
     }

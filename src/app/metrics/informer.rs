@@ -20,7 +20,7 @@ pub(super) struct InformerSum {
     restarts: u64,
     queued_changes: u64,
     pub(super) queued_bytes: u64,
-    /// Used, shared, and the step that keeps least; `None` in a hub that has had no limit.
+    /// Memory of the objects, shared, and the step that keeps least; `None` in a hub that has had no limit.
     memory: Option<(u64, u64, u8)>,
 }
 
@@ -43,6 +43,11 @@ impl Default for InformerSum {
 }
 
 impl InformerSum {
+    /// Bytes that the objects take, where memory has a limit.
+    pub(super) fn object_memory(&self) -> u64 {
+        self.memory.map_or(0, |(bytes, ..)| bytes)
+    }
+
     /// Takes one more in.
     pub(super) fn add(&mut self, health: &InformerHealth) {
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
@@ -57,10 +62,10 @@ impl InformerSum {
         self.restarts += read(&health.restarts);
         self.queued_changes += read(&health.fifo_keys);
         self.queued_bytes += read(&health.fifo_bytes);
-        let (used, share) = (read(&health.memory.used), read(&health.memory.share));
-        if used > 0 || share > 0 || health.memory.since().is_some() {
+        let (bytes, share) = (read(&health.bytes), read(&health.memory.share));
+        if bytes > 0 || share > 0 || health.memory.since().is_some() {
             let (all, shares, worst) = self.memory.unwrap_or_default();
-            self.memory = Some((all + used, shares + share, worst.max(health.memory.step() as u8)));
+            self.memory = Some((all + bytes, shares + share, worst.max(health.memory.step() as u8)));
         }
     }
 
@@ -78,8 +83,8 @@ impl InformerSum {
         out.count(Id::Restarts, labels, self.restarts);
         out.count(Id::QueuedChanges, labels, self.queued_changes);
         out.count(Id::QueuedBytes, labels, self.queued_bytes);
-        if let Some((used, share, step)) = self.memory {
-            out.count(Id::InformerMemory, labels, used);
+        if let Some((bytes, share, step)) = self.memory {
+            out.count(Id::InformerMemory, labels, bytes);
             out.count(Id::InformerShare, labels, share);
             out.count(Id::InformerStep, labels, u64::from(step));
         }

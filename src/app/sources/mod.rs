@@ -163,7 +163,7 @@ impl Sources {
             tracing::warn!(
                 source = ear.name,
                 object = problem.object,
-                problem = problem.problem,
+                error = problem.problem,
                 "no cluster can be made of an object"
             );
         }

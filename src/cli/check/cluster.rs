@@ -15,7 +15,7 @@ use crate::config::{ClusterConfig, ResourceConfig};
 use crate::discovery::{self, Claim};
 use crate::reflector::{ErrorClass, SourceError};
 use crate::source::{self, DiscoveryError};
-use crate::types::{ApiResource, ClusterName, Found, ResourceRef, Scope, View, clock};
+use crate::types::{ApiResource, ClusterName, Found, ResourceRef, Scope, View, clock, object_memory};
 
 /// Resources of a cluster that are asked about at the same time.
 const AT_ONCE: usize = 4;
@@ -26,8 +26,7 @@ pub(super) const UNVERIFIED: &str = "insecure-skip-tls-verify is set: the certif
 pub(super) const NAME_ITS_CA: &str =
     "remove it, and name the CA of the cluster: certificate-authority-data in the kubeconfig, or ca_file";
 
-/// What an object takes besides its body, and how much smaller its body gets: measured of pods (docs/memory.md).
-const BESIDE_BODY: u64 = 560;
+/// How much smaller a body gets: measured of pods (docs/memory.md).
 const PACKED: u64 = 16;
 
 /// Groups of a user that are reported, and characters of a name of one.
@@ -230,8 +229,8 @@ impl Asking<'_> {
             Ok(estimate) => {
                 report.list = Some(true);
                 report.objects = estimate.objects;
-                let each = BESIDE_BODY + estimate.sample.unwrap_or_default() as u64 / PACKED;
-                report.memory = estimate.objects.map(|objects| objects * each);
+                let body = estimate.sample.unwrap_or_default() as u64 / PACKED;
+                report.memory = estimate.objects.map(|objects| object_memory(objects, objects.saturating_mul(body)));
             }
             Err(error) => {
                 let advice = match error.class {

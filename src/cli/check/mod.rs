@@ -83,6 +83,7 @@ impl Args {
             clusters: Vec::new(),
             findings: Vec::new(),
             objects: 0,
+            object_memory: 0,
             memory: PROGRAM,
         }
     }
@@ -215,11 +216,11 @@ async fn one(
 fn sum(report: &mut Report, limit: Option<u64>) {
     let scopes = || report.clusters.iter().flat_map(|cluster| &cluster.resources).flat_map(|it| &it.scopes);
     let objects = scopes().filter_map(|scope| scope.objects).sum();
-    let bodies: u64 = scopes().filter_map(|scope| scope.memory).sum();
-    let memory = PROGRAM + bodies + INFORMER * scopes().count() as u64;
-    (report.objects, report.memory) = (objects, memory);
+    let object_memory = scopes().filter_map(|scope| scope.memory).fold(0, u64::saturating_add);
+    let memory = object_memory.saturating_add(PROGRAM + INFORMER * scopes().count() as u64);
+    (report.objects, report.object_memory, report.memory) = (objects, object_memory, memory);
     // The hub acts from 90 % on, and the first list takes more than what stays.
-    if let Some(limit) = limit.filter(|limit| memory + memory / 4 > *limit) {
+    if let Some(limit) = limit.filter(|limit| memory.saturating_add(memory / 4) > *limit) {
         report.findings.push(Finding {
             level: Level::Warning,
             about: "hub.memory_limit".to_owned(),
@@ -277,6 +278,7 @@ pub(super) fn screens(foreign: &str) -> (String, String) {
             clusters,
             findings,
             objects: 0,
+            object_memory: 0,
             memory: 0,
         };
         text::text(&report.judge(), false)

@@ -45,7 +45,9 @@ pub(super) struct Report {
     /// About the process as a whole.
     pub(super) findings: Vec<Finding>,
     pub(super) objects: u64,
-    /// Bytes, estimated.
+    /// Bytes that the objects take, estimated.
+    pub(super) object_memory: u64,
+    /// Bytes that the process takes with them, estimated.
     pub(super) memory: u64,
 }
 
@@ -131,7 +133,7 @@ pub(super) struct ScopeReport {
     pub(super) list: Option<bool>,
     pub(super) watch: Option<bool>,
     pub(super) objects: Option<u64>,
-    /// Bytes, estimated.
+    /// Bytes that the objects take, estimated.
     pub(super) memory: Option<u64>,
 }
 

@@ -45,11 +45,12 @@ fn sum(report: &Report) -> String {
     let count = |level| report.all_findings().iter().filter(|finding| finding.level == level).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     format!(
-        "{}: {}, {}; {} in about {} of memory",
+        "{}: {}, {}; {} in about {} of memory, {} with the process",
         plural(report.clusters.len(), "cluster"),
         plural(count(Level::Error), "error"),
         plural(count(Level::Warning), "warning"),
         plural(usize::try_from(report.objects).unwrap_or(usize::MAX), "object"),
+        bytes(report.object_memory),
         bytes(report.memory),
     )
 }

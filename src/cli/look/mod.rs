@@ -3,6 +3,7 @@
 mod rows;
 mod select;
 mod watch;
+mod why;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -200,7 +201,11 @@ fn changes(subject: Subject, before: Option<&[Row]>, now: &[Row]) -> Vec<String>
 fn page(subject: Subject, status: &Value, width: Option<usize>, colours: bool) -> String {
     let rows = rows::rows(subject, status);
     let head = if subject == Subject::Status { rows::summary(status) } else { String::new() };
-    let notes = if subject == Subject::Sinks { Vec::new() } else { rows::notes(status) };
+    let notes = match subject {
+        Subject::Sinks => Vec::new(),
+        Subject::Status => [why::further_mistakes(&status["configuration"]), rows::notes(status)].concat(),
+        Subject::Clusters | Subject::Resources => rows::notes(status),
+    };
     let room = width.unwrap_or(usize::MAX);
     let mut notes: Vec<_> = notes.iter().map(|note| wrapped(&printable(note), room, "  ")).collect();
     if rows.is_empty() {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Subject;
-use super::select::{informers, list};
+use super::select::{informer_name, informers, list};
+use super::why;
 use crate::cli::print::{bytes, grouped, span};
-use crate::types::printable;
+use crate::types::{first_names, printable};
 
 /// How bad something is; the worst is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +132,7 @@ pub(super) fn notes(status: &Value) -> Vec<String> {
     notes
 }
 
-fn number(value: &Value, key: &str) -> u64 {
+pub(super) fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_default()
 }
 
@@ -140,9 +141,10 @@ pub(super) fn cluster_concern(cluster: &Value) -> Concern {
         "degraded" => Concern(0),
         "unreachable" => Concern(1),
         "connecting" => Concern(4),
+        "connected" if why::is_forbidden(cluster) => Concern(1),
         "connected" => {
             let worst = list(cluster, "informers").iter().map(informer_concern).min();
-            let own = if cluster["lastError"].is_string() { Concern(5) } else { expiry_concern(cluster) };
+            let own = if why::has_error(cluster) { Concern(5) } else { expiry_concern(cluster) };
             // What concerns one resource is less than what concerns the cluster.
             worst.filter(|worst| *worst < WELL).map_or(own, |worst| own.min(Concern(worst.0.clamp(5, 8))))
         }
@@ -161,25 +163,6 @@ fn expiry_concern(owner: &Value) -> Concern {
     list(owner, "credentials").iter().map(concern).min().unwrap_or(WELL)
 }
 
-/// Which credentials end, worst first; empty where none is due. Says when, not how soon: a watch prints what changes.
-fn expiry(owner: &Value) -> String {
-    let said = |one: &Value| {
-        let (kind, place, expires) = (text(one, "kind").replace('-', " "), text(one, "place"), text(one, "expires"));
-        match text(one, "state") {
-            "expired" => Some(format!("{kind} {place} ended at {expires}")),
-            "imminent" | "soon" => Some(format!("{kind} {place} ends at {expires}")),
-            _ => None,
-        }
-    };
-    list(owner, "credentials").iter().filter_map(said).collect::<Vec<_>>().join("; ")
-}
-
-/// What went wrong last; where nothing did, which credentials end.
-fn why(owner: &Value) -> String {
-    let error = text(owner, "lastError");
-    if error.is_empty() { expiry(owner) } else { error.to_owned() }
-}
-
 pub(super) fn informer_concern(informer: &Value) -> Concern {
     match text(informer, "state") {
         "degraded" => Concern(0),
@@ -188,8 +171,8 @@ pub(super) fn informer_concern(informer: &Value) -> Concern {
         "stale" => Concern(3),
         "paused" => Concern(4),
         "pending" | "listing" => Concern(5),
-        "watching" if informer["lastError"].is_string() || number(informer, "skipped") > 0 => Concern(7),
-        "watching" => WELL,
+        "watching" if why::of_informer(informer).is_empty() => WELL,
+        "watching" => Concern(7),
         _ => Concern(8),
     }
 }
@@ -200,8 +183,9 @@ pub(super) fn sink_concern(sink: &Value) -> Concern {
         () if is("disabled") => Concern(0),
         () if sink["journal"]["trouble"].is_string() => Concern(1),
         () if is("circuitOpen") => Concern(2),
-        () if sink["lastError"].is_string() || number(sink, "refusedEvents") > 0 => Concern(4),
-        () if number(sink, "deadLettered") > 0 => Concern(6),
+        () if why::is_stuck(sink) => Concern(3),
+        () if why::is_retrying(sink) => Concern(4),
+        () if why::letters(sink) > 0 => Concern(6).min(expiry_concern(sink).max(Concern(5))),
         () => expiry_concern(sink).max(Concern(5)),
     }
 }
@@ -211,6 +195,7 @@ fn sink_state(sink: &Value) -> &'static str {
         0 => "disabled",
         1 => "journal in trouble",
         2 => "suspended",
+        3 => "stuck",
         4 => "retrying",
         _ => "delivering",
     }
@@ -219,19 +204,17 @@ fn sink_state(sink: &Value) -> &'static str {
 /// A source of clusters, where something of it is in trouble.
 fn source(source: &Value) -> Option<Row> {
     let (name, state) = (text(source, "name"), text(source, "state"));
-    let problems = list(source, "problems").iter().map(|it| format!("{}: {}", text(it, "object"), text(it, "problem")));
-    let conflicts = list(source, "conflicts").iter();
-    let conflicts = conflicts.map(|it| format!("{}: another has the name {}", text(it, "object"), text(it, "cluster")));
     let numbers = ["invalid", "conflicting", "over"].map(|key| (key, number(source, key)));
     let counts = numbers.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}"));
     let counts: Vec<_> = counts.collect();
-    let (how_bad, why) = match state {
-        "current" if counts.is_empty() && !expiry(source).is_empty() => (expiry_concern(source), expiry(source)),
+    let how_bad = match state {
+        "current" if counts.is_empty() && !why::expiry(source).is_empty() => expiry_concern(source),
         "current" if counts.is_empty() => return None,
-        "current" => (Concern(4), problems.chain(conflicts).next().unwrap_or_default()),
-        "waiting" => (Concern(5), String::new()),
-        _ => (Concern(1), text(source, "lastError").to_owned()),
+        "current" => Concern(4),
+        "waiting" => Concern(5),
+        _ => Concern(1),
     };
+    let why = why::of_source(source, &counts);
     let shown = [vec![state.to_owned()], counts].concat().join(", ");
     Some(Row {
         name: name.to_owned(),
@@ -247,12 +230,15 @@ fn own(status: &Value) -> Vec<Row> {
     let (configuration, state_dir) = (&status["configuration"], &status["stateDir"]);
     let waiting: Vec<_> = list(configuration, "needsRestart").iter().filter_map(Value::as_str).collect();
     let waiting = (!waiting.is_empty()).then(|| waiting.join(", "));
-    let why = |of: &Value| of["lastError"].as_str().map(str::to_owned);
-    let certificate = Some(expiry(status)).filter(|why| !why.is_empty());
+    let certificate = Some(why::expiry(status)).filter(|why| !why.is_empty());
+    let of_state_dir = state_dir["lastError"]
+        .as_str()
+        .map(line)
+        .map(|error| if error.is_empty() { "its disk does not accept the caches".to_owned() } else { error });
     let troubles = [
         ("port", "certificate ends", certificate, expiry_concern(status)),
-        ("state directory", "failing", why(state_dir), Concern(2)),
-        ("configuration", "refused", why(configuration), Concern(3)),
+        ("state directory", "failing", of_state_dir, Concern(1)),
+        ("configuration", "refused", why::of_configuration(configuration), Concern(1)),
         ("configuration", "needs a restart", waiting, Concern(7)),
     ];
     let row = |(name, shown, why, how_bad): (&str, &str, Option<String>, Concern)| {
@@ -282,7 +268,7 @@ fn cluster(cluster: &Value) -> Row {
     let sum = |key: &str| informers.iter().map(|informer| number(informer, key)).fold(0, u64::saturating_add);
     let labels = cluster["labels"].as_object().into_iter().flatten();
     let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    let (name, state, why) = (text(cluster, "name"), text(cluster, "state"), why(cluster));
+    let (name, state, why) = (text(cluster, "name"), why::cluster_state(cluster), why::of_cluster(cluster));
     Row {
         name: name.to_owned(),
         state: with_reason(&format!("{state}, watching {watching}/{}", informers.len()), &why),
@@ -294,7 +280,7 @@ fn cluster(cluster: &Value) -> Row {
             bytes(sum("bytes")),
             cluster["source"].as_str().unwrap_or("table").to_owned(),
             labels.join(","),
-            line(&why),
+            why,
         ],
         stated: 1,
         concern: concern(cluster_concern(cluster)),
@@ -303,7 +289,7 @@ fn cluster(cluster: &Value) -> Row {
 
 fn resource(cluster: &str, informer: &Value) -> Row {
     let (name, scope, state) = (text(informer, "resource"), text(informer, "scope"), text(informer, "state"));
-    let why = text(informer, "lastError");
+    let why = why::of_informer(informer);
     let listed = || match (number(informer, "listItems"), number(informer, "listExpected")) {
         (items, 0) => format!("listing {}", grouped(items)),
         (items, expected) => format!("listing {}%", items.saturating_mul(100) / expected),
@@ -315,10 +301,10 @@ fn resource(cluster: &str, informer: &Value) -> Row {
     let mut cells = vec![cluster.to_owned(), name.to_owned(), scope.to_owned(), shown];
     cells.extend([grouped(number(informer, "objects")), bytes(number(informer, "bytes")), age]);
     cells.extend(counts);
-    cells.push(line(why));
+    cells.push(why.clone());
     Row {
-        name: if scope == "*" { format!("{cluster}/{name}") } else { format!("{cluster}/{name} ({scope})") },
-        state: with_reason(state, why),
+        name: format!("{cluster}/{}", informer_name(informer)),
+        state: with_reason(state, &why),
         cells,
         stated: 3,
         concern: concern(informer_concern(informer)),
@@ -327,27 +313,18 @@ fn resource(cluster: &str, informer: &Value) -> Row {
 
 fn sink(sink: &Value) -> Row {
     let (name, state) = (text(sink, "name"), sink_state(sink));
-    let trouble = sink["journal"]["trouble"].as_str();
-    // The last error goes with the next delivery of another object; what is refused still waits then.
-    let refused = match (number(sink, "refusedEvents"), sink_concern(sink)) {
-        (count @ 1.., Concern(4)) => {
-            Some(format!("{} events wait after a refusal: {}", grouped(count), text(sink, "refusal")))
-        }
-        _ => None,
-    };
-    let why = refused.or(trouble.map(str::to_owned)).unwrap_or_else(|| why(sink));
-    let why = why.as_str();
+    let why = why::of_sink(sink);
     // What waits in a journal is more than what waits in memory.
     let pending = number(sink, "pendingEvents").max(number(&sink["journal"], "pending"));
-    let letters = sink["journal"]["deadLetters"].as_u64().unwrap_or_else(|| number(sink, "deadLettered"));
+    let letters = why::letters(sink);
     let numbers = [pending, number(sink, "delivered"), number(sink, "retries"), letters].map(grouped);
     let mut cells = vec![name.to_owned(), state.to_owned()];
     cells.extend(numbers);
-    cells.extend([text(sink, "lastDelivery").to_owned(), line(why)]);
+    cells.extend([text(sink, "lastDelivery").to_owned(), why.clone()]);
     let dead = if letters > 0 { format!(", {} dead letters", grouped(letters)) } else { String::new() };
     Row {
         name: name.to_owned(),
-        state: with_reason(&format!("{state}{dead}"), why),
+        state: with_reason(&format!("{state}{dead}"), &why),
         cells,
         stated: 1,
         concern: concern(sink_concern(sink)),
@@ -364,11 +341,13 @@ fn troubles(status: &Value) -> Vec<Row> {
     };
     let why = |row: &Row| row.cells.last().cloned().unwrap_or_default();
     let is_own = |cluster: &&Value| {
-        text(cluster, "state") != "connected" || cluster["lastError"].is_string() || !expiry(cluster).is_empty()
+        let is_well = why::cluster_state(cluster) == "connected" && !why::has_error(cluster);
+        !is_well || !why::expiry(cluster).is_empty()
     };
     let clusters = list(status, "clusters").iter().filter(is_own).map(cluster).map(|row| ("cluster", row));
     // What is wrong with a cluster is wrong with each of its resources, and told once.
-    let is_unreached = |cluster: &&Value| matches!(text(cluster, "state"), "unreachable" | "connecting");
+    let is_unreached =
+        |cluster: &&Value| matches!(why::cluster_state(cluster), "unreachable" | "connecting" | "forbidden");
     let unreached: HashSet<_> =
         list(status, "clusters").iter().filter(is_unreached).map(|it| text(it, "name")).collect();
     let informers = informers(status).into_iter().filter(|(cluster, _)| !unreached.contains(cluster));
@@ -396,12 +375,8 @@ pub(super) fn summary(status: &Value) -> String {
         if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
     };
     let sum = |key: &str| informers.iter().map(|(_, informer)| number(informer, key)).fold(0, u64::saturating_add);
-    let ready = match status["ready"].as_bool() {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => "unknown",
-    };
-    let of_clusters = tally(clusters.iter().map(|cluster| text(cluster, "state")).collect());
+    let ready = ready(status);
+    let of_clusters = tally(clusters.iter().map(why::cluster_state).collect());
     let of_informers = tally(informers.iter().map(|(_, informer)| text(informer, "state")).collect());
     let of_sinks = tally(sinks.iter().map(sink_state).collect());
     let mut lines = vec![
@@ -423,9 +398,33 @@ pub(super) fn summary(status: &Value) -> String {
     lines.join("\n")
 }
 
+/// Whether the hub is ready, and what is not watched although it is: readiness does not wait for clusters and resources
+/// that waiting does not mend.
+fn ready(status: &Value) -> String {
+    match status["ready"].as_bool() {
+        Some(true) => {}
+        Some(false) => return "no".to_owned(),
+        None => return "unknown".to_owned(),
+    }
+    let is_watched = |informer: &Value| text(informer, "state") == "watching";
+    let is_unwatched = |cluster: &&Value| {
+        let informers = list(cluster, "informers");
+        !informers.is_empty() && !informers.iter().any(is_watched)
+    };
+    let unwatched = list(status, "clusters").iter().filter(is_unwatched);
+    let unwatched: Vec<_> = unwatched.map(|cluster| text(cluster, "name")).collect();
+    let informers = informers(status);
+    match informers.iter().filter(|(_, informer)| !is_watched(informer)).count() {
+        0 => "yes".to_owned(),
+        _ if !unwatched.is_empty() => format!("yes, but nothing is watched in {}", first_names(&unwatched)),
+        1 => format!("yes, but 1 of {} informers is not watching", informers.len()),
+        idle => format!("yes, but {idle} of {} informers are not watching", informers.len()),
+    }
+}
+
 /// The first line of what may be several, printable.
-fn line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
+pub(super) fn line(text: &str) -> String {
+    let line = text.lines().map(str::trim_end).find(|line| !line.is_empty()).unwrap_or_default();
     printable(line)
 }
 

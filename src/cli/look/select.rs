@@ -121,6 +121,12 @@ pub(super) fn document(subject: Subject, status: &Value) -> Value {
     }
 }
 
+/// An informer's name within its cluster: the resource, and the scope if that is not everything.
+pub(super) fn informer_name(informer: &Value) -> String {
+    let (name, scope) = (text(informer, "resource"), text(informer, "scope"));
+    if scope == "*" { name.to_owned() } else { format!("{name} ({scope})") }
+}
+
 fn with_cluster(cluster: &str, informer: &Value) -> Value {
     let mut informer = informer.clone();
     if let Some(members) = informer.as_object_mut() {

@@ -295,12 +295,12 @@ impl<T> Machine<T> {
             tracing::error!(sink = %name, ?notification, panic = panic_text(&*panic), "conversion panicked");
             (Verdict::Take, Ok(None))
         });
-        if let Verdict::TakeUnfiltered(why) | Verdict::LeaveUnfiltered(why) = &verdict {
+        if let Verdict::TakeUnfiltered(error) | Verdict::LeaveUnfiltered(error) = &verdict {
             let count = health.filter_errors.fetch_add(1, Relaxed) + 1;
             // The first, then ever more rarely: a filter that does not fit fails for each event.
             if count.is_power_of_two() {
                 let taken = matches!(verdict, Verdict::TakeUnfiltered(_));
-                tracing::warn!(sink = %name, ?notification, why, count, taken, "filter failed");
+                tracing::warn!(sink = %name, ?notification, error, count, taken, "filter failed");
             }
         }
         match (verdict, event) {
@@ -412,6 +412,7 @@ impl<T> Machine<T> {
             Some(durable) => (durable.pending(), durable.unwritten_bytes()),
         };
         health.pending_events.store(events, Relaxed);
+        health.retrying.store(self.lanes.retrying() as u64, Relaxed);
         health.pending_bytes.store((self.lanes.bytes() + unwritten) as u64, Relaxed);
         health.held.store(self.held_count() as u64, Relaxed);
         let refused = self.lanes.aside().0 as u64;

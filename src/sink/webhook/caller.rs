@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use reqwest::{Body, Client, Response, Url, redirect};
 
 use super::{WebhookError, WebhookParams, tls};
-use crate::dial::Dial;
+use crate::dial::{Dial, causes};
 
 /// How long a connection is kept for the next batch.
 const IDLE: Duration = Duration::from_secs(60);
@@ -39,18 +39,19 @@ impl Caller {
         }
     }
 
-    /// One request, up to the head of its answer. An error is what happened, without the address.
+    /// One request, up to the head of its answer. An error names host and port: the rest of the address may be secret.
     pub(super) async fn post(&self, url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<Response, String> {
         match self {
             Self::Tcp(client) => {
                 let answer = client.post(url.clone()).headers(headers).body(body).send().await;
-                answer.map_err(|error| chain(&error.without_url()))
+                answer.map_err(|error| failed(error.is_connect(), url, &error.without_url()))
             }
             Self::Dialled(client) => {
                 let request = Request::post(url.as_str()).body(Body::from(body));
                 let mut request = request.map_err(|error| chain(&error))?;
                 *request.headers_mut() = headers;
-                let answer = client.request(request).await.map_err(|error| chain(&error))?;
+                let answer = client.request(request).await;
+                let answer = answer.map_err(|error| failed(error.is_connect(), url, &error))?;
                 Ok(answer.map(Body::wrap).into())
             }
         }
@@ -72,6 +73,23 @@ fn over_tcp(params: &WebhookParams) -> Result<Client, WebhookError> {
         builder = builder.identity(tls::read_identity(cert)?);
     }
     builder.build().map_err(WebhookError::Client)
+}
+
+/// The server of an address, without what may be secret.
+pub(super) fn server(url: &Url) -> String {
+    let host = url.host_str().unwrap_or("unknown host");
+    let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{host}{port}", url.scheme())
+}
+
+/// What an error of the client says.
+fn failed(is_connect: bool, url: &Url, error: &(dyn Error + 'static)) -> String {
+    let (server, causes) = (server(url), causes(error));
+    if is_connect {
+        format!("cannot connect to {server}: {causes}")
+    } else {
+        format!("the connection to {server} broke: {causes}")
+    }
 }
 
 /// The whole chain of causes.

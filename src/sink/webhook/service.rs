@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use reqwest::{Response, Url};
 use tracing::Span;
 
-use super::caller::{Caller, chain};
+use super::caller::{Caller, chain, server};
 use super::request::HeaderParams;
 use super::{WebhookError, WebhookParams, request};
 use crate::disk::FileStates;
@@ -95,7 +95,7 @@ impl Service {
         };
         let outcome = match tokio::time::timeout(params.timeout, exchange).await {
             Ok(outcome) => outcome,
-            Err(_) => retry(format!("no answer within {:?}", params.timeout)),
+            Err(_) => retry(format!("no answer from {} within {:?}", server(&params.url.0), params.timeout)),
         };
         if let Outcome::Retry { error, .. } | Outcome::Unsendable { error } | Outcome::Disable { error } = &outcome {
             Span::current().record("otel.status_code", "ERROR").record("otel.status_description", error);

@@ -178,7 +178,7 @@ catalogue! {
     QueuedChanges: Gauge "informer_hub_queued_changes" [cluster, resource];
     /// Bytes of the changes that wait for the cache.
     QueuedBytes: Gauge "informer_hub_queued_bytes" [cluster, resource];
-    /// Bytes accounted to an informer, where memory has a limit.
+    /// Memory of an informer's objects, where memory has a limit.
     InformerMemory: Gauge "informer_hub_informer_memory_bytes" [cluster, resource];
     /// Bytes that an informer may use while others want memory too, where memory has a limit.
     InformerShare: Gauge "informer_hub_informer_memory_share_bytes" [cluster, resource];

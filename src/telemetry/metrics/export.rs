@@ -80,8 +80,8 @@ impl Export {
                 let (last, ending) = oneshot::channel();
                 Running { last, task: io.spawn(exporter.run(every, ending)) }
             })),
-            Err(problem) => {
-                tracing::warn!(problem, "no metrics are exported");
+            Err(error) => {
+                tracing::warn!(error, "no metrics are exported");
                 Self::default()
             }
         }

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use informer_hub::reflector::{
     Connection, Connector, Discovered, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher,
-    ResolveError, SourceError, WatchBatch, WatchItem, WatchRequest, WatchStream,
+    ResolveError, Server, SourceError, WatchBatch, WatchItem, WatchRequest, WatchStream,
 };
 use informer_hub::types::{ApiResource, ResourceRef, ResourceVersion, Scope, clock};
 use parking_lot::Mutex;
@@ -178,6 +178,10 @@ impl<C: Connector> Connector for Witnessed<C> {
 }
 
 impl Connection for Witnessed<Arc<dyn Connection>> {
+    fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
+        self.inner.server()
+    }
+
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
         self.inner.resolve(resource)
     }
