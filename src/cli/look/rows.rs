@@ -463,7 +463,7 @@ mod tests {
         for (state, said, is_bad) in [("soon", "ends", false), ("imminent", "ends", true), ("expired", "ended", true)] {
             status["clusters"][1]["credentials"] = one(state);
             let trouble = rows(Subject::Status, &status).into_iter().find(|row| row.name == "cluster b").unwrap();
-            let why = format!("token file /t [31m {said} at 2026-01-01T00:00:00Z");
+            let why = format!("token file /t {said} at 2026-01-01T00:00:00Z");
             assert_eq!(trouble.cells, ["cluster", "b", "connected", &why]);
             assert_eq!(trouble.concern.unwrap().is_bad(), is_bad, "{state}");
         }

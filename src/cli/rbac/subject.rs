@@ -10,6 +10,7 @@ use super::needs_discovery;
 use crate::cli::quote::shell;
 use crate::config::{ClusterAccess, ResourceConfig};
 use crate::source::{self, Identity};
+use crate::types::printable;
 
 /// The name of the service account, its namespace, and its roles, unless others are given.
 const HUB: &str = "informer-hub";
@@ -187,6 +188,8 @@ fn subject(identity: &Identity) -> Option<String> {
     match account {
         Some(Account { name, namespace }) if (name.as_str(), namespace.as_str()) == (HUB, HUB) => Some(String::new()),
         Some(Account { name, namespace }) => Some(option("service-account", &format!("{namespace}/{name}"))),
+        // A command in which a name is shown otherwise than it is would bind somebody else.
+        None if printable(&identity.username) != identity.username => None,
         None => Some(option("user", &user(&identity.username).ok()?)),
     }
 }
