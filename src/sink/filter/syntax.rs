@@ -1,6 +1,6 @@
 //! Syntax errors of a filter in words: where, what was found there, and what would be right.
 //!
-//! The parser is generated and reports its own token sets ("mismatched input '<EOF>' expecting {'[', '{', …}"). Its
+//! The parser is generated and reports its own token sets (`mismatched input '<EOF>' expecting {'[', '{', …}`). Its
 //! position is kept, its text decides what was expected, and none of that text reaches a reader.
 
 use super::InvalidFilter;
