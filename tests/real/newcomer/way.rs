@@ -265,7 +265,10 @@ async fn from_a_kubeconfig_to_a_hub_that_follows_what_changes_and_lists_nothing_
     story.agrees(0, &pods()).await;
     story.loses_a_cluster(&watching).await;
     assert_eq!(hub.ended().await, 0);
-    assert!(hub.with("\"ERROR\"").len() == 1, "the file alone: {:?}", hub.with("\"ERROR\""));
+    let errors = hub.with("\"ERROR\"");
+    let [refused, mistake] = &errors[..] else { panic!("the file alone, and its one mistake: {errors:?}") };
+    assert!(refused.contains("the configuration cannot be used"), "{refused}");
+    assert!(mistake.contains("resources.pods.lable_selector") && mistake.contains("did you mean"), "{mistake}");
     assert_eq!(story.receiver.replica().lock().violations(), &[] as &[String]);
 
     // What `check` has asked comes before; but for that each was listed once, and what came back once more.
