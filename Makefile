@@ -29,7 +29,7 @@ lint: ## Format and clippy, warnings are errors
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
 
-reference: ## config/schema.json and docs/configuration.md anew, from the definitions in src/config/schema
+reference: ## config/schema.json and docs/configuration.md anew, from the definitions in crates/config/src/schema
 	$(CARGO) build --quiet
 	$(CARGO) run --quiet -- config schema > config/schema.json
 	$(CARGO) run --quiet -- config reference > docs/configuration.md

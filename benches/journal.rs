@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use informer_hub::disk::RealDisk;
-use informer_hub::journal::{Journal, JournalParams, Record, Seq};
+use informer_hub_disk::RealDisk;
+use informer_hub_journal::{Journal, JournalParams, Record, Seq};
 use smallvec::{SmallVec, smallvec};
 
 /// How long each setting is measured.

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use informer_hub::cache::{Applied, DeclaredIndex, DeltaFifo, Inquiry, PartitionId, Query, Snapshot, Store, pack_all};
-use informer_hub::query::{Column, Expr, Literal, Test};
-use informer_hub::types::{
+use informer_hub_query::{Column, Expr, Literal, Test};
+use informer_hub_types::{
     ApiResource, Change, ClusterName, Delta, DeltaKind, Dictionary, FieldPath, Gvr, IndexEntry, InformerHealth,
     Interner, ObjectKey, Origin, Phase, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
 };
@@ -65,7 +65,7 @@ fn scans(snapshot: &Arc<Snapshot>, workers: usize) {
     let without = || Query::by_labels("tier!=gold".parse().expect("a selector"));
     scan("labels that must not be there, count", snapshot, &without().count(), workers);
     scan("labels, first 50", snapshot, &first_50(by_labels()), workers);
-    let prefix = Query::matching(Expr::Name(informer_hub::query::TextTest::Prefix("web-99".into()))).count();
+    let prefix = Query::matching(Expr::Name(informer_hub_query::TextTest::Prefix("web-99".into()))).count();
     scan("name prefix, count", snapshot, &prefix, workers);
     scan("namespace, count", snapshot, &Query::by_namespace("ns-7").count(), workers);
     scan("field that an index has, objects", snapshot, &Query::matching(is("spec.nodeName", "node-7")), workers);

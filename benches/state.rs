@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use informer_hub::cache::{DeclaredIndex, DeltaFifo, Packing, PartitionId, Store, Young};
-use informer_hub::disk::{Disk, RealDisk};
-use informer_hub::reflector::decode::Decoded;
-use informer_hub::reflector::{Decoder, InformerOptions};
-use informer_hub::sim::{World, WorldConfig};
 use informer_hub::state::caches::{CacheFiles, Claim, Commit, Wrote, load};
-use informer_hub::types::{
+use informer_hub_disk::{Disk, RealDisk};
+use informer_hub_reflector::decode::Decoded;
+use informer_hub_reflector::{Decoder, InformerOptions};
+use informer_hub_sim::{World, WorldConfig};
+use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, InformerHealth, Origin, ResourceVersion, Scope,
     StoredObject, View,
 };

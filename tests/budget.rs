@@ -13,8 +13,8 @@ use common::process;
 use common::server::{Remote, RemoteConfig};
 use informer_hub::actors::{InformerMemory, InformerStatus, MemoryStatus};
 use informer_hub::app::{Hub, api_resource};
-use informer_hub::sim::replay::Shape;
-use informer_hub::types::MemoryStep;
+use informer_hub_sim::replay::Shape;
+use informer_hub_types::MemoryStep;
 use k8s_openapi::api::core::v1::Pod;
 
 #[path = "../benches/common/mod.rs"]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use informer_hub::config::{Config, TransportConfig};
+use informer_hub_config::{Config, TransportConfig};
 
 /// A folder with a copy of each example, and around it the files that the examples refer to.
 fn prepared() -> (tempfile::TempDir, Vec<PathBuf>) {

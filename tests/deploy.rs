@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use informer_hub::config::ByteSize;
+use informer_hub_config::ByteSize;
 use serde_json::{Value, json};
 
 fn path(below: &str) -> PathBuf {
@@ -115,7 +115,7 @@ fn the_chart_documents_and_limits_each_of_its_values() {
 
 #[test]
 fn the_chart_knows_each_resource_that_the_command_knows() {
-    let source = read("src/types/built_in.rs");
+    let source = read("crates/types/src/built_in.rs");
     let (_, list) = source.split_once("const BUILT_IN").unwrap();
     let (list, _) = list.split_once("];").unwrap();
     // Texts alone, of which those with several words or with `=` name resources.

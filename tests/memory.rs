@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::memory::{Footprint, Level, Run, measure, measure_on, settle};
 use common::{number, process, runtime};
-use informer_hub::sim::replay::Shape;
+use informer_hub_sim::replay::Shape;
 use k8s_openapi::api::core::v1::Pod;
 
 #[path = "memory/churn.rs"]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use informer_hub::telemetry::metrics::{CATALOGUE, Kind, Metric};
+use informer_hub_telemetry::metrics::{CATALOGUE, Kind, Metric};
 use serde_json::Value;
 
 fn read(path: &str) -> String {

@@ -239,7 +239,7 @@ fn every_test_of_client_go_is_answered_for() {
 fn row_of_a_client_go_test_names_each_test_whose_comment_names_it() {
     let document = read("docs/client-go-parity.md").expect("the table is there");
     let mut sources = BTreeMap::new();
-    for folder in ["src", "tests/hub"] {
+    for folder in ["src", "crates", "tests/hub"] {
         collect(Path::new(env!("CARGO_MANIFEST_DIR")), Path::new(folder), &mut sources);
     }
     assert!(sources.contains_key("src/cache/tests/fifo.rs") && sources.contains_key("tests/hub/informers.rs"));

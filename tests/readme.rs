@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use informer_hub::config::{Config, TransportConfig};
-use informer_hub::sink::Filter;
+use informer_hub_config::{Config, TransportConfig};
+use informer_hub_sink::Filter;
 
 fn readme() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("README.md is there")

@@ -10,11 +10,11 @@ use actix::prelude::*;
 use informer_hub::actors::messages::{InformerFor, User, Wanted};
 use informer_hub::actors::{Subscribe, Tuning};
 use informer_hub::app::{Hub, api_resource};
-use informer_hub::config::{ClusterAccess, ClusterConfig, Config};
-use informer_hub::reflector::InformerOptions;
-use informer_hub::sim::replay::{ReplayServer, SENT};
-use informer_hub::types::{ClusterName, Scope};
 use informer_hub::{Clusters, Notification, Notifications};
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config};
+use informer_hub_reflector::InformerOptions;
+use informer_hub_sim::replay::{ReplayServer, SENT};
+use informer_hub_types::{ClusterName, Scope};
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 

@@ -10,9 +10,9 @@ use actix::prelude::*;
 use informer_hub::actors::durable::{Deliveries, Refusal};
 use informer_hub::actors::{Subscribe, Tuning};
 use informer_hub::app::{DurableSubscription, Hub};
-use informer_hub::config::Config;
-use informer_hub::types::ClusterName;
 use informer_hub::{Clusters, Notifications};
+use informer_hub_config::Config;
+use informer_hub_types::ClusterName;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::hub::{Listener, Told};

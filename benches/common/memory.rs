@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use informer_hub::app::Hub;
-use informer_hub::sim::replay::Shape;
+use informer_hub_sim::replay::Shape;
 
 use super::heap::{self, Heap};
 use super::hub::{Told, end, idle_hub, watch_pods};

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer_hub::sim::replay::{ReplayServer, SENT};
+use informer_hub_sim::replay::{ReplayServer, SENT};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

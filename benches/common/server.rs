@@ -5,7 +5,7 @@
 use std::io::BufRead;
 use std::path::PathBuf;
 
-use informer_hub::sim::replay::{ReplayConfig, ReplayServer, Shape};
+use informer_hub_sim::replay::{ReplayConfig, ReplayServer, Shape};
 
 use super::process::Helper;
 use super::tls::{self, Wire};

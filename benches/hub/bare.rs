@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use http_body_util::BodyExt;
-use informer_hub::sim::replay::SENT;
+use informer_hub_sim::replay::SENT;
 use kube::Client;
 use memchr::memmem;
 

@@ -112,7 +112,7 @@ async fn reflect(client: Client, told: Told) {
             Event::InitDone => told.count.store(listed, Relaxed),
             Event::Apply(pod) => {
                 let version = pod.resource_version().unwrap().parse().unwrap();
-                told.update(called, version, || pod.annotations().get(informer_hub::sim::replay::SENT).cloned());
+                told.update(called, version, || pod.annotations().get(informer_hub_sim::replay::SENT).cloned());
             }
             Event::Delete(_) => {}
         }

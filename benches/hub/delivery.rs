@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use comfy_table::presets::ASCII_MARKDOWN;
-use informer_hub::sim::replay::Shape;
+use informer_hub_sim::replay::Shape;
 use serde_json::{Value, json};
 
 use crate::common::hub::until;

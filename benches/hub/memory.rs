@@ -11,7 +11,7 @@ use std::sync::Arc;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use informer_hub::app::Hub;
 use informer_hub::cache::{Popped, Store};
-use informer_hub::types::{Delta, DeltaKind, InformerHealth, SharedStr, StoredObject};
+use informer_hub_types::{Delta, DeltaKind, InformerHealth, SharedStr, StoredObject};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::common::heap::{self, SizeClass, size_class};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use informer_hub::Query;
 use informer_hub::app::Hub;
-use informer_hub::sim::replay::Shape;
+use informer_hub_sim::replay::Shape;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::common::hub::{Told, end, idle_hub, quantile, watch_pods};

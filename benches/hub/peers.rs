@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use informer_hub::sim::replay::ReplayConfig;
+use informer_hub_sim::replay::ReplayConfig;
 use serde_json::{Value, json};
 
 use crate::common::number;

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use futures::{StreamExt, TryStreamExt, stream};
-use informer_hub::sim::replay::ReplayConfig;
+use informer_hub_sim::replay::ReplayConfig;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};

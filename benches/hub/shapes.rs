@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use comfy_table::presets::ASCII_MARKDOWN;
-use informer_hub::sim::replay::Shape;
+use informer_hub_sim::replay::Shape;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 

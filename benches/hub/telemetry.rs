@@ -19,7 +19,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use comfy_table::presets::ASCII_MARKDOWN;
-use informer_hub::sim::replay::Shape;
+use informer_hub_sim::replay::Shape;
 
 use crate::common::figures::Rounds;
 use crate::common::hub::PATIENCE;

@@ -9,7 +9,7 @@ use actix::Addr;
 use informer_hub::actors::messages::{AppliedBatch, Apply, Ask, OpenPartition, OpenedPartition};
 use informer_hub::actors::{CacheActor, HubSystem, Tuning};
 use informer_hub::cache::{Bounds, DeltaFifo, Query};
-use informer_hub::types::{Change, Delta, DeltaKind, Interner, StoredObject, View};
+use informer_hub_types::{Change, Delta, DeltaKind, Interner, StoredObject, View};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{by_labels, indexes, informer, is, now, object, pods, row, time};

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use anyhow::Context;
 use informer_hub::Request;
-use informer_hub::types::{LabelSelector, chance};
+use informer_hub::types::{LabelSelector, rng};
 use informer_hub::workqueue::parallelize_until;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -176,7 +176,7 @@ async fn delete(api: &Api<Pod>, name: &str) -> kube::Result<()> {
 
 /// A name of our own choice, so that a request that may have failed can be repeated.
 fn new_name(set: &ReplicaSet) -> String {
-    format!("{}-{:06x}", set.name_any(), chance::rng().random_range(0..1 << 24))
+    format!("{}-{:06x}", set.name_any(), rng::rng().random_range(0..1 << 24))
 }
 
 /// A ReplicaSet's selector, as far as it is made of plain labels, which is all that `deployments.rs` makes.

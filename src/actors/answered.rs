@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::types::{Watched, Watcher};
+use informer_hub_types::{Watched, Watcher};
 
 /// Notifies, and is subscribed to by, whatever asks one cluster.
 #[derive(Clone)]

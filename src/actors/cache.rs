@@ -30,7 +30,7 @@ use super::questions::{Answering, Questions};
 use super::supervision::{Census, ExitGuard, stop_with};
 use super::write_half::{SharedWriteHalf, Written, is_small};
 use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
-use crate::types::{
+use informer_hub_types::{
     ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, PackedTotals, StoredObject, Threads, View, clock,
 };
 

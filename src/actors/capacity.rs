@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::memory::MemoryTuning;
 use crate::cache::{DeltaFifo, ListenerQueue, Young};
 use crate::discovery::Rhythm;
-use crate::reflector::ReflectorOptions;
+use informer_hub_reflector::ReflectorOptions;
 
 /// Mailbox bound of the actors on the data path. Each edge there has one message in flight, so it is never reached.
 pub const MAILBOX: usize = 64;

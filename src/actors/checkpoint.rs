@@ -16,7 +16,7 @@ use super::env::Env;
 use super::messages::LastCheckpoint;
 use super::supervision::ExitGuard;
 use super::waiters::Waiters;
-use crate::types::clock::{self, Instant};
+use informer_hub_types::clock::{self, Instant};
 
 mod barrier;
 mod keeper;

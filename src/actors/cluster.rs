@@ -27,9 +27,9 @@ use super::supervision::{
 use super::turns::Turns;
 use super::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
-use crate::reflector::{Connection, Connector, ErrorClass, Haste, InformerOptions};
-use crate::types::clock::Instant;
-use crate::types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
+use informer_hub_reflector::{Connection, Connector, ErrorClass, Haste, InformerOptions};
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
 /// Smaller than an informer's: by the time one gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };

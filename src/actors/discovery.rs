@@ -20,8 +20,8 @@ use super::messages::{Stop, Surveyed};
 use super::status::{SurveyState, SurveyStatus};
 use super::supervision::ExitGuard;
 use crate::discovery::{self, Answer, Pace, Seen, definition_of};
-use crate::reflector::{Connection, Discovered, ErrorClass, InformerOptions, Projection, SourceError};
-use crate::types::{ApiResource, ClusterName, Scope, chance, clock};
+use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, Projection, SourceError};
+use informer_hub_types::{ApiResource, ClusterName, Scope, clock, rng};
 
 /// What a discovery actor is made of.
 pub(super) struct DiscoveryParts {
@@ -154,7 +154,7 @@ impl DiscoveryActor {
                     Answer::Failed
                 }
             };
-            act.pace.look(outcome, act.is_watched(), clock::now(), &mut chance::unit);
+            act.pace.look(outcome, act.is_watched(), clock::now(), &mut rng::unit);
             act.tell(Some(act.failed.clone().map_or(Ok(()), Err)));
             act.schedule(ctx);
         }));

@@ -1,7 +1,7 @@
 //! Durable subscribers: actors that are told from a journal, and go on where they were after a restart.
 //!
 //! A durable subscriber is a sink whose receiver is an actor of this process. What it is told are events, since after a
-//! restart there is nothing else: see [`Event::data`](crate::sink::Event::data).
+//! restart there is nothing else: see [`Event::data`](informer_hub_sink::Event::data).
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use actix::{Message, Recipient};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::sink::{Event, Outcome, Transport};
+use informer_hub_sink::{Event, Outcome, Transport};
 
 /// Events of a durable subscriber: those of one object in order, and at most one message of an object under way.
 ///

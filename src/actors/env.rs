@@ -13,7 +13,7 @@ use super::checkpoint::Checkpoints;
 use super::memory::Budget;
 use super::messages::Wanted;
 use super::supervision::Census;
-use crate::types::{ApiResource, Threads, View, Watched, Watcher};
+use informer_hub_types::{ApiResource, Threads, View, Watched, Watcher};
 
 /// Shared by all actors of one hub; cheap to clone.
 #[derive(Clone)]

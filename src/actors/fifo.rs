@@ -15,9 +15,9 @@ use super::messages::{Enqueue, Process, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
 use crate::cache::{DeltaFifo, Popped};
-use crate::telemetry::spans;
-use crate::types::clock;
-use crate::types::{Followed, InformerHealth, ResourceVersion};
+use informer_hub_telemetry::spans;
+use informer_hub_types::clock;
+use informer_hub_types::{Followed, InformerHealth, ResourceVersion};
 
 /// See the module.
 pub(super) struct FifoActor {

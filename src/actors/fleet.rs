@@ -11,7 +11,7 @@ use super::env::Env;
 use super::memory::MemoryStatus;
 use super::status::{ClusterState, ClusterView, InformerView, PatternStatus};
 use super::sync::SyncView;
-use crate::types::{ClusterName, Histogram, InformerHealth};
+use informer_hub_types::{ClusterName, Histogram, InformerHealth};
 
 /// See the module. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -145,7 +145,7 @@ pub(crate) mod testing {
     use crate::actors::listener::ListenerHealth;
     use crate::actors::messages::Wanted;
     use crate::actors::status::SharedView;
-    use crate::types::{
+    use informer_hub_types::{
         ApiResource, ClusterLabels, ClusterTimings, Histogram, LAG_SECONDS, Phase, ResourceVersion, Scope, Threads,
     };
 

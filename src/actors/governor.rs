@@ -22,7 +22,7 @@ use super::messages::{SetMemoryLimit, TakeStep};
 use super::supervision::ExitGuard;
 use crate::budget::{Change, Governor, Reading, Report, UNLIMITED, Usage};
 use crate::cache::{Partition, Snapshot};
-use crate::types::{InformerHealth, MemoryStep, ObjectKey, Origin, chance, clock, object_memory};
+use informer_hub_types::{InformerHealth, MemoryStep, ObjectKey, Origin, clock, object_memory, rng};
 
 /// What is taken for a state that waits for a subscriber, where nothing is known of its informer's bodies.
 const STATE: u64 = 1024;
@@ -59,7 +59,7 @@ impl GovernorActor {
             limit: self.limit,
             resident: self.env.tuning.memory.gauge.resident(),
             usages: &usages,
-            dice: chance::unit(),
+            dice: rng::unit(),
         });
         for (number, shown) in &verdict.shown {
             let (health, usage) = (&members[number].health, &usages[number]);

@@ -84,7 +84,7 @@ mod tests {
         assert!(waits.as_mut().now_or_never().is_none());
         headroom.refill(1);
         waits.as_mut().now_or_never().unwrap();
-        let began = crate::types::clock::now();
+        let began = informer_hub_types::clock::now();
         headroom.take(1).await;
         assert_eq!(began.elapsed(), LONGEST);
     }

@@ -13,9 +13,9 @@ use tracing::Span;
 
 use super::listener::ListenerHealth;
 use crate::cache::{Applied, ListenerQueue, PartitionId};
-use crate::telemetry::spans;
-use crate::types::clock;
-use crate::types::{Followed, Histogram, Notification, Origin, TraceParent, Traced};
+use informer_hub_telemetry::spans;
+use informer_hub_types::clock;
+use informer_hub_types::{Followed, Histogram, Notification, Origin, TraceParent, Traced};
 
 /// One listener actor's right to empty an inbox, until the next one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -241,7 +241,8 @@ mod tests {
         inbox.follow(clock::now());
         let is_of = |name| inbox.traced().is_some_and(|traced| traced.key.name() == name);
         for name in ["a", "b"] {
-            let (key, version) = (crate::types::ObjectKey::new("", name), crate::types::ResourceVersion::new("1"));
+            let (key, version) =
+                (informer_hub_types::ObjectKey::new("", name), informer_hub_types::ResourceVersion::new("1"));
             let traced = Some(Traced { span: Span::none(), key, version });
             inbox.follow(Followed { read: clock::now(), traced });
             inbox.follow(clock::now());
@@ -258,7 +259,7 @@ mod tests {
     async fn a_change_is_followed_until_its_subscriber_has_answered_for_it() {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
-        let lag = Arc::new(Histogram::new(crate::types::LAG_SECONDS));
+        let lag = Arc::new(Histogram::new(informer_hub_types::LAG_SECONDS));
         let inbox = Inbox::counting(Arc::clone(&lag));
         inbox.join(informer.id, ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
         let came = clock::now();

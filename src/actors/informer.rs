@@ -33,9 +33,9 @@ use super::supervision::{
 use super::turns::Turns;
 use super::watch_errors::WatchErrors;
 use crate::cache::{DeclaredIndex, PartitionId};
-use crate::reflector::ListerWatcher;
-use crate::types::clock::{self, Instant};
-use crate::types::{InformerHealth, MemoryStep, Origin, Phase, ResourceVersion};
+use informer_hub_reflector::ListerWatcher;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{InformerHealth, MemoryStep, Origin, Phase, ResourceVersion};
 
 mod memory;
 mod moving;

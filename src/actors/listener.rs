@@ -17,7 +17,7 @@ use super::subscriber::Delivered;
 use super::subscription::Subscription;
 use super::supervision::ExitGuard;
 use super::waiters::Waiters;
-use crate::types::{Histogram, InformerHealth, Origin};
+use informer_hub_types::{Histogram, InformerHealth, Origin};
 
 /// How often it is looked whether objects are on disk that a subscriber waits for.
 const DISK_LOOK: Duration = Duration::from_millis(20);

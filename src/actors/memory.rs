@@ -16,7 +16,7 @@ use super::inbox::Inbox;
 use super::messages::TakeStep;
 use super::subscription::SubscriptionId;
 use crate::budget::Pace;
-use crate::types::{InformerHealth, MemoryStep, Origin};
+use informer_hub_types::{InformerHealth, MemoryStep, Origin};
 
 /// Says how much memory the process has resident.
 pub trait Gauge: Send + Sync + fmt::Debug {

@@ -21,9 +21,9 @@ use crate::cache::{
     Snapshot,
 };
 use crate::discovery::Seen;
-use crate::reflector::{Connector, InformerOptions, ListerWatcher, SourceError};
-use crate::types::clock::Instant;
-use crate::types::{
+use informer_hub_reflector::{Connector, InformerOptions, ListerWatcher, SourceError};
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, ClusterSelector, Followed, InformerHealth, MemoryStep, Origin,
     ResourceVersion, Scope, SharedStr, View,
 };

@@ -1,6 +1,6 @@
 //! A signal to wait for before adding more.
 
-use crate::types::{Watched, Watcher};
+use informer_hub_types::{Watched, Watcher};
 
 /// Held by whoever does the work that lags; dropping it (or [`Self::release`]) lets the waiting go on.
 #[derive(Debug)]

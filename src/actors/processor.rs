@@ -17,9 +17,9 @@ use super::subscription::SubscriptionId;
 use super::supervision::{ExitGuard, ExitStatus};
 use super::write_half::{Direct, SharedWriteHalf, Written};
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, Popped, ResyncSchedule};
-use crate::telemetry::spans;
-use crate::types::clock;
-use crate::types::{Change, Delta, DeltaKind, Followed, InformerHealth, ResourceVersion};
+use informer_hub_telemetry::spans;
+use informer_hub_types::clock;
+use informer_hub_types::{Change, Delta, DeltaKind, Followed, InformerHealth, ResourceVersion};
 
 /// The cache, as a processor sees it.
 #[derive(Clone)]

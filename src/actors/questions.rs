@@ -20,7 +20,7 @@ use tokio::time::timeout_at;
 use super::capacity::{SCAN_THREADS, SCANS_WAITING};
 use super::messages::Ask;
 use crate::cache::{Answer, Fingerprint, Held, Inquiry, Query, QueryError, Snapshot, TokenKey};
-use crate::types::{Threads, chance, clock};
+use informer_hub_types::{Threads, clock, rng};
 
 /// What the caches of one hub share to answer questions. Cheap to clone.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ impl Questions {
             turns: Arc::new(Semaphore::new(scans.max(1))),
             waiting: Arc::default(),
             threads,
-            tokens: TokenKey::new(chance::rng().random()),
+            tokens: TokenKey::new(rng::rng().random()),
             held: Arc::default(),
         }
     }

@@ -19,15 +19,15 @@ use super::messages::{Enqueue, Stop};
 use super::supervision::{ExitGuard, ExitStatus};
 use super::waiters::Waiters;
 use super::watch_errors::WatchErrors;
-use crate::reflector::{
+use informer_hub_reflector::{
     ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped, SourceError,
     Step, WatchBatch, WatchItem, WatchRequest,
 };
-use crate::telemetry::spans;
-use crate::types::clock::{self, Instant};
-use crate::types::{
+use informer_hub_telemetry::spans;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{
     Change, Delta, DeltaKind, Followed, InformerHealth, ListReason, Origin, Phase, ResourceVersion, StoredObject,
-    Threads, Watcher, chance,
+    Threads, Watcher, rng,
 };
 
 mod shows;
@@ -137,7 +137,7 @@ struct Listing {
 
 impl Driver {
     fn new(mut parts: ReflectorParts) -> Self {
-        let mut machine = Reflector::new(parts.options.clone(), chance::unit);
+        let mut machine = Reflector::new(parts.options.clone(), rng::unit);
         // What the store has must not go back in time because a reflector was restarted.
         if let Some(version) = parts.health.newest() {
             machine.resume(version.as_ref().clone());
@@ -348,7 +348,7 @@ impl Driver {
     /// Reads an open watch to its end.
     async fn follow(
         &mut self,
-        mut stream: crate::reflector::WatchStream,
+        mut stream: informer_hub_reflector::WatchStream,
         events: &mut u64,
     ) -> Result<Result<(), SourceError>, FifoGone> {
         let proven = clock::now() + PROVEN;

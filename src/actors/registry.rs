@@ -30,8 +30,8 @@ use super::supervision::{
 use super::sync::{Awaited, NotSynced, SyncView, Views};
 use super::turns::Turns;
 use super::waiters::Waiters;
-use crate::reflector::Connector;
-use crate::types::{ClusterLabels, ClusterName, Scope, View, clock};
+use informer_hub_reflector::Connector;
+use informer_hub_types::{ClusterLabels, ClusterName, Scope, View, clock};
 
 mod checkpoint;
 mod coming;

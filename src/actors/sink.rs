@@ -22,14 +22,14 @@ use tracing::{Instrument, Span};
 
 use super::capacity::MAILBOX;
 use super::supervision::ExitGuard;
-use crate::disk::Disk;
-use crate::sink::{
+use informer_hub_disk::Disk;
+use informer_hub_sink::{
     Action, AttemptOutcome, Broken, Durability, Event, Intake, LaneId, Machine, MachineParams, Store, StoreLimits,
     Transport, Work,
 };
-use crate::telemetry::spans;
-use crate::types::clock::{self, Instant};
-use crate::types::{Fsync, Notification, Threads, TraceParent, Traced, chance};
+use informer_hub_telemetry::spans;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{Fsync, Notification, Threads, TraceParent, Traced, rng};
 
 mod estate;
 mod letters;
@@ -130,7 +130,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(params: &SinkParams, durability: Option<Durability>) -> Self {
-        let machine = Machine::new(params.machine.clone(), durability, chance::rng());
+        let machine = Machine::new(params.machine.clone(), durability, rng::rng());
         Self { machine, drains: Vec::new() }
     }
 }

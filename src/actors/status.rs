@@ -11,8 +11,8 @@ use super::checkpoint::StateStatus;
 use super::listener::ListenerHealth;
 use super::memory::{InformerMemory, MemoryStatus};
 use super::messages::Wanted;
-use crate::reflector::Server;
-use crate::types::{
+use informer_hub_reflector::Server;
+use informer_hub_types::{
     ApiResource, CheckpointState, ClusterLabels, ClusterName, CredentialStatus, Freshness, InformerHealth, Phase,
     Scope, object_memory,
 };

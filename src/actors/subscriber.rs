@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 
-use crate::types::{Notification, Notifications, Threads, Traced};
+use informer_hub_types::{Notification, Notifications, Threads, Traced};
 
 /// What came of a delivery.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) trait Deliver: Send + Sync + 'static {
 ///
 /// A subscriber that is slow is told less (see [`crate::cache`]), and never slows another. An actor whose mailbox is
 /// closed is unsubscribed.
-pub struct Subscriber<K = crate::types::Dynamic> {
+pub struct Subscriber<K = informer_hub_types::Dynamic> {
     pub(super) deliver: Arc<dyn Deliver>,
     kind: std::marker::PhantomData<fn() -> K>,
 }

@@ -13,8 +13,8 @@ use super::messages::{Unsubscribe, User, Want, Wanted};
 use super::subscriber::{Deliver, Subscriber};
 use super::supervision::detach;
 use crate::cache::{InitialObjects, ListenerOptions, PartitionId};
-use crate::reflector::InformerOptions;
-use crate::types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, LabelSelector, Origin, Scope, View};
+use informer_hub_reflector::InformerOptions;
+use informer_hub_types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, LabelSelector, Origin, Scope, View};
 
 /// A subscription's number, unique in its hub.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capacity::CONTROL_MAILBOX;
-use crate::types::clock::Instant;
+use informer_hub_types::clock::Instant;
 
 /// How an actor ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -248,7 +248,7 @@ impl fmt::Debug for ExitGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::clock;
+    use informer_hub_types::clock;
 
     const SPECS: &[ChildSpec] = &[ChildSpec { name: "a" }, ChildSpec { name: "b" }];
     const INTENSITY: RestartIntensity = RestartIntensity { restarts: 2, within: Duration::from_secs(10) };

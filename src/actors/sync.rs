@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 
 use super::messages::Wanted;
 use super::status::{InformerView, SharedView};
-use crate::types::{
+use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Phase, ResourceVersion, Scope, Watcher, clock,
 };
 

@@ -16,7 +16,7 @@ use super::capacity::Tuning;
 use super::env::Env;
 use super::registry::RegistryActor;
 use super::supervision::start_control;
-use crate::types::Threads;
+use informer_hub_types::Threads;
 
 /// Threads of the shared runtime that may block: closures, scans, compression.
 const BLOCKING_THREADS: usize = 32;
@@ -104,7 +104,7 @@ impl HubSystem {
 
     /// Starts the registry on the actix system and the runtime of the calling thread, and runs everything there, what
     /// blocks included: for simulations that are to happen in the same order each time
-    /// ([`chance`](crate::types::chance)). It ends with that runtime.
+    /// ([`chance`](informer_hub_types::rng)). It ends with that runtime.
     ///
     /// # Panics
     /// On a thread without an actix system.

@@ -1,6 +1,6 @@
 //! What informers are asked for by: a name, a resource, a pattern.
 
-use crate::types::{ApiResource, ResourcePattern, ResourceRef};
+use informer_hub_types::{ApiResource, ResourcePattern, ResourceRef};
 
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -101,7 +101,7 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Gvr;
+    use informer_hub_types::Gvr;
 
     #[test]
     fn a_built_in_resource_is_known_by_each_of_its_names() {

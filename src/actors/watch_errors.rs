@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use parking_lot::Mutex;
 
 use super::messages::User;
-use crate::reflector::SourceError;
-use crate::types::{Origin, Threads};
+use informer_hub_reflector::SourceError;
+use informer_hub_types::{Origin, Threads};
 
 /// Called with each failure of a list or a watch, those included that break an open watch (which client-go's is not told
 /// of).

@@ -4,7 +4,7 @@ use super::messages::{InformerFor, Wanted};
 use crate::cache::DeclaredIndex;
 use crate::state::caches::{Claim, PartitionHeader};
 use crate::state::names::Names;
-use crate::types::{ApiResource, ClusterLabels, ClusterName, Scope};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]

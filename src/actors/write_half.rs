@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::capacity::DIRECT_BATCH;
 use super::messages::Lease;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
-use crate::types::{MemoryStep, ObjectKey, ResourceVersion};
+use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion};
 
 /// See the module.
 pub(super) struct WriteHalf {
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::cache::DeltaFifo;
     use crate::cache::testing::{lines, origin, pods, push_all};
-    use crate::types::InformerHealth;
+    use informer_hub_types::InformerHealth;
 
     const LEASE: Lease = Lease(1);
 

@@ -25,7 +25,7 @@ use sha2::Sha256;
 
 use super::answer::wrong;
 use super::hosts::Hosts;
-use crate::disk::FileStates;
+use informer_hub_disk::FileStates;
 
 /// A shorter one could be guessed.
 const LEAST_TOKEN: usize = 16;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{DEADLINE, wrong};
 use crate::actors::sink::{LetterAnswer, LetterRequest};
-use crate::sink::{DeadLetter, LetterFilter, StoreError};
+use informer_hub_sink::{DeadLetter, LetterFilter, StoreError};
 
 /// What came of a request; `None`: there is no sink of that name.
 pub type Asked = Option<Result<LetterAnswer, StoreError>>;

@@ -10,8 +10,8 @@ use rustls::ServerConfig;
 use super::access::{Access, TokenError, TokenFrom};
 use super::hosts::Hosts;
 use super::tls::{TlsError, TlsFiles};
-use crate::disk::FileStates;
-use crate::types::clock;
+use informer_hub_disk::FileStates;
+use informer_hub_types::clock;
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use crate::telemetry::metrics::{Format, Scraper};
+use informer_hub_telemetry::metrics::{Format, Scraper};
 
 /// How long an answer may take: less than the ten seconds for which Prometheus waits.
 const DEADLINE: Duration = Duration::from_secs(9);

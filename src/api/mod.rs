@@ -15,8 +15,8 @@ use axum::routing::get;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 
-use crate::telemetry::metrics::Scraper;
-use crate::types::printable;
+use informer_hub_telemetry::metrics::Scraper;
+use informer_hub_types::printable;
 
 mod access;
 mod answer;

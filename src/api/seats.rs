@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::types::clock::{self, Instant};
+use informer_hub_types::clock::{self, Instant};
 
 /// The connections that wait for a request, or for their answer to be taken, in the order in which they began to.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::disk::FileStates;
+use informer_hub_disk::FileStates;
 
 /// The files of TLS. Looked at every second, and read again when they have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

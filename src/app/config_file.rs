@@ -15,9 +15,9 @@ use super::load::load;
 use super::manager;
 use super::reload::Reloader;
 use crate::api::Reloaded;
-use crate::config::{Config, ConfigErrors, Mistake};
-use crate::disk::FileStates;
-use crate::types::clock;
+use informer_hub_config::{Config, ConfigErrors, Mistake};
+use informer_hub_disk::FileStates;
+use informer_hub_types::clock;
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(2);

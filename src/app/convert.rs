@@ -6,11 +6,11 @@ use kube::Client;
 use tokio::runtime::Handle;
 
 use crate::actors::messages::{InformerFor, User, Wanted};
-use crate::config::{self, ClusterAccess, ClusterConfig, ResourceConfig, Secret};
-use crate::dial::Dial;
-use crate::reflector::{InformerOptions, Projection, StallPolicy};
-use crate::source::{self, Access, ClientError, KubeConnector, Token};
-use crate::types::{Scope, Selected, SharedStr, Threads, View};
+use informer_hub_config::{self as config, ClusterAccess, ClusterConfig, ResourceConfig, Secret};
+use informer_hub_dial::Dial;
+use informer_hub_reflector::{InformerOptions, Projection, StallPolicy};
+use informer_hub_source::{self as source, Access, ClientError, KubeConnector, Token};
+use informer_hub_types::{Scope, Selected, SharedStr, Threads, View};
 
 /// A client of one's own for a cluster that is reached as the configuration says, e.g. to write with: a hub only reads.
 ///

@@ -20,11 +20,11 @@ use tokio_util::sync::CancellationToken;
 use super::convert;
 use super::reload::Running;
 use super::sources::management_cluster;
-use crate::config::{Config, SinkConfig, TransportConfig};
-use crate::disk::FileStates;
-use crate::source::{self, Access, of_context, read_any_kubeconfig};
-use crate::types::clock;
-use crate::types::{Credential, CredentialKind, CredentialStatus, Expiry};
+use informer_hub_config::{Config, SinkConfig, TransportConfig};
+use informer_hub_disk::FileStates;
+use informer_hub_source::{self as source, Access, of_context, read_any_kubeconfig};
+use informer_hub_types::clock;
+use informer_hub_types::{Credential, CredentialKind, CredentialStatus, Expiry};
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(60);
@@ -146,7 +146,7 @@ impl Known {
     fn read(origin: Origin, kubeconfigs: &mut HashMap<PathBuf, Option<Arc<Kubeconfig>>>) -> Self {
         let (mut files, mut found) = (Vec::new(), Vec::new());
         match &origin {
-            Origin::Certificate(kind, path) => found.push(Credential::certificate_file(*kind, path)),
+            Origin::Certificate(kind, path) => found.push(informer_hub_source::certificate_file(*kind, path)),
             Origin::Cluster(Access::Kubeconfig { path, context }) => {
                 files.push(path.clone());
                 // Many clusters have one kubeconfig, of which each is a context.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
-use crate::source::Token;
+use informer_hub_source::Token;
 
 const HOUR: i64 = 3600;
 

@@ -9,11 +9,11 @@ use actix::Recipient;
 
 use crate::actors::durable::{ActorTransport, Deliveries};
 use crate::actors::sink::{SinkParams, StorePlace};
-use crate::sink::{
+use informer_hub_sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, Initial, MachineParams, RetryParams, Selection, SinkHealth,
     StoreLimits,
 };
-use crate::types::{ClusterSelector, FieldPath, Threads};
+use informer_hub_types::{ClusterSelector, FieldPath, Threads};
 
 /// How long a subscriber has to answer for one message.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -19,9 +19,9 @@ use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSy
 use crate::actors::sink::Drain;
 use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor, Tuning};
 use crate::cache::Chain;
-use crate::config::Config;
-use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
+use informer_hub_config::Config;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
 /// How long before the end of a shutdown it is seen how far behind the sinks are.
 const LAST_LOOK: Duration = Duration::from_millis(50);

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use super::service;
 use crate::api;
-use crate::config::{Config, ConfigErrors, Probes, WrongKubeconfig};
-use crate::sink::nats::SubjectPattern;
-use crate::sink::webhook::{ClientCert, ExtraHeaders, SigningKeys, check_client_cert, check_header_name, check_roots};
-use crate::sink::{Filter, Template};
-use crate::source::{ClientError, read_kubeconfig};
+use informer_hub_config::{Config, ConfigErrors, Probes, WrongKubeconfig};
+use informer_hub_sink::nats::SubjectPattern;
+use informer_hub_sink::webhook::{
+    ClientCert, ExtraHeaders, SigningKeys, check_client_cert, check_header_name, check_roots,
+};
+use informer_hub_sink::{Filter, Template};
+use informer_hub_source::{ClientError, read_kubeconfig};
 
 /// Reads a configuration file as [`Config::from_file`] does, and also compiles filters, reads secrets, CA files and
 /// kubeconfigs. What is wrong with them is a mistake like any other: all are reported at once, with their places.

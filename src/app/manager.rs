@@ -8,7 +8,7 @@ use sd_notify::NotifyState;
 
 use super::report::{HubReport, Reporter};
 use crate::actors::ClusterState;
-use crate::types::clock;
+use informer_hub_types::clock;
 
 /// How often the state is told where no watchdog wants it sooner.
 const PERIOD: Duration = Duration::from_secs(10);

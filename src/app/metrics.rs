@@ -15,9 +15,9 @@ use super::reload::ReloadStatus;
 use super::report::RunningSinks;
 use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
 use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};
-use crate::sink::{AttemptOutcome, SinkHealth};
-use crate::telemetry::metrics::{Id, LabelSet, Snapshot, put_process};
-use crate::types::{Histogram, HistogramState, InformerHealth, ListReason, Phase, clock};
+use informer_hub_sink::{AttemptOutcome, SinkHealth};
+use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot, put_process};
+use informer_hub_types::{Histogram, HistogramState, InformerHealth, ListReason, Phase, clock};
 
 mod informer;
 
@@ -323,8 +323,8 @@ fn seconds_of(millis: i64) -> f64 {
 mod tests {
     use super::*;
     use crate::actors::testing::fleet;
-    use crate::telemetry::metrics::Format;
-    use crate::types::{ApiResource, Credential, CredentialKind, Gvr};
+    use informer_hub_telemetry::metrics::Format;
+    use informer_hub_types::{ApiResource, Credential, CredentialKind, Gvr};
 
     #[test]
     fn before_there_is_a_hub_a_scrape_says_that_it_is_not_ready() {
@@ -344,7 +344,7 @@ mod tests {
             ApiResource { gvr, kind: "Kind".into(), namespaced: true }
         });
         let metrics = Metrics::default();
-        let sources = Arc::new(Sources::begin(&[], Vec::new(), &crate::types::Threads::current()).await);
+        let sources = Arc::new(Sources::begin(&[], Vec::new(), &informer_hub_types::Threads::current()).await);
         let credentials = Arc::<CredentialWatch>::default();
         for number in 0..clusters {
             credentials.note(Owner::Cluster(format!("cluster-{number}")), vec![ending(clock::wall())]);

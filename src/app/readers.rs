@@ -15,10 +15,10 @@ use super::state::OpenState;
 use crate::actors::messages::Unsubscribe;
 use crate::actors::sink::{OpenStore, Sink, SinkParams, StorePlace};
 use crate::actors::{Env, RegistryActor, Subscribe, SubscriptionId};
-use crate::config::{Initial, ResourceConfig, SinkConfig};
-use crate::dial::Dial;
-use crate::disk::FileStates;
-use crate::types::{ClusterSelector, Fsync, StoreLimits, Threads};
+use informer_hub_config::{Initial, ResourceConfig, SinkConfig};
+use informer_hub_dial::Dial;
+use informer_hub_disk::FileStates;
+use informer_hub_types::{ClusterSelector, Fsync, StoreLimits, Threads};
 
 /// A sink or a durable subscription, ready to be started.
 pub(super) struct Reader {

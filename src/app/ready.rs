@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::report::{HubReport, Reporter};
 use crate::actors::ClusterState;
-use crate::types::{Phase, clock, first_names};
+use informer_hub_types::{Phase, clock, first_names};
 
 /// How often the hub is asked.
 const LOOK: Duration = Duration::from_millis(200);

@@ -32,11 +32,11 @@ use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
 use crate::actors::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
-use crate::config::{ClusterConfig, Config, ConfigErrors, Mistake};
-use crate::disk::FileStates;
-use crate::reflector::StallPolicy;
-use crate::source::KubeConnector;
-use crate::types::{ClusterName, clock, first_names};
+use informer_hub_config::{ClusterConfig, Config, ConfigErrors, Mistake};
+use informer_hub_disk::FileStates;
+use informer_hub_reflector::StallPolicy;
+use informer_hub_source::KubeConnector;
+use informer_hub_types::{ClusterName, clock, first_names};
 
 /// Why a configuration is not applied, or not all of it.
 #[derive(Debug, thiserror::Error)]

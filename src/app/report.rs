@@ -15,9 +15,9 @@ use super::sources::{ClusterSourceStatus, Sources};
 use crate::actors::messages::GetStatus;
 use crate::actors::sink::{LetterAnswer, LetterRequest, Sink};
 use crate::actors::{HubStatus, RegistryActor};
-use crate::disk::FileStates;
-use crate::sink::{SinkHealth, SinkStatus, StoreError};
-use crate::types::CredentialStatus;
+use informer_hub_disk::FileStates;
+use informer_hub_sink::{SinkHealth, SinkStatus, StoreError};
+use informer_hub_types::CredentialStatus;
 
 /// A sink, or a durable subscription, of a running hub.
 pub(super) struct RunningSink {

@@ -20,9 +20,9 @@ use super::report::{HubReport, Reporter};
 use super::service;
 use super::sources::ClusterSourceState;
 use crate::api::{self, AskLetters, AskReload, Guard, Services, Show, Shown};
-use crate::config::Config;
-use crate::telemetry::metrics::{Export, Scraper};
-use crate::types::{MemoryStep, Phase};
+use informer_hub_config::Config;
+use informer_hub_telemetry::metrics::{Export, Scraper};
+use informer_hub_types::{MemoryStep, Phase};
 
 /// How long after the first signal another one is taken for its echo.
 const ECHO: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::api::{Limits, Protection, TlsFiles, TokenFrom};
-use crate::config::{Secret, ServiceConfig, TlsConfig};
+use informer_hub_config::{Secret, ServiceConfig, TlsConfig};
 
 /// How the port is protected.
 ///

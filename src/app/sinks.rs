@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use super::start::StartError;
 use crate::actors::sink::SinkParams;
-use crate::config::{
-    self, BodyConfig, HeaderConfig, HeaderText, NatsConfig, Secret, SinkConfig, TemplateText, TransportConfig,
-    WebhookConfig,
+use informer_hub_config::{
+    self as config, BodyConfig, HeaderConfig, HeaderText, NatsConfig, Secret, SinkConfig, TemplateText,
+    TransportConfig, WebhookConfig,
 };
-use crate::dial::Dial;
-use crate::sink::file::{FileParams, LinesTransport};
-use crate::sink::nats::{NatsAuth, NatsParams, NatsTransport};
-use crate::sink::webhook::{ClientCert, ExtraHeaders, SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
-use crate::sink::{
+use informer_hub_dial::Dial;
+use informer_hub_sink::file::{FileParams, LinesTransport};
+use informer_hub_sink::nats::{NatsAuth, NatsParams, NatsTransport};
+use informer_hub_sink::webhook::{ClientCert, ExtraHeaders, SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
+use informer_hub_sink::{
     Bounds, EventOptions, Filter, MachineParams, Redaction, Selection, Shape, SinkHealth, StoreLimits, Template,
     Transport,
 };
-use crate::types::Threads;
+use informer_hub_types::Threads;
 
 /// Says which key of a sink is wrong, and how.
 struct Wrong<'s>(&'s str);

@@ -18,12 +18,12 @@ use super::state::{Found, OpenState};
 use crate::actors::messages::{Keep, SetMemoryLimit, Start, Wanted};
 use crate::actors::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, RegistryError, SystemError, Tuning};
-use crate::config::Config;
-use crate::dial::Dial;
-use crate::disk::{Disk, RealDisk};
-use crate::journal::JournalError;
 use crate::state::{StateDir, StateError};
-use crate::types::{Threads, check_name};
+use informer_hub_config::Config;
+use informer_hub_dial::Dial;
+use informer_hub_disk::{Disk, RealDisk};
+use informer_hub_journal::JournalError;
+use informer_hub_types::{Threads, check_name};
 
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]

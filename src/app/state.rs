@@ -14,17 +14,17 @@ use super::start::StartError;
 use crate::actors::messages::InformerFor;
 use crate::actors::{Env, Keeping, StateStatus, ToldVersions, Wishes};
 use crate::cache::{Partition, PartitionId, Snapshot};
-use crate::config::Config;
-use crate::disk::Disk;
-use crate::reflector::Decoder;
-use crate::reflector::decode::Decoded;
-use crate::sink::{Event, EventType, REDACTED};
 use crate::state::caches::{self, Loaded, LoadedCache};
 use crate::state::fleet::{self, SourcedCluster};
 use crate::state::names::{self, Names};
 use crate::state::{StateDir, StateError};
-use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid};
+use informer_hub_config::Config;
+use informer_hub_disk::Disk;
+use informer_hub_reflector::Decoder;
+use informer_hub_reflector::decode::Decoded;
+use informer_hub_sink::{Event, EventType, REDACTED};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ApiResource, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid};
 
 /// For how long a reader that was there before the restart is waited for before it counts as gone.
 const GRACE: Duration = Duration::from_secs(60);

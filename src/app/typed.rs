@@ -12,7 +12,7 @@ use crate::actors::messages::{Ask, TakeSnapshot, Wanted};
 use crate::actors::{CacheActor, CacheDirectory, Subscribe, Subscriber};
 use crate::cache::{Answer, Query, QueryError, Snapshot};
 pub use crate::informers::api_resource;
-use crate::types::{ApiResource, ClusterSelector, Dynamic, InvalidResource, ResourceRef, View};
+use informer_hub_types::{ApiResource, ClusterSelector, Dynamic, InvalidResource, ResourceRef, View};
 
 /// How often a question is put again to a cache that died over it.
 const RETRIES: usize = 2;

@@ -10,8 +10,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Pace, level};
-use crate::types::clock::Instant;
-use crate::types::{MemoryStep, object_memory};
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{MemoryStep, object_memory};
 
 /// What one informer keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

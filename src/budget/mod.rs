@@ -4,7 +4,7 @@
 //! The governor is told, several times a second, what the process has resident and what each informer keeps, and says
 //! which informer is to keep less, or may keep more. What the limit leaves of what is nobody's is shared by *max-min
 //! fairness*: whoever needs less than an equal share has all that it needs, whatever others want, and those that want
-//! more share the rest equally. Who is *furthest above its share* goes down first, a [step](crate::types::MemoryStep) at a time, and
+//! more share the rest equally. Who is *furthest above its share* goes down first, a [step](informer_hub_types::MemoryStep) at a time, and
 //! no further than the limit asks for.
 //!
 //! The way back has hysteresis: a better step must fit into the informer's share with a fifth to spare, and the hub must

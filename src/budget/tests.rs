@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cache::testing::properties;
-use crate::types::MemoryStep;
-use crate::types::MemoryStep::{Full, Heads, Packed, Paused, Released};
-use crate::types::clock::{self, Instant};
+use informer_hub_types::MemoryStep;
+use informer_hub_types::MemoryStep::{Full, Heads, Packed, Paused, Released};
+use informer_hub_types::clock::{self, Instant};
 
 const TICK: Duration = Duration::from_millis(250);
 const MIB: u64 = 1 << 20;

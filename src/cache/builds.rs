@@ -18,7 +18,7 @@ use super::indexers::{AddIndexersError, IndexFn, Indexers};
 use super::indices::{Computed, ValuesOf};
 use super::posting::{Location, PartitionId};
 use super::snapshot::Snapshot;
-use crate::types::{ObjectKey, SharedStr, StoredObject};
+use informer_hub_types::{ObjectKey, SharedStr, StoredObject};
 
 /// One demand for indices; its number is never given again by the same store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -17,7 +17,7 @@ use super::delta_fifo::DeltaFifo;
 use super::posting::PartitionId;
 use super::snapshot::{Outbox, Partition};
 use super::store::Store;
-use crate::types::Change;
+use informer_hub_types::Change;
 
 /// Why a batch was not processed.
 #[derive(Debug, thiserror::Error)]

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
+use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
 
 /// What comes out of the queue.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use smol_str::SmolStr;
 
-use crate::types::{LabelSelector, StoredObject};
+use informer_hub_types::{LabelSelector, StoredObject};
 
 /// Namespace and labels, read from an object's head: costs no decoding.
 #[derive(Clone, Debug, Default)]

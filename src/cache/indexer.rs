@@ -13,7 +13,7 @@ use super::posting::PartitionId;
 use super::query::QueryError;
 use super::reader::IndexReader;
 use super::store::Store;
-use crate::types::{
+use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, ClusterSelector, Dynamic, InformerHealth, InvalidKey, Labels, Object,
     ObjectKey, Origin, Phase, ResourceVersion, Scope, SharedStr, StoredObject, StoredObjectParts, Uid,
 };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use super::path_values::{from_head, is_of_head, scalars_at};
-use crate::types::{DecodeError, FieldPath, SharedStr, StoredObject};
+use informer_hub_types::{DecodeError, FieldPath, SharedStr, StoredObject};
 
 /// Why a function has no values for an object. Never leaves the object out of anything but this one index.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use super::indexers::{IndexFn, Indexers};
 use super::posting::{Location, PartitionId, Posting};
 use super::values::Values;
-use crate::types::{FieldPath, ObjectKey, SharedStr, StoredObject};
+use informer_hub_types::{FieldPath, ObjectKey, SharedStr, StoredObject};
 
 /// Up to how many entries are searched as they stand; more are sorted first.
 const FEW: usize = 16;

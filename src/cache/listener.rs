@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::filter::ObjectFilter;
 use super::snapshot::Partition;
 use super::store::Applied;
-use crate::types::{Notification, Object, ObjectKey, Origin, StoredObject};
+use informer_hub_types::{Notification, Object, ObjectKey, Origin, StoredObject};
 
 /// What a subscriber wants to know of objects that were there before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

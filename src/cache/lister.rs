@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use super::query::Query;
 use super::reader::IndexReader;
 use super::snapshot::Snapshot;
-use crate::types::{ClusterName, ClusterSelector, Dynamic, LabelSelector, Object, ObjectKey};
+use informer_hub_types::{ClusterName, ClusterSelector, Dynamic, LabelSelector, Object, ObjectKey};
 
 /// No such object, as Kubernetes says it; whoever asked decides whether that is wrong.
 ///

@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 
 use super::tree::differ::Difference;
 use super::tree::{self, Leaf, Slots, Tree, join, put, split, take};
-use crate::types::{LabelFilter, LabelNeeds, ObjectKey, StoredObject, text_hash};
+use informer_hub_types::{LabelFilter, LabelNeeds, ObjectKey, StoredObject, text_hash};
 
 /// Objects of one leaf at most.
 const WIDTH: usize = 16;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::posting::PartitionId;
 use super::snapshot::Snapshot;
 use super::young::{Young, pack_all};
-use crate::types::{Dictionary, ObjectKey, PackOutcome, PackedTotals, StoredObject};
+use informer_hub_types::{Dictionary, ObjectKey, PackOutcome, PackedTotals, StoredObject};
 
 /// See the module.
 #[derive(Debug)]

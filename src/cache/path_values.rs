@@ -1,8 +1,8 @@
 //! The scalars that a path leads to, read off an object's head or its JSON bytes.
 
 use super::indexers::IndexError;
-use crate::types::scan::{self, Scanned};
-use crate::types::{FieldPath, Segment, SharedStr, StoredObject};
+use informer_hub_types::scan::{self, Scanned};
+use informer_hub_types::{FieldPath, Segment, SharedStr, StoredObject};
 
 /// Whether what a path leads to is read from the head of an object, if it is there.
 pub(super) fn is_of_head(path: &FieldPath) -> bool {

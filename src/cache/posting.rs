@@ -4,7 +4,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::slice;
 use std::sync::Arc;
 
-use crate::types::ObjectKey;
+use informer_hub_types::ObjectKey;
 
 /// One informer's part of a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

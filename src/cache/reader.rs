@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 
 use super::query::{Query, QueryError};
 use super::snapshot::Snapshot;
-use crate::types::{
+use informer_hub_types::{
     ClusterName, ClusterSelector, Dynamic, InvalidKey, Object, ObjectKey, Origin, Scope, SharedStr, StoredObject,
 };
 

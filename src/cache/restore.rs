@@ -10,7 +10,7 @@ use super::objects::{Change, Objects};
 use super::posting::PartitionId;
 use super::snapshot::{DeclaredIndex, Partition};
 use super::store::{Applied, Store};
-use crate::types::{InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject};
+use informer_hub_types::{InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject};
 
 /// Objects that are read from disk, by key. What comes in the order of keys costs least.
 #[derive(Clone, Default)]

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::types::clock::Instant;
+use informer_hub_types::clock::Instant;
 
 /// The listeners of one informer that want resyncs, by `Id`. Pure; costs a walk over them per tick.
 #[derive(Debug)]

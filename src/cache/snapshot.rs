@@ -11,7 +11,7 @@ use super::posting::{Location, PartitionId, Posting, owned};
 use super::restore::Restored;
 use super::stage::Relist;
 use super::store::Applied;
-use crate::types::{
+use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, MemoryStep, Object, ObjectKey,
     Origin, ResourceVersion, SharedStr, StoredObject,
 };

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::posting::PartitionId;
 use super::snapshot::Partition;
 use super::store::{Applied, Store};
-use crate::types::{MemoryStep, ObjectKey, StoredObject};
+use informer_hub_types::{MemoryStep, ObjectKey, StoredObject};
 
 /// What one batch did.
 #[derive(Debug, Default)]

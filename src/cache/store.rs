@@ -13,7 +13,7 @@ use super::indexers::{AddIndexersError, IndexerConflict, Indexers};
 use super::posting::PartitionId;
 use super::snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
 use super::stage::{Batch, Relist};
-use crate::types::{
+use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
     ResourceVersion, StoredObject,
 };

@@ -1,15 +1,13 @@
 //! Builders for the tests of this module and its neighbours.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use proptest::test_runner::{Config, RngSeed};
-use rand::Rng;
+pub(crate) use informer_hub_testing::{cases, properties, replayed, seeds};
 
 use super::{Applied, Controller, DeltaFifo, Outbox, Partition, PartitionId, Popped, Progress, Store};
-use crate::types::{
+use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, IndexEntry, InformerHealth, Labels,
-    Notification, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid, chance,
+    Notification, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
 };
 
 pub(crate) fn object(namespace: &str, name: &str, uid: &str, version: u64) -> StoredObject {
@@ -114,71 +112,6 @@ fn delta_text(Delta { kind, object }: &Delta) -> String {
     format!("{sign}{}{uid}@{}", object.key().name(), object.resource_version())
 }
 
-/// How many cases a property is tried with: what the environment says in `INFORMER_HUB_CASES`, else `default`.
-pub(crate) fn cases(default: u32) -> u32 {
-    match std::env::var("INFORMER_HUB_CASES") {
-        Ok(cases) => cases.parse().expect("INFORMER_HUB_CASES is a number"),
-        Err(_) => default,
-    }
-}
-
-/// Environment variable that replays a randomised test: the seed that the failed test printed.
-pub(crate) const SEED: &str = "INFORMER_HUB_SEED";
-
-/// Returns the seed to replay, if [`SEED`] is set.
-pub(crate) fn replayed() -> Option<u64> {
-    let text = std::env::var(SEED).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{SEED}={text:?} is not a number")))
-}
-
-/// Returns the seed of a randomised test, [`replayed`] or a new one, and prints it. The harness shows what a test
-/// printed if the test fails.
-pub(crate) fn seed() -> u64 {
-    let seed = replayed().unwrap_or_else(|| chance::rng().random());
-    println!("{SEED}={seed}");
-    seed
-}
-
-/// Returns a property's configuration: [`cases`], [`seed`], and no files beside the sources.
-pub(crate) fn properties(default: u32) -> Config {
-    let config = seeded(default, seed());
-    println!("INFORMER_HUB_CASES={}", config.cases);
-    config
-}
-
-fn seeded(default: u32, seed: u64) -> Config {
-    let rng_seed = RngSeed::Fixed(seed);
-    Config { cases: cases(default), rng_seed, failure_persistence: None, ..Config::default() }
-}
-
-/// Yields the seeds of a range, or the one to replay. Prints the seed of a round that panics.
-pub(crate) fn seeds(range: Range<u64>) -> Seeds {
-    Seeds { rest: replayed().map_or(range, |seed| seed..seed + 1), current: None }
-}
-
-/// See [`seeds`].
-pub(crate) struct Seeds {
-    rest: Range<u64>,
-    current: Option<u64>,
-}
-
-impl Iterator for Seeds {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        self.current = self.rest.next();
-        self.current
-    }
-}
-
-impl Drop for Seeds {
-    fn drop(&mut self) {
-        if let Some(seed) = self.current.filter(|_| std::thread::panicking()) {
-            eprintln!("{SEED}={seed}");
-        }
-    }
-}
-
 /// A controller of a store with one open partition.
 pub(crate) struct Informer {
     pub(crate) controller: Controller,
@@ -274,107 +207,4 @@ pub(crate) fn lines(applied: &[Applied]) -> Vec<String> {
             Applied::Synced => "synced".to_owned(),
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::collections::BTreeMap;
-    use std::path::{Path, PathBuf};
-    use std::process::Command;
-
-    use proptest::prelude::*;
-    use proptest::test_runner::TestRunner;
-
-    use super::*;
-
-    fn first_failure(seed: u64) -> Vec<u32> {
-        let tried = RefCell::new(Vec::new());
-        let failed = TestRunner::new(seeded(64, seed)).run(&any::<u32>(), |number| {
-            tried.borrow_mut().push(number);
-            prop_assert!(number % 7 != 3);
-            Ok(())
-        });
-        assert!(failed.is_err());
-        tried.into_inner()
-    }
-
-    #[test]
-    fn a_seed_replays_a_property_case_by_case() {
-        assert_eq!(first_failure(17), first_failure(17));
-        assert_ne!(first_failure(17), first_failure(18));
-    }
-
-    /// Fails on purpose in the process that [`probe`] starts.
-    #[test]
-    fn replay_probe() {
-        if std::env::var_os("REPLAY_PROBE").is_none() {
-            return;
-        }
-        let result = TestRunner::new(properties(8)).run(&any::<u64>(), |number| {
-            println!("drew {number}");
-            Ok(())
-        });
-        panic!("{result:?}");
-    }
-
-    /// Returns what a failed property prints: its variables, and the numbers that it drew.
-    fn probe(seed: Option<&str>) -> (BTreeMap<String, String>, Vec<String>) {
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "cache::testing::tests::replay_probe"]).env("REPLAY_PROBE", "1");
-        match seed {
-            Some(seed) => child.env(SEED, seed),
-            None => child.env_remove(SEED),
-        };
-        let output = child.output().unwrap();
-        assert!(!output.status.success());
-        let text = String::from_utf8(output.stdout).unwrap();
-        let variables = text.lines().filter_map(|line| line.split_once('='));
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        (variables, text.lines().filter(|line| line.starts_with("drew ")).map(str::to_owned).collect())
-    }
-
-    #[test]
-    fn a_failed_property_prints_the_variables_that_replay_it() {
-        let (variables, drawn) = probe(None);
-        assert_eq!(drawn.len(), variables["INFORMER_HUB_CASES"].parse::<usize>().unwrap());
-        assert_eq!(probe(Some(&variables[SEED])).1, drawn);
-        assert_ne!(probe(None).1, drawn, "another run draws other cases");
-    }
-
-    #[test]
-    fn a_loop_over_seeds_knows_the_seed_of_its_round_and_forgets_it_at_the_end() {
-        let mut rounds = Seeds { rest: 3..6, current: None };
-        assert_eq!((rounds.next(), rounds.current), (Some(3), Some(3)));
-        assert_eq!((rounds.by_ref().last(), rounds.current), (Some(5), None));
-    }
-
-    fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                sources(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
-        }
-    }
-
-    #[test]
-    fn every_property_takes_its_seed_from_here() {
-        let (mut files, mut blocks) = (Vec::new(), 0);
-        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
-        for file in files {
-            let text = std::fs::read_to_string(&file).unwrap();
-            let lines: Vec<_> = text.lines().map(str::trim).collect();
-            let is_block = |line: &str| line == "proptest! {" || line == "proptest::proptest! {";
-            for (at, _) in lines.iter().enumerate().filter(|(_, line)| is_block(line)) {
-                blocks += 1;
-                let configuration = lines[at + 1];
-                let is_ours = configuration.starts_with("#![proptest_config(") && configuration.contains("properties(");
-                assert!(is_ours, "{}:{}: use cache::testing::properties", file.display(), at + 1);
-            }
-        }
-        assert!(blocks > 30, "{blocks} properties");
-    }
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::posting::{Location, Posting};
 use super::tree::{self, Leaf, Slots, Tree, join, put, split, take};
-use crate::types::{SharedStr, text_hash};
+use informer_hub_types::{SharedStr, text_hash};
 
 /// Each value that any object carries, with where those are: a persistent tree in the order of the values' hashes.
 ///

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::types::{Dictionary, PackOutcome, PackedTotals, Packer, StoredObject};
+use informer_hub_types::{Dictionary, PackOutcome, PackedTotals, Packer, StoredObject};
 
 /// Objects of one resource that lie plain, oldest first.
 #[derive(Debug)]

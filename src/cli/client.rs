@@ -14,7 +14,7 @@ use reqwest::{Certificate, Identity, StatusCode, Url};
 use rustls::CertificateError;
 use serde_json::Value;
 
-use crate::config::{Config, HubConfig, Secret, is_loopback};
+use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
 
 /// Where a hub is that nothing is said of.
 const DEFAULT: &str = "http://127.0.0.1:7080";

@@ -7,8 +7,8 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 use super::WRONG_INPUT;
 use super::print::{out, yaml};
-use crate::config::{reference, schema, settings, settings_as_toml};
-use crate::types::printable_lines;
+use informer_hub_config::{reference, schema, settings, settings_as_toml};
+use informer_hub_types::printable_lines;
 
 /// Arguments of `config`.
 #[derive(Debug, ClapArgs)]

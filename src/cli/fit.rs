@@ -4,7 +4,7 @@
 use comfy_table::{Cell, Color};
 
 use super::print::{lines, number, styled, table, wrapped};
-use crate::types::printable;
+use informer_hub_types::printable;
 
 /// Columns that an explanation gets at least before it goes below its row.
 const LEAST: usize = 32;

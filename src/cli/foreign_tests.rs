@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 
 use super::{check, dead_letters, look, print};
-use crate::reflector::classify_status;
-use crate::types::printable::hostile::{TEXT, assert_harmless};
-use crate::types::printable_lines;
+use informer_hub_reflector::classify_status;
+use informer_hub_types::printable::hostile::{TEXT, assert_harmless};
+use informer_hub_types::printable_lines;
 
 fn status() -> Value {
     let informer =

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{ClusterConfig, ConfigErrors};
-use crate::source::end_plugins;
-use crate::types::printable_lines;
+use informer_hub_config::{ClusterConfig, ConfigErrors};
+use informer_hub_source::end_plugins;
+use informer_hub_types::printable_lines;
 
 mod check;
 mod client;

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use crate::types::{printable_char, printable_json, printable_lines};
+use informer_hub_types::{printable_char, printable_json, printable_lines};
 
 /// Whoever read the output does so no more. That is no failure: they have seen what they wanted.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Texts of others, in commands and in tables.
 
-use crate::types::printable_start;
+use informer_hub_types::printable_start;
 
 /// One word of a POSIX shell.
 pub(super) fn shell(text: &str) -> String {

@@ -9,9 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{SIGNALLED, WRONG_INPUT, runtime};
 use crate::app::{self, Ended, HubReport};
-use crate::source::end_plugins;
-use crate::telemetry::{self, LogFormat};
-use crate::types::printable_lines;
+use informer_hub_source::end_plugins;
+use informer_hub_telemetry::{self as telemetry, LogFormat};
+use informer_hub_types::printable_lines;
 
 /// Arguments of `run`.
 #[derive(Debug, ClapArgs)]

@@ -9,11 +9,11 @@ use clap::{Args as ClapArgs, Subcommand};
 use comfy_table::{Cell, Table};
 
 use super::print::{Format, answer, number, say, table};
-use crate::disk::RealDisk;
-use crate::journal::inspect::JournalReport;
 use crate::state::caches::CacheReport;
 use crate::state::fleet::SourcedCluster;
 use crate::state::{self, Access, ReaderReport, StateDir, StateReport};
+use informer_hub_disk::RealDisk;
+use informer_hub_journal::inspect::JournalReport;
 
 /// Arguments of `state`.
 #[derive(Debug, ClapArgs)]

@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory, Parser};
 
 use super::print::wrapped;
 use super::{Cli, WRONG_INPUT};
-use crate::types::meant;
+use informer_hub_types::nearest_name;
 
 /// Commands of other programs, and what does the same here.
 const ELSEWHERE: [(&[&str], &str); 6] = [
@@ -66,7 +66,7 @@ fn unknown(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
 
 fn hint(given: &str, commands: &[&Command], is_root: bool) -> String {
     let names = commands.iter().map(|command| command.get_name());
-    if let Some(name) = meant(given, names, 3) {
+    if let Some(name) = nearest_name(given, names, 3) {
         return format!("; did you mean '{name}'?");
     }
     let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| is_root && theirs.contains(&given));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::reflector::Backoff;
-use crate::types::clock::Instant;
+use informer_hub_reflector::Backoff;
+use informer_hub_types::clock::Instant;
 
 /// After a definition or an API service has changed, when it is looked. What is offered follows within tenths of a second,
 /// of an aggregated API within seconds.
@@ -119,7 +119,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::clock;
+    use informer_hub_types::clock;
 
     #[test]
     fn what_is_defined_and_not_served_yet_is_looked_for_soon_and_ever_more_rarely() {

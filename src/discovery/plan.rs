@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::types::{ApiResource, Catalogue, Found, Gvr, ResourcePattern, ResourceRef};
+use informer_hub_types::{ApiResource, Catalogue, Found, Gvr, ResourcePattern, ResourceRef};
 
 /// What is known of what a cluster offers.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use smol_str::SmolStr;
 
 use super::{Claim, Fate, Seen, fate, share};
-use crate::types::{ApiResource, Catalogue, GroupOffer, Gvr, Offer, ResourcePattern, ResourceRef, VersionOffer};
+use informer_hub_types::{ApiResource, Catalogue, GroupOffer, Gvr, Offer, ResourcePattern, ResourceRef, VersionOffer};
 
 fn offer(plural: &str, kind: &str, namespaced: bool) -> Offer {
     let singular = kind.to_lowercase().into();

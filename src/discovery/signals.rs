@@ -1,6 +1,6 @@
 //! What is watched of a cluster to learn that what it offers has changed.
 
-use crate::types::{ApiResource, Gvr};
+use informer_hub_types::{ApiResource, Gvr};
 
 /// Definitions of custom resources. Their names alone are looked at, so that any version that is served will do.
 #[must_use]

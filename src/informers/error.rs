@@ -3,7 +3,7 @@
 use actix::MailboxError;
 
 use crate::cache::AddIndexersError;
-use crate::types::{ClusterName, ResourceVersion};
+use informer_hub_types::{ClusterName, ResourceVersion};
 
 /// Why an informer does not do as it is told; the caller can fix all but the last.
 #[derive(Debug, thiserror::Error)]

@@ -15,8 +15,8 @@ use super::shared_informer::{Core, Parts, SharedInformer};
 use super::typed::api_resource;
 use crate::actors::messages::Start;
 use crate::actors::{HubSystem, NotSynced};
-use crate::reflector::Transform;
-use crate::types::{ApiResource, ClusterSelector, Gvr, LabelSelector, Scope, View};
+use informer_hub_reflector::Transform;
+use informer_hub_types::{ApiResource, ClusterSelector, Gvr, LabelSelector, Scope, View};
 
 /// What the list and watch requests of an informer carry besides what the protocol needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

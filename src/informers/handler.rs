@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::types::{Dynamic, Notification, Object};
+use informer_hub_types::{Dynamic, Notification, Object};
 
 /// What is called for each notification of one subscription.
 ///

@@ -22,8 +22,8 @@ use crate::actors::{
     SubscriptionId, SyncView, WatchErrorHandler,
 };
 use crate::cache::{IndexReader, Lister};
-use crate::reflector::{InformerOptions, Transform};
-use crate::types::{
+use informer_hub_reflector::{InformerOptions, Transform};
+use informer_hub_types::{
     ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, SharedStr, View,
 };
 

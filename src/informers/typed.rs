@@ -5,7 +5,7 @@ use std::any::TypeId;
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
 
-use crate::types::{ApiResource, Gvr};
+use informer_hub_types::{ApiResource, Gvr};
 
 /// The resource of a Rust type: any `k8s_openapi` type or `kube::CustomResource`.
 #[must_use]

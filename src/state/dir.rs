@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::held::{Held, HeldLock};
-use crate::disk::{self, Disk, DiskLock};
+use informer_hub_disk::{self as disk, Disk, DiskLock};
 
 const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cache::testing::seeds;
-use crate::disk::{Open, RealDisk};
-use crate::sim::SimDisk;
+use informer_hub_disk::{Open, RealDisk};
+use informer_hub_sim::SimDisk;
 
 const ROOT: &str = "/data/hub";
 
@@ -119,7 +119,7 @@ fn readers_that_nobody_wants_are_shown_and_removed() {
 
 #[test]
 fn what_is_there_and_what_is_damaged_is_shown() {
-    use crate::journal::inspect::FileReport;
+    use informer_hub_journal::inspect::FileReport;
     let disk = SimDisk::new(1);
     let state = open(&disk).unwrap();
     let journal = state.journal("hook");

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{self, Disk, Open};
-use crate::types::{ClusterLabels, ClusterName};
+use informer_hub_disk::{self as disk, Disk, Open};
+use informer_hub_types::{ClusterLabels, ClusterName};
 
 /// Bytes of the file at most.
 const LARGEST: u64 = 64 << 20;
@@ -107,7 +107,7 @@ pub fn write(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedCluster>) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::RealDisk;
+    use informer_hub_disk::RealDisk;
 
     #[test]
     fn what_is_written_is_read_back_and_rubbish_is_an_error() {

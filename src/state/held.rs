@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::dir::{StateError, lock_of, take};
-use crate::disk::{self, Disk, DiskFile, DiskLock, Open};
+use informer_hub_disk::{self as disk, Disk, DiskFile, DiskLock, Open};
 
 /// See the module.
 #[derive(Debug)]

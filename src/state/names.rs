@@ -7,8 +7,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{self, Disk, Open};
-use crate::types::{Gvr, ResourceRef};
+use informer_hub_disk::{self as disk, Disk, Open};
+use informer_hub_types::{Gvr, ResourceRef};
 
 /// Bytes of the file at most.
 const LARGEST: u64 = 1 << 20;
@@ -72,7 +72,7 @@ pub fn write(disk: &dyn Disk, path: &Path, names: &Names) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::RealDisk;
+    use informer_hub_disk::RealDisk;
 
     #[test]
     fn a_name_means_what_a_cluster_has_said_and_is_read_back() {

@@ -4,8 +4,8 @@ use super::caches::{self, CacheReport};
 use super::dir::{Access, StateDir, StateError};
 use super::fleet::{self, FleetReport};
 use super::names;
-use crate::journal::JournalError;
-use crate::journal::inspect::{self, JournalReport};
+use informer_hub_journal::JournalError;
+use informer_hub_journal::inspect::{self, JournalReport};
 
 /// All of a state directory.
 #[derive(Debug, serde::Serialize)]

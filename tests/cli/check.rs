@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use informer_hub::sim::{ResourceDef, SimCluster, SimConfig, World, WorldConfig};
-use informer_hub::types::Gvr;
+use informer_hub_sim::{ResourceDef, SimCluster, SimConfig, World, WorldConfig};
+use informer_hub_types::Gvr;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use informer_hub::sim::{SimCluster, SimConfig, WorldConfig};
+use informer_hub_sim::{SimCluster, SimConfig, WorldConfig};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use informer_hub::Config;
-use informer_hub::config::ConfigErrors;
+use informer_hub_config::ConfigErrors;
 
 use crate::pages::{Block, all};
 

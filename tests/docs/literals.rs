@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::pages::root;
 
-/// A file below src.
+/// A source file of the workspace.
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -14,6 +14,7 @@ pub(crate) struct Source {
 pub(crate) fn sources() -> Vec<Source> {
     let mut found = Vec::new();
     gather(&root().join("src"), &mut found);
+    gather(&root().join("crates"), &mut found);
     assert!(found.len() > 200, "{} files", found.len());
     found
 }

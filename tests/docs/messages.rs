@@ -19,7 +19,7 @@ fn messages() -> Vec<(String, usize)> {
 /// What only tests, simulations and the demo say.
 fn is_of_tests(source: &Source) -> bool {
     let path = source.path.as_str();
-    ["src/sim/", "src/cli/demo/"].iter().any(|folder| path.starts_with(folder))
+    ["crates/sim/", "crates/testing/", "src/cli/demo/"].iter().any(|folder| path.starts_with(folder))
         || path.contains("/tests")
         || path.ends_with("tests.rs")
         || path.contains("/contract")
@@ -88,7 +88,7 @@ fn fits(message: &str, text: &str) -> bool {
 #[test]
 fn every_mistake_of_a_configuration_is_on_the_page() {
     let messages = messages();
-    let mistakes = read("src/config/golden_mistakes.txt");
+    let mistakes = read("crates/config/src/golden_mistakes.txt");
     let mistakes: Vec<_> = mistakes.lines().filter(|line| line.contains(": ")).collect();
     assert!(mistakes.len() > 30, "{} mistakes", mistakes.len());
     // A message of next to no words would fit everything.

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use informer_hub::actors::{Subscribe, Subscriber};
-use informer_hub::config::Config;
-use informer_hub::disk::RealDisk;
-use informer_hub::sim::World;
 use informer_hub::state::caches::inspect;
-use informer_hub::types::{ClusterSelector, Notification};
+use informer_hub_config::Config;
+use informer_hub_disk::RealDisk;
+use informer_hub_sim::World;
+use informer_hub_types::{ClusterSelector, Notification};
 
 use crate::fleet::eventually;
 use crate::restart::{Diary, House, Life};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use informer_hub::actors::Tuning;
-use informer_hub::sim::{Fault, FaultScript, RawAnswer, Rule, SimCluster, SimConfig, Streaming, When, World};
-use informer_hub::types::ObjectKey;
+use informer_hub_sim::{Fault, FaultScript, RawAnswer, Rule, SimCluster, SimConfig, Streaming, When, World};
+use informer_hub_types::ObjectKey;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 

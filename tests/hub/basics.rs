@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use informer_hub::sim::{Churn, SimCluster};
+use informer_hub_sim::{Churn, SimCluster};
 use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, config, pods, quick, resource_config, small};
@@ -43,7 +43,7 @@ async fn entries_of_one_resource_share_an_informer_that_has_the_indexes_of_both(
     fleet.synced().await;
     let all = fleet.hub.cache_of(pods()).snapshot().await.unwrap();
     assert_eq!(
-        all.index_names().iter().map(informer_hub::types::SharedStr::as_str).collect::<Vec<_>>(),
+        all.index_names().iter().map(informer_hub_types::SharedStr::as_str).collect::<Vec<_>>(),
         ["by-node", "by-phase"]
     );
     let indexed: usize = all.index_values("by-phase").map(|(_, objects)| objects).sum();

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::messages::SetClusterLabels;
 use informer_hub::actors::{InformerStatus, PatternStatus, Subscribe, Subscriber, SurveyState, Tuning};
 use informer_hub::cache::Query;
-use informer_hub::config::{
+use informer_hub_config::{
     Config, FileConfig, HubConfig, Initial, ResourceConfig, SinkConfig, SinkMatch, TransportConfig,
 };
-use informer_hub::reflector::ReflectorOptions;
-use informer_hub::sim::{
+use informer_hub_reflector::ReflectorOptions;
+use informer_hub_sim::{
     Fault, FaultScript, ResourceDef, Rule, SimCluster, SimConfig, Streaming, When, World, WorldConfig,
 };
-use informer_hub::types::{ApiResource, ClusterSelector, Gvr, Notification, ObjectKey, Phase};
+use informer_hub_types::{ApiResource, ClusterSelector, Gvr, Notification, ObjectKey, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -564,7 +564,7 @@ async fn a_short_name_is_the_resource_for_everybody() {
     eventually("all pods", async || told.lock().len() == 5).await;
     let subscriber = Subscriber::from_fn({
         let log = Told::clone(&told);
-        move |notification: &Notification<informer_hub::types::Dynamic>| {
+        move |notification: &Notification<informer_hub_types::Dynamic>| {
             log.lock().extend(notification.object().map(|object| object.name().to_owned()));
         }
     });

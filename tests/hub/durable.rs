@@ -8,10 +8,10 @@ use actix::{Actor, Addr, ArbiterHandle, Context, Handler};
 use informer_hub::actors::durable::{Deliveries, Refusal};
 use informer_hub::app::{DurableSubscription, Hub, StartError};
 use informer_hub::cache::Query;
-use informer_hub::config::Config;
-use informer_hub::sim::{SimCluster, World};
-use informer_hub::sink::{Event, EventType, RetryParams};
-use informer_hub::types::ObjectKey;
+use informer_hub_config::Config;
+use informer_hub_sim::{SimCluster, World};
+use informer_hub_sink::{Event, EventType, RetryParams};
+use informer_hub_types::ObjectKey;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -248,7 +248,7 @@ async fn a_durable_subscription_that_cannot_be_is_refused_in_words() {
         }
     };
     let good = || house.config(OFTEN);
-    let without = Config { hub: informer_hub::config::HubConfig::default(), ..good() };
+    let without = Config { hub: informer_hub_config::HubConfig::default(), ..good() };
     assert!(refused(without, "clerk", "pods").await.contains("set hub.state_dir"));
     assert!(refused(good(), "../clerk", "pods").await.contains("a name is 1 to 63"));
     assert!(refused(good(), "clerk", "pots").await.contains("there is no [resources.pots]"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use informer_hub::sim::{Churn, FaultScript, SimCluster, Streaming};
+use informer_hub_sim::{Churn, FaultScript, SimCluster, Streaming};
 use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, small};

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::{ClusterStatus, InformerStatus, Subscribe, Subscriber, Tuning};
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
-use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
 use informer_hub::discovery::Rhythm;
-use informer_hub::reflector::{ReflectorOptions, StallPolicy};
-use informer_hub::sim::oracle::{Oracle, Replica};
-use informer_hub::sim::{SimCluster, SimConfig, Truth, WorldConfig};
-use informer_hub::types::{ApiResource, ClusterName, ClusterSelector, Gvr, Notification};
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
+use informer_hub_reflector::{ReflectorOptions, StallPolicy};
+use informer_hub_sim::oracle::{Oracle, Replica};
+use informer_hub_sim::{SimCluster, SimConfig, Truth, WorldConfig};
+use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Gvr, Notification};
 use parking_lot::Mutex;
 
 /// How long anything may take before the test fails. Generous: two cores may be shared with other tests.

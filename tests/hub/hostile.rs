@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use informer_hub::actors::InformerStatus;
-use informer_hub::sim::{Churn, Fault, FaultScript, RawAnswer, Rule, SimCluster, SimConfig, Streaming, When, World};
+use informer_hub_sim::{Churn, Fault, FaultScript, RawAnswer, Rule, SimCluster, SimConfig, Streaming, When, World};
 use serde_json::json;
 use tokio::runtime::Handle;
 

@@ -13,10 +13,10 @@ use informer_hub::informers::{
     FilteringResourceEventHandler, HandlerOptions, InformerError, ResourceEventHandlerDetailedFuncs,
     ResourceEventHandlerFuncs, SharedInformer, SharedInformerFactory, WaitError,
 };
-use informer_hub::reflector::Transform;
-use informer_hub::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, When, World, WorldConfig};
-use informer_hub::source::{Access, KubeConnector};
-use informer_hub::types::{
+use informer_hub_reflector::Transform;
+use informer_hub_sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, When, World, WorldConfig};
+use informer_hub_source::{Access, KubeConnector};
+use informer_hub_types::{
     ClusterName, ClusterSelector, LabelSelector, Object, ObjectKey, ResourceVersion, object_memory,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -9,9 +9,9 @@ use informer_hub::actors::messages::SetMemoryLimit;
 use informer_hub::actors::{Budget, Gauge, InformerStatus, MemoryTuning, Subscribe, Subscriber, Tuning};
 use informer_hub::budget::Pace;
 use informer_hub::cache::{Answer, Query};
-use informer_hub::query::Question;
-use informer_hub::sim::{SimCluster, SimConfig, World, WorldConfig};
-use informer_hub::types::{
+use informer_hub_query::Question;
+use informer_hub_sim::{SimCluster, SimConfig, World, WorldConfig};
+use informer_hub_types::{
     ClusterSelector, DecodeError, Freshness, MemoryStep, Notification, Object, ObjectKey, Phase, SharedStr,
 };
 use parking_lot::Mutex;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use informer_hub::actors::{ClusterState, ClusterStatus};
-use informer_hub::config::{ClusterAccess, ClusterConfig};
-use informer_hub::sim::{Fault, FaultScript, RawAnswer, Rule, SimCluster, Streaming, When, World};
-use informer_hub::types::Phase;
+use informer_hub_config::{ClusterAccess, ClusterConfig};
+use informer_hub_sim::{Fault, FaultScript, RawAnswer, Rule, SimCluster, Streaming, When, World};
+use informer_hub_types::Phase;
 use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, PATIENCE, cluster_config, config, quick, small};
@@ -110,7 +110,7 @@ async fn a_silent_cluster_and_one_that_is_not_trusted_hold_up_nobody_and_are_nam
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forbidden_resource_is_picked_up_when_it_is_permitted() {
     for streaming in [Streaming::Supported, Streaming::Refused] {
-        let sim_config = informer_hub::sim::SimConfig { streaming, ..small(2, 20) };
+        let sim_config = informer_hub_sim::SimConfig { streaming, ..small(2, 20) };
         let shut = SimCluster::start(sim_config, &Handle::current()).unwrap();
         shut.forbid(&World::pods(), true);
         let clusters = BTreeMap::from([("healthy".to_owned(), sim(1)), ("shut".to_owned(), shut)]);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use informer_hub::cache::{Query, QueryError};
-use informer_hub::query::{Column, Question};
-use informer_hub::sim::{Churn, SimCluster};
-use informer_hub::types::Object;
+use informer_hub_query::{Column, Question};
+use informer_hub_sim::{Churn, SimCluster};
+use informer_hub_types::Object;
 use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, pods, small};

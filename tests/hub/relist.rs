@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use informer_hub::actors::{InformerStatus, Subscriber};
 use informer_hub::informers::SharedInformerFactory;
-use informer_hub::sim::{Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, When, World};
-use informer_hub::types::{ClusterName, Notification};
+use informer_hub_sim::{Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, When, World};
+use informer_hub_types::{ClusterName, Notification};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::Handle;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use informer_hub::app::Difference;
 use informer_hub::cache::Query;
-use informer_hub::config::{Config, FileConfig, Initial, SinkConfig, SinkMatch, TransportConfig};
-use informer_hub::sim::{SimCluster, SimConfig, World};
-use informer_hub::types::{ApiResource, ClusterSelector, Gvr};
+use informer_hub_config::{Config, FileConfig, Initial, SinkConfig, SinkMatch, TransportConfig};
+use informer_hub_sim::{SimCluster, SimConfig, World};
+use informer_hub_types::{ApiResource, ClusterSelector, Gvr};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;

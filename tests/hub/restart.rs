@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::{Subscribe, Subscriber};
 use informer_hub::app::{Hub, StartError};
 use informer_hub::cache::{Answer, Query};
-use informer_hub::config::{ClusterAccess, Config, FileConfig, SinkConfig, TransportConfig};
-use informer_hub::sim::{Churn, SimCluster, World};
-use informer_hub::types::{ApiResource, ClusterSelector, Freshness, Notification, Object, ObjectKey, object_memory};
+use informer_hub_config::{ClusterAccess, Config, FileConfig, SinkConfig, TransportConfig};
+use informer_hub_sim::{Churn, SimCluster, World};
+use informer_hub_types::{ApiResource, ClusterSelector, Freshness, Notification, Object, ObjectKey, object_memory};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -320,7 +320,7 @@ async fn another_index_or_projection_lists_and_exchanges_what_is_the_same_withou
     let mut config = house.config();
     let pods_config = &mut config.resources[0];
     pods_config.indexes.insert("by-phase".to_owned(), "status.phase".parse().unwrap());
-    pods_config.projection = informer_hub::config::Projection::Keep(vec!["status".parse().unwrap()]);
+    pods_config.projection = informer_hub_config::Projection::Keep(vec!["status".parse().unwrap()]);
     let life = house.live_with(config).await;
     eventually("all are in the new index", async || {
         let snapshot = life.hub.cache_of(pods()).snapshot().await.unwrap();

@@ -12,11 +12,11 @@ use informer_hub::actors::messages::{
     AddCluster, InformerFor, Release, RemoveCluster, Shutdown, Unsubscribe, User, WaitForCacheSync, Wanted,
 };
 use informer_hub::actors::{ListenerStatus, RegistryError, Subscribe, Subscriber};
-use informer_hub::reflector::InformerOptions;
-use informer_hub::sim::oracle::{Oracle, Replica};
-use informer_hub::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, Truth, When, World};
-use informer_hub::source::{Access, KubeConnector};
-use informer_hub::types::{ClusterName, ClusterSelector, Notification, Notifications, Scope};
+use informer_hub_reflector::InformerOptions;
+use informer_hub_sim::oracle::{Oracle, Replica};
+use informer_hub_sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, Truth, When, World};
+use informer_hub_source::{Access, KubeConnector};
+use informer_hub_types::{ClusterName, ClusterSelector, Notification, Notifications, Scope};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -622,7 +622,7 @@ async fn a_second_shutdown_and_whatever_comes_after_it_is_answered_at_once() {
     let fleet = Fleet::start(clusters(2, 20), &["pods"], Vec::new()).await;
     fleet.converged().await;
     let (registry, cache) = (fleet.hub.registry().clone(), fleet.hub.cache_of(pods()));
-    let shutdown = Shutdown { deadline: informer_hub::types::clock::now() + Duration::from_secs(5) };
+    let shutdown = Shutdown { deadline: informer_hub_types::clock::now() + Duration::from_secs(5) };
     let all = async {
         let (first, second) = tokio::join!(registry.send(shutdown), registry.send(shutdown));
         assert!(first.is_ok() || second.is_ok());

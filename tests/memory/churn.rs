@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use informer_hub::cache::{DeltaFifo, Packing, PartitionId, Store, Young};
-use informer_hub::reflector::{Decoder, Projection, WatchItem};
-use informer_hub::types::{
+use informer_hub_reflector::{Decoder, Projection, WatchItem};
+use informer_hub_types::{
     ApiResource, Change, ClusterName, Delta, DeltaKind, Gvr, InformerHealth, Origin, Scope, SharedStr,
 };
 use rand::rngs::StdRng;
@@ -140,7 +140,7 @@ impl Churn {
         }
     }
 
-    fn round(&mut self, aged: Vec<Arc<informer_hub::types::StoredObject>>) {
+    fn round(&mut self, aged: Vec<Arc<informer_hub_types::StoredObject>>) {
         let published = self.store.published().load_full();
         let round = self.packing.round(aged, &self.young, &published);
         self.packing.finished(Some(round.run()));

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use informer_hub::Hub;
 use informer_hub::app::ClusterSourceState;
 use informer_hub::cache::Query;
-use informer_hub::config::Config;
+use informer_hub_config::Config;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};

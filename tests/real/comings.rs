@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber, SurveyState};
 use informer_hub::app::Hub;
-use informer_hub::config::{Config, ResourceConfig};
-use informer_hub::types::{ClusterSelector, Dynamic, Notification, Phase, clock};
+use informer_hub_config::{Config, ResourceConfig};
+use informer_hub_types::{ClusterSelector, Dynamic, Notification, Phase, clock};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::{Api, Client};

@@ -7,10 +7,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer_hub::config::Config;
 use informer_hub::informers::ResourceEventHandlerFuncs;
-use informer_hub::types::ObjectKey;
 use informer_hub::{Hub, SharedInformerFactory};
+use informer_hub_config::Config;
+use informer_hub_types::ObjectKey;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

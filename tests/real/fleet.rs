@@ -8,11 +8,9 @@ use std::time::Duration;
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
 use informer_hub::app::{Hub, HubReport};
 use informer_hub::cache::{Answer, Query};
-use informer_hub::config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
-use informer_hub::sim::oracle::{Oracle, Replica, Told, What};
-use informer_hub::types::{
-    ApiResource, ClusterName, ClusterSelector, Dynamic, Freshness, Gvr, Notification, ObjectKey,
-};
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
+use informer_hub_sim::oracle::{Oracle, Replica, Told, What};
+use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Dynamic, Freshness, Gvr, Notification, ObjectKey};
 use kube::Client;
 use parking_lot::Mutex;
 
@@ -96,7 +94,7 @@ impl Fleet {
     /// What the cache holds of one cluster.
     pub(crate) async fn cached(&self, cluster: &str, resource: &ApiResource) -> Truth {
         let answer = self.answer(cluster, resource).await;
-        let entry = |object: &informer_hub::types::Object| {
+        let entry = |object: &informer_hub_types::Object| {
             (object.key().clone(), (object.uid().clone(), object.resource_version().clone()))
         };
         answer.items.iter().map(entry).collect()

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use informer_hub::actors::ClusterState;
-use informer_hub::sim::oracle::Oracle;
-use informer_hub::types::{ApiResource, Freshness, ObjectKey, Phase};
+use informer_hub_sim::oracle::Oracle;
+use informer_hub_types::{ApiResource, Freshness, ObjectKey, Phase};
 
 use crate::bed::{
     Churn, RealCluster, Truth, Verbs, comes_true, create_namespace, create_pod, create_pods, create_widget,

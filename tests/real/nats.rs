@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
-use informer_hub::sink::nats::{NatsAuth, NatsParams, NatsTransport};
-use informer_hub::sink::{Event, EventOptions, Outcome, Transport};
-use informer_hub::types::{
+use informer_hub_sink::nats::{NatsAuth, NatsParams, NatsTransport};
+use informer_hub_sink::{Event, EventOptions, Outcome, Transport};
+use informer_hub_types::{
     ApiResource, Gvr, Labels, Notification, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject,
     StoredObjectParts, Uid,
 };

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use informer_hub::sim::{SimCluster, SimConfig, WorldConfig};
+use informer_hub_sim::{SimCluster, SimConfig, WorldConfig};
 use tokio::runtime::Handle;
 
 use crate::bed::built;

@@ -224,7 +224,7 @@ async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut control: watch:
 /// the proxy refuses, even by a client that tries to reach the proxy (it would connect to itself).
 async fn listen_somewhere() -> TcpListener {
     for _ in 0..200 {
-        let port = informer_hub::types::chance::rng().random_range(20_000..32_000);
+        let port = informer_hub_types::rng::rng().random_range(20_000..32_000);
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
             return listener;
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use informer_hub::actors::{InformerStatus, Tuning};
 use informer_hub::app::Hub;
-use informer_hub::config::Config;
-use informer_hub::reflector::ReflectorOptions;
-use informer_hub::types::Phase;
+use informer_hub_config::Config;
+use informer_hub_reflector::ReflectorOptions;
+use informer_hub_types::Phase;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
-use informer_hub::types::{Gvr, ObjectKey, clock};
+use informer_hub_types::{Gvr, ObjectKey, clock};
 use kube::ResourceExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use serde_json::json;

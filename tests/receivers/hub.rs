@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use informer_hub::sim::{SimCluster, SimConfig, World, WorldConfig};
+use informer_hub_sim::{SimCluster, SimConfig, World, WorldConfig};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;

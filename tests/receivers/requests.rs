@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use informer_hub::sink::webhook::SigningKeys;
+use informer_hub_sink::webhook::SigningKeys;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 

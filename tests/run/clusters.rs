@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::StatusCode;
-use informer_hub::sim::World;
+use informer_hub_sim::World;
 use serde_json::Value;
 use tokio::net::TcpListener;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use informer_hub::sim::{Churn, SimCluster, World};
+use informer_hub_sim::{Churn, SimCluster, World};
 
 use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};

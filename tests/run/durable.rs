@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use informer_hub::sim::{Churn, SimCluster, World};
+use informer_hub_sim::{Churn, SimCluster, World};
 use serde_json::Value;
 use tempfile::TempDir;
 

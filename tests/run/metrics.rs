@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use informer_hub::sim::{Churn, World};
-use informer_hub::telemetry::metrics::{CATALOGUE, Kind};
+use informer_hub_sim::{Churn, World};
+use informer_hub_telemetry::metrics::{CATALOGUE, Kind};
 
 use crate::collector::collector;
 use crate::process::{Launch, Process, cluster, sim};

@@ -85,11 +85,11 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
     said(&command(arguments).output().unwrap())
 }
 
-fn two_clusters(more: &str) -> (informer_hub::sim::SimCluster, Process) {
+fn two_clusters(more: &str) -> (informer_hub_sim::SimCluster, Process) {
     two_clusters_logged(more, "info")
 }
 
-fn two_clusters_logged(more: &str, log: &str) -> (informer_hub::sim::SimCluster, Process) {
+fn two_clusters_logged(more: &str, log: &str) -> (informer_hub_sim::SimCluster, Process) {
     let sim = sim(31, 20);
     let toml = cluster("well", &sim.url()) + &cluster("down", "http://127.0.0.1:1");
     let hub = Launch::new(&format!("{more}{toml}[resources.pods]\n[resources.nodes]\n"));

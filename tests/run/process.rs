@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use informer_hub::sim::{SimCluster, SimConfig, WorldConfig};
+use informer_hub_sim::{SimCluster, SimConfig, WorldConfig};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer_hub::sim::oracle::{Oracle, Replica, Told};
-use informer_hub::sim::{SimCluster, Truth};
-use informer_hub::types::Gvr;
+use informer_hub_sim::oracle::{Oracle, Replica, Told};
+use informer_hub_sim::{SimCluster, Truth};
+use informer_hub_types::Gvr;
 use parking_lot::Mutex;
 use serde_json::Value;
 use standardwebhooks::Webhook;

@@ -1,6 +1,6 @@
 //! The configuration's file changes under the real binary.
 
-use informer_hub::sim::{SimCluster, World};
+use informer_hub_sim::{SimCluster, World};
 
 use crate::process::{Launch, Process, cluster, message_of, sim};
 use crate::receiver::{Mode, Receiver, SECRET};

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use informer_hub::sim::{ResourceDef, SimCluster};
-use informer_hub::types::Gvr;
+use informer_hub_sim::{ResourceDef, SimCluster};
+use informer_hub_types::Gvr;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use informer_hub::sim::{SimCluster, World};
+use informer_hub_sim::{SimCluster, World};
 
 use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};

@@ -1,6 +1,6 @@
 //! Probes and status: their shape, and that the figures are the truth's.
 
-use informer_hub::sim::{Churn, World};
+use informer_hub_sim::{Churn, World};
 use serde_json::Value;
 
 use crate::process::{Launch, cluster, sim};

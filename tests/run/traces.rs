@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use informer_hub::sim::{Churn, World};
+use informer_hub_sim::{Churn, World};
 use tokio::net::TcpListener;
 
 use crate::collector::{Attributes, collector};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use informer_hub::sim::{Churn, FaultScript, PipedCluster, SimConfig, SimDisk, Streaming, World, WorldConfig};
-use informer_hub::types::clock;
+use informer_hub_sim::{Churn, FaultScript, PipedCluster, SimConfig, SimDisk, Streaming, World, WorldConfig};
+use informer_hub_types::clock;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rand::Rng;

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::panic;
 
 use informer_hub::app::Hub;
-use informer_hub::sim::World;
-use informer_hub::sim::oracle::{Oracle, Replica};
-use informer_hub::sink::Bounds;
-use informer_hub::types::Gvr;
+use informer_hub_sim::World;
+use informer_hub_sim::oracle::{Oracle, Replica};
+use informer_hub_sink::Bounds;
+use informer_hub_types::Gvr;
 
 use crate::house::House;
 use crate::memory;

@@ -13,15 +13,15 @@ use informer_hub::actors::sink::{LetterAnswer, LetterRequest};
 use informer_hub::actors::{Subscribe, Subscriber, Tuning};
 use informer_hub::app::{DurableSubscription, Hub, StartError};
 use informer_hub::cache::Query;
-use informer_hub::config::{
+use informer_hub_config::{
     BatchConfig, ClusterAccess, ClusterConfig, Config, HubConfig, Initial, Projection, ResourceConfig, RetryConfig,
     SinkConfig, TransportConfig, WebhookConfig,
 };
-use informer_hub::dial::Dial;
-use informer_hub::sim::oracle::{Oracle, Replica};
-use informer_hub::sink::{LetterFilter, RetryParams, StoreLimits};
-use informer_hub::types::chance::Decided;
-use informer_hub::types::{ApiResource, ClusterName, ClusterSelector, Notification, Phase, clock};
+use informer_hub_dial::Dial;
+use informer_hub_sim::oracle::{Oracle, Replica};
+use informer_hub_sink::{LetterFilter, RetryParams, StoreLimits};
+use informer_hub_types::rng::SeededRng;
+use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Notification, Phase, clock};
 use parking_lot::Mutex;
 use rand::Rng;
 use tokio::io::DuplexStream;
@@ -52,7 +52,7 @@ fn on_a_new_thread<T: Send>(
 ) -> Result<T, String> {
     let body = || {
         memory::measure(&house.net);
-        let _decided = Decided::by(house.plan.seed.wrapping_mul(1000).wrapping_add(life as u64));
+        let _decided = SeededRng::new(house.plan.seed.wrapping_mul(1000).wrapping_add(life as u64));
         let runtime = || Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let system = System::with_tokio_rt(runtime);
         let done = catch_unwind(AssertUnwindSafe(|| {

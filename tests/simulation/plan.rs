@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use informer_hub::types::Fsync;
+use informer_hub_types::Fsync;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

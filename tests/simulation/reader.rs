@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
 use informer_hub::actors::durable::{Deliveries, Refusal};
-use informer_hub::sim::oracle::{Replica, Told};
+use informer_hub_sim::oracle::{Replica, Told};
 use parking_lot::Mutex;
 use rand::Rng;
 use serde_json::Value;

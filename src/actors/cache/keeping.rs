@@ -7,7 +7,7 @@ use actix::prelude::*;
 use super::CacheActor;
 use crate::actors::messages::KeepStep;
 use crate::cache::PartitionId;
-use crate::types::{MemoryStep, ObjectKey};
+use informer_hub_types::{MemoryStep, ObjectKey};
 
 /// Objects whose bodies are dropped at once: a millisecond's worth.
 const STRIP: usize = 1024;

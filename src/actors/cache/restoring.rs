@@ -7,7 +7,9 @@ use crate::actors::messages::{CloseAbandoned, Wanted};
 use crate::actors::supervision::detach;
 use crate::actors::write_half::WriteHalf;
 use crate::cache::{Partition, PartitionId, SavedPartition};
-use crate::types::{ApiResource, ClusterName, Gvr, InformerHealth, Origin, PackedTotals, Scope, StoredObject, View};
+use informer_hub_types::{
+    ApiResource, ClusterName, Gvr, InformerHealth, Origin, PackedTotals, Scope, StoredObject, View,
+};
 
 impl CacheDirectory {
     /// Begins with a cache as it was on disk, before anybody asks for it; `plain` are those of its objects that are yet to

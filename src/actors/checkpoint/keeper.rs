@@ -18,11 +18,11 @@ use super::leaving::Left;
 use crate::actors::messages::Wanted;
 use crate::actors::subscription::{Subscription, SubscriptionId};
 use crate::cache::{Partition, PartitionId};
-use crate::disk::Disk;
 use crate::state::caches::{CacheFiles, Moves};
 use crate::state::names::{self, Names};
-use crate::types::clock::{self, Instant, SteadyClock};
-use crate::types::{ClusterName, Gvr, ResourceVersion, View};
+use informer_hub_disk::Disk;
+use informer_hub_types::clock::{self, Instant, SteadyClock};
+use informer_hub_types::{ClusterName, Gvr, ResourceVersion, View};
 
 /// Hears of checkpoints. What was journalled before a pass began is, once that pass is complete, covered by what the
 /// caches have on disk.

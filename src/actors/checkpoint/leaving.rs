@@ -20,8 +20,8 @@ use crate::actors::env::Env;
 use crate::actors::wishes::Wishes;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::{Commit, PartitionHeader, Returning};
-use crate::types::clock::{self, Instant};
-use crate::types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, Scope, View};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, Scope, View};
 
 /// For how long what could not be put away is kept in memory, and how long a disk may take.
 pub(in crate::actors) const PATIENCE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use super::*;
 use crate::actors::checkpoint::pass::tests::Hub;
 use crate::cache::DeltaFifo;
 use crate::cache::testing::{delta, object_with};
-use crate::types::{Change, DeltaKind, ResourceVersion};
+use informer_hub_types::{Change, DeltaKind, ResourceVersion};
 
 /// An object changes of the cluster that is to go.
 fn change(hub: &mut Hub) {

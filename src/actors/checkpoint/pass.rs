@@ -9,8 +9,8 @@ use super::keeper::Keeping;
 use crate::actors::env::Env;
 use crate::cache::Snapshot;
 use crate::state::caches::{CacheFiles, Commit, Wrote};
-use crate::types::clock::{self, Instant};
-use crate::types::{CheckpointState, Gvr, Origin, View};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{CheckpointState, Gvr, Origin, View};
 
 /// How often it is looked whether readers have answered.
 const LOOK: Duration = Duration::from_millis(5);

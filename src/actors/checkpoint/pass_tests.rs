@@ -7,10 +7,10 @@ use super::*;
 use crate::actors::checkpoint::StateStatus;
 use crate::cache::testing::{delta, object_with};
 use crate::cache::{DeltaFifo, PartitionId, Store};
-use crate::disk::Disk;
-use crate::sim::SimDisk;
 use crate::state::caches::{Claim, Loaded, load};
-use crate::types::{
+use informer_hub_disk::Disk;
+use informer_hub_sim::SimDisk;
+use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ResourceVersion, Scope,
 };
 

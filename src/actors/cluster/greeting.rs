@@ -4,7 +4,7 @@ use actix::prelude::*;
 
 use super::ClusterActor;
 use super::lookup::jittered;
-use crate::reflector::Server;
+use informer_hub_reflector::Server;
 
 /// How long until a server that did not answer is asked again, unless the cluster is seen to answer before. Up to half of
 /// it is added at random.

@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use super::ClusterActor;
 use crate::actors::messages::{MoveTo, SetLabels};
-use crate::types::Origin;
+use informer_hub_types::Origin;
 
 impl Handler<SetLabels> for ClusterActor {
     type Result = ResponseActFuture<Self, ()>;

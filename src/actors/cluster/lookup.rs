@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
+use super::troubles::kind_of;
 use super::{ClusterActor, WantKey, WantState, informer_key_of};
 use crate::actors::messages::{Resolved, Wanted};
 use crate::actors::supervision::detach;
-use crate::reflector::{Haste, ResolveError, SourceError};
-use crate::types::{ApiResource, InformerHealth, Phase, chance, doubled};
+use informer_hub_reflector::{Haste, ResolveError, SourceError};
+use informer_hub_types::{ApiResource, InformerHealth, Phase, exponential_backoff, rng};
 
 /// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
 const ABSENT_REST: Duration = Duration::from_secs(20);
@@ -56,7 +57,7 @@ impl ClusterActor {
     /// Says that the cluster does not answer: once for each kind of failure, whatever it was asked.
     pub(super) fn tell_out_of_reach(&mut self, error: &SourceError) {
         let cluster = &self.parts.name;
-        let kind = error.class.kind();
+        let kind = kind_of(error.class);
         if self.told.contains(&kind) {
             tracing::debug!(%cluster, %error, "the cluster still cannot be asked");
             return;
@@ -200,7 +201,7 @@ impl ClusterActor {
         let lookup = self.next_lookup;
         want.lookup = lookup;
         let key = key.clone();
-        ctx.run_later(Haste::SPREAD.mul_f64(chance::unit()), move |act, ctx| {
+        ctx.run_later(Haste::SPREAD.mul_f64(rng::unit()), move |act, ctx| {
             if act.is_current(&key, lookup) {
                 act.resolve(&key, ctx);
             }
@@ -252,11 +253,11 @@ impl ClusterActor {
 
 /// `rest`, with up to half of it added at random.
 pub(super) fn jittered(rest: Duration) -> Duration {
-    rest + rest.mul_f64(0.5 * chance::unit())
+    rest + rest.mul_f64(0.5 * rng::unit())
 }
 
 /// Exponential, with full jitter above the first delay.
 fn retry_after(attempts: u32) -> Duration {
-    let cap = doubled(FIRST_RETRY, attempts, LAST_RETRY);
-    FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(chance::unit())
+    let cap = exponential_backoff(FIRST_RETRY, attempts, LAST_RETRY);
+    FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(rng::unit())
 }

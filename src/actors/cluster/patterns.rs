@@ -15,8 +15,8 @@ use crate::actors::messages::{Rest, User, Want, Wanted};
 use crate::actors::status::PatternStatus;
 use crate::actors::subscription::Subscription;
 use crate::discovery::{Claim, share};
-use crate::reflector::InformerOptions;
-use crate::types::{ApiResource, Catalogue, Found, ResourcePattern, ResourceRef, Scope};
+use informer_hub_reflector::InformerOptions;
+use informer_hub_types::{ApiResource, Catalogue, Found, ResourcePattern, ResourceRef, Scope};
 
 /// How often it is looked whether subscribers have heard of the end of a resource.
 const LOOK: Duration = Duration::from_secs(1);

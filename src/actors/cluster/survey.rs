@@ -15,7 +15,7 @@ use crate::actors::messages::{MoveTo, Resolved, Rest, Stop, StopInformer, Survey
 use crate::actors::status::SurveyStatus;
 use crate::actors::supervision::{ChildExited, ExitGuard, detach, start_control, stop_with};
 use crate::discovery::{Fate, Seen, Share, definition_of, fate};
-use crate::types::{ApiResource, InformerHealth, Phase, ResourceRef, built_in, clock, is_built_in};
+use informer_hub_types::{ApiResource, InformerHealth, Phase, ResourceRef, built_in, clock, is_built_in};
 
 /// How long discovery rests that died too often.
 const REST: Duration = Duration::from_secs(60);

@@ -14,8 +14,8 @@ use super::{ClusterActor, Informer, InformerKey};
 use crate::actors::messages::Rest;
 use crate::actors::reflector::Trouble;
 use crate::actors::supervision::ChildExited;
-use crate::reflector::{ErrorClass, SourceError};
-use crate::types::{Phase, Scope, clock, first_names};
+use informer_hub_reflector::{ErrorClass, SourceError};
+use informer_hub_types::{Phase, Scope, clock, first_names};
 
 /// How long failures wait for others of their kind before they are told.
 const GATHER: Duration = Duration::from_secs(2);
@@ -44,14 +44,12 @@ struct Outbreak {
     resources: Vec<String>,
 }
 
-impl ErrorClass {
-    /// The one that stands for all that are the same to who looks on: an outage is one, however it shows.
-    pub(in crate::actors) fn kind(self) -> Self {
-        match self {
-            _ if self.is_silence() => Self::Transient,
-            Self::Throttled(_) => Self::Throttled(None),
-            other => other,
-        }
+/// Maps the classes that look alike to an operator to one: an outage shows as several.
+pub(in crate::actors) fn kind_of(class: ErrorClass) -> ErrorClass {
+    match class {
+        _ if class.is_silence() => ErrorClass::Transient,
+        ErrorClass::Throttled(_) => ErrorClass::Throttled(None),
+        other => other,
     }
 }
 
@@ -66,8 +64,8 @@ impl Troubles {
         };
         let failing = self.of.entry(key).or_default();
         failing.is_over = false;
-        let kind = error.class.kind();
-        if failing.told.contains(&kind) || failing.news.iter().any(|known| known.class.kind() == kind) {
+        let kind = kind_of(error.class);
+        if failing.told.contains(&kind) || failing.news.iter().any(|known| kind_of(known.class) == kind) {
             return false;
         }
         failing.news.push(error);
@@ -84,9 +82,9 @@ impl Troubles {
         let mut begun: Vec<Outbreak> = Vec::new();
         for (key, failing) in &mut self.of {
             for error in std::mem::take(&mut failing.news) {
-                let kind = error.class.kind();
+                let kind = kind_of(error.class);
                 failing.told.push(kind);
-                match begun.iter_mut().find(|known| known.error.class.kind() == kind) {
+                match begun.iter_mut().find(|known| kind_of(known.error.class) == kind) {
                     Some(known) => known.resources.push(name(key)),
                     None => begun.push(Outbreak { error, resources: vec![name(key)] }),
                 }
@@ -197,7 +195,7 @@ impl Handler<Trouble> for ClusterActor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Gvr;
+    use informer_hub_types::Gvr;
 
     fn key(resource: &str) -> InformerKey {
         (Gvr::new("", "v1", resource), Scope::all())

@@ -9,11 +9,11 @@ use futures::StreamExt;
 use smol_str::SmolStr;
 
 use crate::actors::reflector::waits::{next_within, within};
-use crate::reflector::{
+use informer_hub_reflector::{
     ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, SourceError,
     StallPolicy, Step, WatchItem, WatchRequest,
 };
-use crate::types::{Watcher, chance, clock};
+use informer_hub_types::{Watcher, clock, rng};
 
 /// Names that one list may have; they are all in memory.
 const MOST_NAMES: u64 = 1_000_000;
@@ -61,7 +61,7 @@ pub(super) async fn follow(
 ) {
     let stall = options.stall;
     options.list.items = options.list.items.min(MOST_NAMES);
-    let machine = Reflector::new(options, chance::unit);
+    let machine = Reflector::new(options, rng::unit);
     let mut following = Following { of, source, machine, stall, teller, listed: BTreeSet::new() };
     loop {
         let done = match following.machine.next(clock::now()) {

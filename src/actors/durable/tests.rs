@@ -4,7 +4,7 @@ use actix::{Actor, Addr, Context, Handler, ResponseFuture};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::sink::contract::{Bed, Fault, keeps_the_contract};
+use informer_hub_sink::contract::{Bed, Fault, keeps_the_contract};
 
 /// A subscriber that misbehaves as it is told.
 struct Subscriber {

@@ -12,7 +12,7 @@ use super::{CHILDREN, InformerActor, by};
 use crate::actors::capacity::STOP_GRACE;
 use crate::actors::messages::{ClosePartition, KeepStep, OpenPartition, Process, Stop, TakeStep};
 use crate::actors::supervision::detach;
-use crate::types::{MemoryStep, Phase, clock};
+use informer_hub_types::{MemoryStep, Phase, clock};
 
 pub(super) type Waiting = ResponseActFuture<InformerActor, ()>;
 

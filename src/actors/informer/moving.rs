@@ -16,7 +16,7 @@ use super::{InformerActor, by};
 use crate::actors::capacity::STOP_GRACE;
 use crate::actors::messages::{MoveTo, Process, Rest, Stop};
 use crate::cache::Popped;
-use crate::types::{Phase, ResourceVersion, clock};
+use informer_hub_types::{Phase, ResourceVersion, clock};
 
 impl InformerActor {
     /// Shows that it rests, and forgets its objects where they are gone.

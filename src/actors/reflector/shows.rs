@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Driver, Trouble};
 use crate::actors::supervision::detach;
-use crate::reflector::{ErrorClass, SourceError};
-use crate::types::{ObjectKey, Origin, Phase};
+use informer_hub_reflector::{ErrorClass, SourceError};
+use informer_hub_types::{ObjectKey, Origin, Phase};
 
 impl Driver {
     /// A watch that ended in good order is no failure, but unless the next one follows at once nobody watches.

@@ -1,6 +1,6 @@
 //! The objects of one informer that were skipped and are still missing from the store.
 
-use crate::types::ObjectKey;
+use informer_hub_types::ObjectKey;
 
 /// Keys that are remembered. Beyond that the oldest is forgotten: the status names one object anyway.
 const MOST: usize = 256;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::reflector::{ErrorClass, ListChunk, SourceError, StallPolicy};
+use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, StallPolicy};
 
 fn stalled(what: &str, limit: Duration) -> SourceError {
     SourceError { class: ErrorClass::Stalled, message: format!("{what} within {limit:?}") }

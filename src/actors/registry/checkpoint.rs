@@ -9,7 +9,7 @@ use crate::actors::capacity::STOP_GRACE;
 use crate::actors::checkpoint::CheckpointActor;
 use crate::actors::messages::{Keep, LastCheckpoint};
 use crate::actors::supervision::{ChildExited, ExitGuard, start_control, stop_with};
-use crate::types::clock::Instant;
+use informer_hub_types::clock::Instant;
 
 /// Its number; clusters have numbers from 1 on.
 pub(super) const CHECKPOINTER: usize = usize::MAX;

@@ -11,7 +11,7 @@ use crate::actors::messages::{AddCluster, RemoveCluster, StopCluster, StopInform
 use crate::actors::supervision::Supervision;
 use crate::actors::waiters::Waiters;
 use crate::actors::wishes::Wishes;
-use crate::types::{ClusterName, clock};
+use informer_hub_types::{ClusterName, clock};
 
 type Outcome = ResponseActFuture<RegistryActor, Result<(), RegistryError>>;
 

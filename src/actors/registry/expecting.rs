@@ -4,7 +4,7 @@ use super::{Cluster, RegistryActor};
 use crate::actors::messages::{Expect, InformerFor, Wanted};
 use crate::actors::subscription::Target;
 use crate::actors::supervision::detach;
-use crate::types::{ClusterLabels, ClusterName, View};
+use informer_hub_types::{ClusterLabels, ClusterName, View};
 
 impl RegistryActor {
     /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use super::{RegistryActor, RegistryError};
 use crate::actors::messages::{Detach, SetClusterLabels, SetLabels, Unwant};
 use crate::actors::supervision::detach;
-use crate::types::ClusterSelector;
+use informer_hub_types::ClusterSelector;
 
 impl Handler<SetClusterLabels> for RegistryActor {
     type Result = ResponseActFuture<Self, Result<(), RegistryError>>;

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use super::RegistryActor;
 use crate::actors::messages::GetStatus;
 use crate::actors::status::{ClusterStatus, HubStatus, SharedView};
-use crate::types::{ClusterLabels, ClusterName};
+use informer_hub_types::{ClusterLabels, ClusterName};
 
 impl Handler<GetStatus> for RegistryActor {
     type Result = ResponseFuture<HubStatus>;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Reply, SinkActor};
-use crate::sink::{DeadLetter, LetterFilter, LetterSummary, StoreError};
-use crate::types::clock;
+use informer_hub_sink::{DeadLetter, LetterFilter, LetterSummary, StoreError};
+use informer_hub_types::clock;
 
 /// Asks a sink about its dead letters.
 #[derive(Clone, Debug)]

@@ -17,9 +17,9 @@ use crate::actors::subscriber::{Deliver, Delivered, Subscriber};
 use crate::actors::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };
-use crate::journal::JournalError;
-use crate::sink::{Durability, Event, Found, SinkHealth, Store};
-use crate::types::{Dynamic, Notification, Threads, Traced, Watched, Watcher, clock};
+use informer_hub_journal::JournalError;
+use informer_hub_sink::{Durability, Event, Found, SinkHealth, Store};
+use informer_hub_types::{Dynamic, Notification, Threads, Traced, Watched, Watcher, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 

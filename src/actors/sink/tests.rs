@@ -15,12 +15,12 @@ use super::estate::Heir;
 use super::*;
 use crate::actors::subscriber::{Deliver, Delivered};
 use crate::actors::{Census, Env, Tuning};
-use crate::sink::test_objects::{added, pod};
-use crate::sink::{
+use informer_hub_sink::test_objects::{added, pod};
+use informer_hub_sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, LetterFilter, LetterSummary, Outcome, RetryParams, Selection,
     SinkHealth,
 };
-use crate::types::{Notification, Threads};
+use informer_hub_types::{Notification, Threads};
 
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
 
@@ -494,7 +494,7 @@ async fn moody_receiver(received: Received) -> std::net::SocketAddr {
 
 #[test]
 fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
-    use crate::sink::webhook::{WebhookParams, WebhookTransport, WebhookUrl};
+    use informer_hub_sink::webhook::{WebhookParams, WebhookTransport, WebhookUrl};
     let io = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let received = Received::default();
     let addr = io.block_on(moody_receiver(Arc::clone(&received)));

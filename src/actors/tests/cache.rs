@@ -12,7 +12,7 @@ use crate::actors::messages::{AddIndexers, Apply, Ask, OpenPartition, OpenedPart
 use crate::actors::{CacheActor, Env, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};
-use crate::types::{Change, DeltaKind, InformerHealth, Threads, View};
+use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, View};
 
 /// A cache whose threads for long work are gone.
 fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {

@@ -14,12 +14,14 @@ use crate::actors::messages::{Resolved, User, Want, Wanted};
 use crate::actors::supervision::{ExitGuard, start_control};
 use crate::actors::{Env, Tuning};
 use crate::cache::testing::pods;
-use crate::reflector::{
+use informer_hub_reflector::{
     Connection, Connector, Discovered, ErrorClass, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher,
     ResolveError, Server, SourceError, WatchRequest, WatchStream,
 };
-use crate::types::chance::Decided;
-use crate::types::{ApiResource, ClusterLabels, ClusterName, ResourceRef, ResourceVersion, Scope, Threads, clock};
+use informer_hub_types::rng::SeededRng;
+use informer_hub_types::{
+    ApiResource, ClusterLabels, ClusterName, ResourceRef, ResourceVersion, Scope, Threads, clock,
+};
 
 /// A cluster that is up or refuses connections.
 #[derive(Clone, Debug)]
@@ -119,7 +121,7 @@ struct Recovery {
 /// An outage of five minutes under `informers` informers. With `before_start` they have never been answered. With `apart`
 /// each has a cluster actor of its own, so that no news is shared: how it was before.
 fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recovery {
-    let _decided = Decided::by(seed);
+    let _decided = SeededRng::new(seed);
     System::new().block_on(async {
         tokio::time::pause();
         let (switch, up) = watch::channel(!before_start);

@@ -14,7 +14,7 @@ use crate::actors::messages::{Apply, Ask, OpenPartition, OpenedPartition};
 use crate::actors::{CacheActor, Env, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{Answer, Bounds, DeltaFifo, Held, OWNER_INDEX, Query, QueryError};
-use crate::types::{Change, DeltaKind, InformerHealth, Threads, Uid, View};
+use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, Uid, View};
 
 /// Keeps the one thread that works on long questions busy until it is opened.
 #[derive(Clone, Default)]

@@ -12,10 +12,10 @@ use crate::actors::messages::Enqueue;
 use crate::actors::reflector::{ReflectorActor, ReflectorParts, Trouble};
 use crate::actors::supervision::ExitGuard;
 use crate::cache::testing::origin;
-use crate::reflector::{
+use informer_hub_reflector::{
     ListChunk, ListRequest, ListStream, ListerWatcher, ReflectorOptions, SourceError, WatchRequest, WatchStream,
 };
-use crate::types::{Freshness, InformerHealth, Phase, ResourceVersion};
+use informer_hub_types::{Freshness, InformerHealth, Phase, ResourceVersion};
 
 /// Answers its first list, ends every watch at once and in good order, and answers no other list.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             options: ReflectorOptions { streaming_list: false, ..ReflectorOptions::default() },
             watch_errors: Arc::default(),
             troubles: Swallow.start().recipient(),
-            handlers: crate::types::Threads::current(),
+            handlers: informer_hub_types::Threads::current(),
             budget: crate::actors::memory::Budget::new(),
             resume: None,
             answered: crate::actors::answered::Answered::new(),

@@ -9,9 +9,9 @@ use super::fleet::{Fleet, PATIENCE, pods, quick, small};
 use super::{Crash, CrashIn, Victim};
 use crate::actors::messages::{FindSubscription, RemoveCluster, Unsubscribe};
 use crate::actors::{ClusterState, InformerStatus, Subscribe, Subscriber, SurveyState, Tuning};
-use crate::sim::oracle::{Oracle, Replica};
-use crate::sim::{Churn, ResourceDef, SimCluster, World};
-use crate::types::{ClusterSelector, Notification, Phase, View};
+use informer_hub_sim::oracle::{Oracle, Replica};
+use informer_hub_sim::{Churn, ResourceDef, SimCluster, World};
+use informer_hub_types::{ClusterSelector, Notification, Phase, View};
 
 const NAMES: [&str; 2] = ["left", "right"];
 

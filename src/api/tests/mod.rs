@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::telemetry::metrics::Snapshot;
+use informer_hub_telemetry::metrics::Snapshot;
 
 /// How long anything may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);

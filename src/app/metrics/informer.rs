@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::telemetry::metrics::{Id, LabelSet, Snapshot};
-use crate::types::{InformerHealth, Phase};
+use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot};
+use informer_hub_types::{InformerHealth, Phase};
 
 /// What several informers show: sums, and of states the worst.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ fn stale(health: &InformerHealth) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{ResourceVersion, clock};
+    use informer_hub_types::{ResourceVersion, clock};
 
     #[test]
     fn two_informers_of_a_resource_are_their_sum_and_the_worse_of_them() {

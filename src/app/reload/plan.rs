@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::config::{Config, HubConfig, ResourceConfig, SinkConfig};
-use crate::types::first_names;
+use informer_hub_config::{Config, HubConfig, ResourceConfig, SinkConfig};
+use informer_hub_types::first_names;
 
 /// Names of what came, changed and went; each is in one of them at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -179,8 +179,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::schema::reference::tests::{another, around, load};
-    use crate::config::schema::reference::{Effect, keys};
+    use informer_hub_config::schema::reference::{Effect, keys};
+    use informer_hub_config::schema::samples::{another, around, load};
 
     const BASE: &str = r#"
         [clusters.a]

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{ClusterSourceState, Ear};
-use crate::config::{ClusterSourceConfig, Contexts};
-use crate::disk::FileState;
-use crate::fleet::{Problem, Said, of_file, stem};
-use crate::types::{Threads, clock};
+use informer_hub_config::fleet::{Problem, Said, of_file, stem};
+use informer_hub_config::{ClusterSourceConfig, Contexts};
+use informer_hub_disk::FileState;
+use informer_hub_types::{Threads, clock};
 
 /// How often the folder is looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -174,7 +174,7 @@ fn text(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use informer_hub_config::Config;
 
     const ONE: &str = "
 clusters: [{name: c, cluster: {server: 'https://one.example.com'}}]

@@ -16,16 +16,16 @@ use crate::actors::{Apart, ClusterState, Env, FleetView, Subscribe, Subscriber};
 use crate::app::convert;
 use crate::app::reload::Running;
 use crate::cache::Snapshot;
-use crate::config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management, SecretFormat};
-use crate::dial::Dial;
-use crate::fleet::{
+use informer_hub_config::fleet::{
     ARGOCD_SELECTOR, CLUSTER_API_SELECTOR, PROFILE_SECRETS_SELECTOR, Said, name_for, of_argocd, of_cluster_api,
     of_profiles,
 };
-use crate::reflector::{InformerOptions, Projection, StallPolicy};
-use crate::types::{
+use informer_hub_config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management, SecretFormat};
+use informer_hub_dial::Dial;
+use informer_hub_reflector::{InformerOptions, Projection, StallPolicy};
+use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, ClusterSelector, FieldPath, Gvr, LabelSelector, Notification, Phase,
-    Scope, StoredObject, View, chance, clock,
+    Scope, StoredObject, View, clock, rng,
 };
 
 /// How often it is looked how the informers are doing.
@@ -163,7 +163,7 @@ pub(super) async fn watch(source: ClusterSourceConfig, place: Place, ear: Ear) {
         tokio::select! {
             biased;
             () = ear.stop.cancelled() => return,
-            () = tokio::time::sleep(REST + REST.mul_f64(chance::unit())) => {}
+            () = tokio::time::sleep(REST + REST.mul_f64(rng::unit())) => {}
         }
     }
 }

@@ -19,10 +19,10 @@ pub(crate) use management::{Watching, cluster as management_cluster, read as rea
 pub use status::{ClusterSourceState, ClusterSourceStatus};
 
 use super::reload::Running;
-use crate::config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Config};
-use crate::fleet::{Conflict, Found, Holder, Roster, Said, merge};
 use crate::state::fleet::SourcedCluster;
-use crate::types::{ClusterName, Threads, Watched, Watcher, clock};
+use informer_hub_config::fleet::{Conflict, Found, Holder, Roster, Said, merge};
+use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Config};
+use informer_hub_types::{ClusterName, Threads, Watched, Watcher, clock};
 
 /// A source, whether its watcher runs yet or not.
 struct Entry {

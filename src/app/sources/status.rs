@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::Entry;
-use crate::fleet::{Conflict, Problem, Roster};
-use crate::types::CredentialStatus;
+use informer_hub_config::fleet::{Conflict, Problem, Roster};
+use informer_hub_types::CredentialStatus;
 
 /// Problems and conflicts that are shown of a source; of more there is the number.
 const SHOWN: usize = 20;

@@ -8,8 +8,8 @@ use smol_str::SmolStr;
 
 use super::Position;
 use super::plan::Plan;
-use crate::query::Values;
-use crate::types::{ClusterName, FieldPath, Freshness, MemoryStep, Notification, Object};
+use informer_hub_query::Values;
+use informer_hub_types::{ClusterName, FieldPath, Freshness, MemoryStep, Notification, Object};
 
 /// How far one cluster's part of an answer can be trusted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub struct Coverage {
 
 /// What was asked for of one object.
 #[derive(Clone, Debug)]
-pub struct Row<K = crate::types::Dynamic> {
+pub struct Row<K = informer_hub_types::Dynamic> {
     /// The object.
     pub object: Object<K>,
     /// Of each column that was asked for, in that order: no value, one, or several.
@@ -41,7 +41,7 @@ pub struct Group {
 }
 
 /// The answer to a [`super::Query`], from one snapshot.
-pub struct Answer<K = crate::types::Dynamic> {
+pub struct Answer<K = informer_hub_types::Dynamic> {
     /// The objects, in the order asked for; then, and without one, by cluster and key. Empty where something else than
     /// objects was asked for.
     pub items: Vec<Object<K>>,

@@ -8,8 +8,8 @@ use super::memo::LabelMemo;
 use super::view::Member;
 use super::{OWNER_INDEX, QueryError};
 use crate::cache::snapshot::Snapshot;
-use crate::query::{Expr, Head, TextTest};
-use crate::types::{ClusterLabels, ClusterName, FieldPath, LabelNeeds, LabelSelector, StoredObject, Uid};
+use informer_hub_query::{Expr, Head, TextTest};
+use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelNeeds, LabelSelector, StoredObject, Uid};
 
 /// Whether a condition asks whom an object belongs to.
 pub(super) fn asks_owners(expr: &Expr) -> bool {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::cache::indexers::IndexError;
-use crate::query::InvalidExpr;
-use crate::types::{ObjectKey, meant};
+use informer_hub_query::InvalidExpr;
+use informer_hub_types::{ObjectKey, nearest_name};
 
 /// A question that cannot be answered; unless it is said otherwise, whoever asks can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +90,6 @@ pub enum QueryError {
 
 /// `did you mean "by-node"? `, where one is that near.
 fn nearest_index(index: &str, known: &[String]) -> String {
-    let nearest = meant(index, known.iter().map(String::as_str), 2);
+    let nearest = nearest_name(index, known.iter().map(String::as_str), 2);
     nearest.map(|name| format!("did you mean {name:?}? ")).unwrap_or_default()
 }

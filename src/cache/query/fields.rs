@@ -7,8 +7,8 @@ use smol_str::{SmolStr, ToSmolStr};
 
 use super::view::View;
 use crate::cache::snapshot::Snapshot;
-use crate::query::{Expr, Literal, Test};
-use crate::types::FieldPath;
+use informer_hub_query::{Expr, Literal, Test};
+use informer_hub_types::FieldPath;
 
 /// The same condition, where an index of all informers asked has what a field is compared with: put to that index.
 ///

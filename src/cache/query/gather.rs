@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::answer::Group;
 use super::view::{Start, View};
 use super::worker::size;
-use crate::query::{Direction, Output, SortKey, Values};
-use crate::types::{FieldPath, StoredObject};
+use informer_hub_query::{Direction, Output, SortKey, Values};
+use informer_hub_types::{FieldPath, StoredObject};
 
 /// An object that matches.
 pub(super) struct Hit {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::QueryError;
 use crate::cache::snapshot::Snapshot;
-use crate::types::clock::Instant;
+use informer_hub_types::clock::Instant;
 
 /// The snapshots of one resource that tokens are about.
 ///
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::cache::Store;
     use crate::cache::testing::pods;
-    use crate::types::clock;
+    use informer_hub_types::clock;
 
     fn snapshot() -> Arc<Snapshot> {
         Store::new(pods()).published().load_full()

@@ -18,8 +18,8 @@ use super::view::{Start, View};
 use super::worker::Worker;
 use super::{Query, QueryError};
 use crate::cache::snapshot::Snapshot;
-use crate::query::{Columns, Matcher, Output, SortKey, Values};
-use crate::types::{Object, StoredObject};
+use informer_hub_query::{Columns, Matcher, Output, SortKey, Values};
+use informer_hub_types::{Object, StoredObject};
 
 /// Up to how many objects are walked over where the question is asked: well under a millisecond's worth.
 pub(super) const SHORT: usize = 1_000;

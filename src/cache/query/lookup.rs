@@ -7,7 +7,7 @@ use super::QueryError;
 use super::view::has_newer;
 use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::{Partition, Snapshot};
-use crate::types::{ClusterName, Object, ObjectKey, Origin, StoredObject};
+use informer_hub_types::{ClusterName, Object, ObjectKey, Origin, StoredObject};
 
 impl Snapshot {
     /// Whether there is an index of this name.

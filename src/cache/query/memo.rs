@@ -1,6 +1,6 @@
 //! What is known of a set of labels already: most objects share theirs with many others.
 
-use crate::types::{LabelSelector, Labels};
+use informer_hub_types::{LabelSelector, Labels};
 
 /// Remembers, for the label sets seen last, whether a selector matches them.
 ///

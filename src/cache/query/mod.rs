@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use smol_str::SmolStr;
 
-use crate::query::{Column, Direction, Expr, Output, Question, TextTest};
-use crate::types::{ClusterSelector, FieldPath, LabelSelector, Scope, Uid};
+use informer_hub_query::{Column, Direction, Expr, Output, Question, TextTest};
+use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Scope, Uid};
 
 pub use answer::{Answer, Coverage, Group, Row};
 pub use error::QueryError;

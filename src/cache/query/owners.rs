@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::cache::indexers::{IndexError, IndexFn};
 use crate::cache::snapshot::Snapshot;
-use crate::query::Extractor;
-use crate::types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
+use informer_hub_query::Extractor;
+use informer_hub_types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
 
 /// A longer chain is cut: Kubernetes' own have three or four links.
 const MAX_LINKS: usize = 32;

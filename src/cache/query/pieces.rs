@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::plan::{Access, Lookup};
 use super::view::{Start, View};
 use crate::cache::snapshot::{Partition, Snapshot};
-use crate::types::{LabelNeeds, ObjectKey, StoredObject};
+use informer_hub_types::{LabelNeeds, ObjectKey, StoredObject};
 
 /// One piece.
 pub(super) struct Piece {

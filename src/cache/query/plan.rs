@@ -11,8 +11,8 @@ use super::OWNER_INDEX;
 use super::job::SHORT;
 use super::view::View;
 use crate::cache::snapshot::{Partition, Snapshot};
-use crate::query::{Expr, Literal, Test, TextTest};
-use crate::types::{FieldPath, ObjectKey, Segment, StoredObject};
+use informer_hub_query::{Expr, Literal, Test, TextTest};
+use informer_hub_types::{FieldPath, ObjectKey, Segment, StoredObject};
 
 /// One way to some objects.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
 use super::{Query, QueryError};
-use crate::types::{Gvr, ObjectKey};
+use informer_hub_types::{Gvr, ObjectKey};
 
 /// Where an answer ended: its last object.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use super::condition::{Condition, Known};
 use super::{Coverage, Query};
 use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::{Partition, Snapshot};
-use crate::types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
+use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
 
 /// One informer that may know of what is asked for.
 pub(super) struct Member<'s> {

@@ -9,8 +9,8 @@ use super::inquiry::Progress;
 use super::job::{Job, LOOK_UP, read};
 use super::memo::LabelMemo;
 use super::pieces::{Piece, Pieces};
-use crate::query::{Extractor, Output, SortKey, Values};
-use crate::types::StoredObject;
+use informer_hub_query::{Extractor, Output, SortKey, Values};
+use informer_hub_types::StoredObject;
 
 /// See the module.
 pub(super) struct Worker<'j, 's> {

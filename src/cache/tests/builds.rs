@@ -12,7 +12,7 @@ use crate::cache::{
     AddIndexersError, BuildId, BuildStep, DeltaFifo, IndexBuild, IndexError, IndexFn, Indexers, PartitionId, Snapshot,
     Store,
 };
-use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey, SharedStr, StoredObject};
+use informer_hub_types::{Change, DeltaKind, InformerHealth, ObjectKey, SharedStr, StoredObject};
 
 const CLUSTERS: [&str; 3] = ["c1", "c2", "c3"];
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];

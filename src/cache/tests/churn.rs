@@ -2,7 +2,7 @@
 
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{DeltaFifo, IndexFn, Indexers, PartitionId, Popped, Store};
-use crate::types::{
+use informer_hub_types::{
     Change, DeltaKind, IndexEntry, InformerHealth, Interner, ObjectKey, ResourceVersion, SharedStr, StoredObject,
     StoredObjectParts, Uid,
 };

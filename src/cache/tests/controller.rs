@@ -2,7 +2,7 @@
 
 use crate::cache::testing::{Informer, change, lines};
 use crate::cache::{Applied, Controller, DeltaFifo, Outbox, ProcessError, Progress};
-use crate::types::StoredObject;
+use informer_hub_types::StoredObject;
 
 fn push(controller: &mut Controller, script: &str) {
     script.split_whitespace().for_each(|step| controller.push(change(step)));

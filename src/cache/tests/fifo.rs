@@ -3,7 +3,7 @@
 
 use crate::cache::testing::{change, popped_lines, push_all};
 use crate::cache::{DeltaFifo, Popped};
-use crate::types::{Deltas, ObjectKey};
+use informer_hub_types::{Deltas, ObjectKey};
 
 /// Far from its bound.
 fn roomy() -> DeltaFifo {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::world::NAMES;
 use crate::cache::testing::{Informer, delta, object, properties};
 use crate::cache::{DeltaFifo, Popped};
-use crate::types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
+use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

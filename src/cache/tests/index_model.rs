@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::query::origin;
 use crate::cache::testing::{delta, object_with, pods, properties};
 use crate::cache::{DeltaFifo, IndexError, IndexFn, IndexReader, Indexer, Indexers, Lister, PartitionId, Store};
-use crate::types::{
+use informer_hub_types::{
     Change, ClusterName, ClusterSelector, DeltaKind, Freshness, InformerHealth, LabelSelector, Object, ObjectKey,
     ResourceVersion, SharedStr, StoredObject,
 };

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cache::testing::{delta, object, object_with, origin, pods};
 use crate::cache::{DeltaFifo, IndexError, IndexFn, Indexer, Indexers, ObjectError, Query, QueryError, Store};
-use crate::types::{
+use informer_hub_types::{
     Change, ClusterName, DeltaKind, InformerHealth, LabelSelector, Object, ObjectKey, ResourceVersion, SharedStr,
     StoredObject,
 };
@@ -533,7 +533,7 @@ fn a_declared_name_is_not_free_and_a_computed_index_is_over_every_informer() {
     let snapshot = store.published().load_full();
     let missing = |index: &str| {
         let answer = snapshot.answer(&Query::by_index(index, "")).unwrap();
-        answer.coverage.iter().filter(|part| part.freshness == crate::types::Freshness::Missing).count()
+        answer.coverage.iter().filter(|part| part.freshness == informer_hub_types::Freshness::Missing).count()
     };
     assert_eq!((missing("p"), missing("by-node")), (2, 2), "none has synced");
     for (_, partition) in snapshot.partitions() {

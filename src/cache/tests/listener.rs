@@ -2,7 +2,7 @@
 
 use crate::cache::testing::{Informer, delta, object_with, told};
 use crate::cache::{InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
-use crate::types::{Change, DeltaKind};
+use informer_hub_types::{Change, DeltaKind};
 
 const NEVER: usize = usize::MAX;
 

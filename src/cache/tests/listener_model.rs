@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::world::{Consumer, NAMES};
 use crate::cache::testing::{Informer, object_with, properties, told};
 use crate::cache::{Applied, InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
-use crate::types::{Change, Delta, DeltaKind, LabelSelector, Notification, ResourceVersion, StoredObject};
+use informer_hub_types::{Change, Delta, DeltaKind, LabelSelector, Notification, ResourceVersion, StoredObject};
 
 /// What a store with these objects would say of one operation. `None` of a deletion of nothing.
 fn apply(store: &mut BTreeMap<&'static str, Arc<StoredObject>>, at: usize, op: u8, version: u64) -> Vec<Applied> {

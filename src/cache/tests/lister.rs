@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::query::{fill, origin};
 use crate::cache::testing::{object, object_with, pods};
 use crate::cache::{IndexFn, IndexReader, Indexer, Indexers, Lister, Query, Store};
-use crate::types::{
+use informer_hub_types::{
     ApiResource, ClusterName, ClusterSelector, Gvr, LabelSelector, Object, ObjectKey, ResourceVersion, Scope,
     StoredObject,
 };

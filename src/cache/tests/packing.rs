@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cache::testing::{origin, pods};
 use crate::cache::{Packing, Popped, Store, Young};
-use crate::types::{
+use informer_hub_types::{
     Delta, DeltaKind, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid,
 };
 

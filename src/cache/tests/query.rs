@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cache::posting::tests::SHOWN;
 use crate::cache::testing::{delta, object_with, pods};
 use crate::cache::{Answer, DeltaFifo, IndexReader, Query, QueryError, Store};
-use crate::types::{
+use informer_hub_types::{
     Change, ClusterName, ClusterSelector, DeltaKind, Dynamic, Freshness, InformerHealth, Origin, Phase, Scope,
     StoredObject,
 };
@@ -38,8 +38,9 @@ pub(super) fn ask(store: &Store, query: &Query) -> Answer {
 
 /// `cluster/namespace/name@version`, in the answer's order.
 pub(super) fn found(answer: &Answer) -> Vec<String> {
-    let text =
-        |object: &crate::types::Object| format!("{}/{}@{}", object.cluster(), object.key(), object.resource_version());
+    let text = |object: &informer_hub_types::Object| {
+        format!("{}/{}@{}", object.cluster(), object.key(), object.resource_version())
+    };
     answer.items.iter().map(text).collect()
 }
 

@@ -8,15 +8,15 @@ use serde_json::json;
 use super::query::{fill, found, origin};
 use crate::cache::testing::{object_with, pods};
 use crate::cache::{Bounds, Group, Inquiry, Query, QueryError, Snapshot, Store};
-use crate::query::{Column, Direction, Expr, Literal, Output, Question, Test};
-use crate::types::{ClusterName, FieldPath, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid};
+use informer_hub_query::{Column, Direction, Expr, Literal, Output, Question, Test};
+use informer_hub_types::{ClusterName, FieldPath, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid};
 
 fn pod(name: &str, body: &serde_json::Value) -> StoredObject {
     StoredObject::new(StoredObjectParts {
         key: ObjectKey::new("shop", name),
         uid: Uid::new(name),
         resource_version: ResourceVersion::new("1"),
-        labels: crate::types::Labels::default(),
+        labels: informer_hub_types::Labels::default(),
         index_values: Vec::new(),
         json: body.to_string().into_bytes(),
     })
@@ -111,7 +111,7 @@ fn an_object_that_cannot_be_read_is_counted_and_matches_nothing_that_it_would_ha
         key: ObjectKey::new("shop", "broken"),
         uid: Uid::new("broken"),
         resource_version: ResourceVersion::new("1"),
-        labels: crate::types::Labels::default(),
+        labels: informer_hub_types::Labels::default(),
         index_values: Vec::new(),
         json: b"{\"spec\":{".to_vec(),
     });

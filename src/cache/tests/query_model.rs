@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::query::{ask, covered, fill, found, origin};
 use crate::cache::testing::{object_with, pods, properties};
 use crate::cache::{Query, Store};
-use crate::types::{ClusterName, ClusterSelector};
+use informer_hub_types::{ClusterName, ClusterSelector};
 
 const CLUSTERS: [&str; 3] = ["c1", "c2", "c3"];
 const TIERS: [&str; 3] = ["dev", "prod", "prod"];

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::query::{fill, found, origin};
 use crate::cache::{Broken, Chain, Indexers, OWNER_INDEX, Query, Snapshot, Store, owner_chain, owner_index};
-use crate::types::{
+use informer_hub_types::{
     ApiResource, ClusterName, Gvr, Labels, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject,
     StoredObjectParts, Uid,
 };

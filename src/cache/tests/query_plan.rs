@@ -3,8 +3,8 @@
 use super::query::{fill, origin};
 use crate::cache::testing::{object_with, pods};
 use crate::cache::{Indexers, OWNER_INDEX, Query, QueryError, Store, owner_index};
-use crate::query::{Expr, Literal, Test, TextTest};
-use crate::types::Uid;
+use informer_hub_query::{Expr, Literal, Test, TextTest};
+use informer_hub_types::Uid;
 
 /// 200 pods: 10 on each of 20 nodes, all of one zone, 50 in each of 4 namespaces.
 fn fleet() -> Store {
@@ -124,7 +124,7 @@ fn keys_are_looked_up_and_namespaces_and_beginnings_of_names_are_ranges() {
 
 #[test]
 fn clusters_that_are_not_asked_for_are_not_counted() {
-    let there = Expr::Cluster(crate::types::ClusterSelector::Names(vec!["a".parse().unwrap()]));
+    let there = Expr::Cluster(informer_hub_types::ClusterSelector::Names(vec!["a".parse().unwrap()]));
     let in_a = Expr::And(vec![there, labels()]);
     assert_eq!(plan(in_a), "all objects: about 100 objects; their heads decide");
 }

@@ -15,11 +15,11 @@ use crate::cache::{
     Answer, DeltaFifo, IndexFn, Indexers, Inquiry, OWNER_INDEX, PartitionId, Query, QueryError, Snapshot, Store,
     owner_index, pack_all,
 };
-use crate::query::tests::arbitrary;
-use crate::query::{
+use informer_hub_query::arbitrary;
+use informer_hub_query::{
     Column, Direction, Expr, Head, Literal, Matcher, Output, Question, SortKey, Test, TextTest, Values,
 };
-use crate::types::{
+use informer_hub_types::{
     Change, ClusterLabels, ClusterName, DeltaKind, Dictionary, FieldPath, IndexEntry, InformerHealth, Labels,
     ObjectKey, Phase, ResourceVersion, SharedStr, StoredObject, StoredObjectParts, Uid,
 };
@@ -270,8 +270,9 @@ fn expected(snapshot: &Snapshot, question: &Question) -> Vec<Line> {
 }
 
 fn lines(answer: &Answer) -> Vec<Line> {
-    let text =
-        |object: &crate::types::Object| format!("{}/{}@{}", object.cluster(), object.key(), object.resource_version());
+    let text = |object: &informer_hub_types::Object| {
+        format!("{}/{}@{}", object.cluster(), object.key(), object.resource_version())
+    };
     let objects = answer.items.iter().map(|object| (text(object), Vec::new()));
     let rows = answer.rows.iter().map(|row| (text(&row.object), row.values.clone()));
     let groups = answer.groups.iter().map(|group| (format!("{} {}", group.value, group.count), Vec::new()));

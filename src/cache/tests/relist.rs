@@ -9,7 +9,7 @@ use super::world::Consumer;
 use crate::cache::stage::Stage;
 use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, properties};
 use crate::cache::{ListenerOptions, ListenerQueue, PartitionId, Snapshot, Store};
-use crate::types::{
+use informer_hub_types::{
     Change, DeltaKind, InformerHealth, Labels, MemoryStep, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts,
     Uid,
 };

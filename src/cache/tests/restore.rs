@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cache::testing::{change, object_with, origin, pods, told};
 use crate::cache::{DeltaFifo, Gathering, ListenerOptions, ListenerQueue, PartitionId, SavedPartition, Store};
-use crate::types::{InformerHealth, ResourceVersion};
+use informer_hub_types::{InformerHealth, ResourceVersion};
 
 fn saved(names: &[&str], readers: &[&str]) -> SavedPartition {
     let mut objects = Gathering::default();

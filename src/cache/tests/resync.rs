@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::cache::ResyncSchedule;
 use crate::cache::testing::properties;
-use crate::types::clock::{self, Instant};
+use informer_hub_types::clock::{self, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, pods};
 use crate::cache::{Applied, DeltaFifo, PartitionId, Popped, Store};
-use crate::types::{
+use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, InformerHealth, Labels, ObjectKey, Origin,
     ResourceVersion, StoredObject, StoredObjectParts, Uid,
 };

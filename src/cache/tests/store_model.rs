@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::world::NAMES;
 use crate::cache::testing::{delta, list_keeping, object_with, origin, pods, properties};
 use crate::cache::{DeltaFifo, PartitionId, Snapshot, Store};
-use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey};
+use informer_hub_types::{Change, DeltaKind, InformerHealth, ObjectKey};
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -10,7 +10,7 @@ use crate::cache::objects::{Change, Objects};
 use crate::cache::posting::{Location, PartitionId};
 use crate::cache::testing::{object_with, properties};
 use crate::cache::values::Values;
-use crate::types::{LabelNeeds, ObjectKey, SharedStr, StoredObject};
+use informer_hub_types::{LabelNeeds, ObjectKey, SharedStr, StoredObject};
 
 #[derive(Clone, Debug)]
 enum Step {

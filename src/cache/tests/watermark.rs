@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::cache::testing::{delta, object, origin, pods, properties};
 use crate::cache::{DeltaFifo, Gathering, PartitionId, SavedPartition, Store};
-use crate::types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
+use informer_hub_types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -79,7 +79,7 @@ fn version(number: u64) -> ResourceVersion {
 
 fn contents(store: &Store, id: PartitionId) -> BTreeMap<String, u64> {
     let snapshot = store.published().load_full();
-    let entry = |object: &std::sync::Arc<crate::types::StoredObject>| {
+    let entry = |object: &std::sync::Arc<informer_hub_types::StoredObject>| {
         (object.key().name().to_owned(), object.resource_version().as_number().unwrap())
     };
     snapshot.partition(id).unwrap().iter().map(entry).collect()

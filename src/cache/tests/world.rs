@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::cache::testing::{delta, object_with};
-use crate::types::{Change, DeltaKind, Notification, Object, ObjectKey, ResourceVersion};
+use informer_hub_types::{Change, DeltaKind, Notification, Object, ObjectKey, ResourceVersion};
 
 pub(super) const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 

@@ -10,7 +10,7 @@ use crate::cache::testing::{Informer, properties};
 use crate::cache::{
     InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter, Outbox, ProcessError, Progress, Snapshot, Store,
 };
-use crate::types::{Change, Delta, DeltaKind, InformerHealth};
+use informer_hub_types::{Change, Delta, DeltaKind, InformerHealth};
 
 /// What becomes of a batch that is to be told.
 #[derive(Clone, Copy, Debug)]

@@ -11,11 +11,11 @@ use super::credentials;
 use super::report::{ClusterReport, Finding, Level, ResourceReport, ScopeReport};
 use crate::app;
 use crate::cli::rbac::{Advice, Of};
-use crate::config::{ClusterConfig, ResourceConfig};
 use crate::discovery::{self, Claim};
-use crate::reflector::{ErrorClass, SourceError};
-use crate::source::{self, DiscoveryError};
-use crate::types::{ApiResource, ClusterName, Found, ResourceRef, Scope, View, clock, object_memory};
+use informer_hub_config::{ClusterConfig, ResourceConfig};
+use informer_hub_reflector::{ErrorClass, SourceError};
+use informer_hub_source::{self as source, DiscoveryError};
+use informer_hub_types::{ApiResource, ClusterName, Found, ResourceRef, Scope, View, clock, object_memory};
 
 /// Resources of a cluster that are asked about at the same time.
 const AT_ONCE: usize = 4;

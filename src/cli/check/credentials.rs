@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::report::{ClusterReport, Level};
 use crate::cli::print::span;
-use crate::types::{Credential, CredentialKind, Expiry};
+use informer_hub_types::{Credential, CredentialKind, Expiry};
 
 /// Judges each credential.
 pub(super) fn judge(report: &mut ClusterReport, now: Timestamp) {

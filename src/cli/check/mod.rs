@@ -22,9 +22,9 @@ use self::report::{ClusterReport, Finding, Level, Report, SourceReport};
 use super::print::{self, Format, bytes};
 use super::{interruptible, runtime};
 use crate::app;
-use crate::config::{ClusterConfig, ClusterSourceConfig, Config, HumanDuration};
-use crate::fleet::{self, Holder, Roster, Said};
-use crate::types::{ClusterName, ClusterSelector, clock};
+use informer_hub_config::fleet::{self, Holder, Roster, Said};
+use informer_hub_config::{ClusterConfig, ClusterSourceConfig, Config, HumanDuration};
+use informer_hub_types::{ClusterName, ClusterSelector, clock};
 
 /// Clusters that are asked at the same time.
 const AT_ONCE: usize = 16;

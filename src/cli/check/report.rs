@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::config::ConfigErrors;
-use crate::source::Identity;
-use crate::types::Credential;
+use informer_hub_config::ConfigErrors;
+use informer_hub_source::Identity;
+use informer_hub_types::Credential;
 
 /// How bad something is; the worst decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]

@@ -9,11 +9,11 @@ use super::report::{Level, SourceReport};
 use crate::actors::messages::Wanted;
 use crate::app::{self, Watching};
 use crate::cli::rbac::{Advice, Of};
-use crate::config::{ClusterSourceConfig, ClusterSourceKind, Management};
-use crate::fleet::{Problem, Said};
-use crate::reflector::ErrorClass;
-use crate::source;
-use crate::types::{ApiResource, Threads};
+use informer_hub_config::fleet::{Problem, Said};
+use informer_hub_config::{ClusterSourceConfig, ClusterSourceKind, Management};
+use informer_hub_reflector::ErrorClass;
+use informer_hub_source as source;
+use informer_hub_types::{ApiResource, Threads};
 
 /// Objects that are read of a source.
 const MOST: usize = 20_000;

@@ -7,7 +7,7 @@ use comfy_table::{Cell, CellAlignment};
 use super::report::{ClusterReport, Level, Report, ScopeReport, SourceReport};
 use crate::cli::print::{bytes, lines, span, table};
 use crate::cli::quote::shown;
-use crate::types::{Credential, clock, printable};
+use informer_hub_types::{Credential, clock, printable};
 
 /// Characters that are shown of a user's name.
 const MOST_OF_USER: usize = 80;

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::view::{DOWN_TEXT, FRESH, SYNCING, WELL_TEXT};
-use crate::sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
-use crate::types::{ApiResource, ClusterName, Gvr, clock};
+use informer_hub_sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
+use informer_hub_types::{ApiResource, ClusterName, Gvr, clock};
 
 /// Clusters that change at one step; larger fleets take turns, so that the demo stays the machine's smallest problem.
 const PER_STEP: usize = 10;

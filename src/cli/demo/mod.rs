@@ -20,9 +20,9 @@ use self::stage::Stage;
 use self::view::Screen;
 use super::print::{Format, answer, colours, width};
 use super::runtime;
-use crate::config::HumanDuration;
-use crate::telemetry::{self, LogFormat};
-use crate::types::clock;
+use informer_hub_config::HumanDuration;
+use informer_hub_telemetry::{self as telemetry, LogFormat};
+use informer_hub_types::clock;
 
 /// How often clusters change.
 const CHURN: Duration = Duration::from_millis(20);

@@ -17,9 +17,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::fleet::{Fleet, Times};
-use crate::sim::oracle::{Replica, Told, What};
-use crate::sink::webhook::SigningKeys;
-use crate::types::clock;
+use informer_hub_sim::oracle::{Replica, Told, What};
+use informer_hub_sink::webhook::SigningKeys;
+use informer_hub_types::clock;
 
 /// Every which batch is refused before it is read.
 const REFUSED: u64 = 20;

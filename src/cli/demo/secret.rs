@@ -9,8 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rand::RngCore;
 
-use crate::sink::webhook::SigningKeys;
-use crate::types::chance;
+use informer_hub_sink::webhook::SigningKeys;
+use informer_hub_types::rng;
 
 /// A file with a secret. Dropping it removes the file.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct SecretFile {
 impl SecretFile {
     pub(super) fn create() -> anyhow::Result<Self> {
         let mut bytes = [0_u8; 48];
-        chance::rng().fill_bytes(&mut bytes);
+        rng::rng().fill_bytes(&mut bytes);
         let (name, key) = bytes.split_at(16);
         let name = name.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let path = std::env::temp_dir().join(format!("informer-hub-demo-{name}"));

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::fleet::{Fleet, resources};
-use crate::config::{
+use informer_hub_config::{
     BatchConfig, ClusterAccess, ClusterConfig, Config, EventType, HubConfig, Initial, ResourceConfig, RetryConfig,
     Secret, SinkConfig, SinkMatch, TransportConfig, WebhookConfig,
 };
-use crate::types::ClusterSelector;
+use informer_hub_types::ClusterSelector;
 
 /// Every resource of every cluster, to one webhook at `url`, signed.
 pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Result<Config> {
-    let cluster = |(name, url): (&crate::types::ClusterName, String)| ClusterConfig {
+    let cluster = |(name, url): (&informer_hub_types::ClusterName, String)| ClusterConfig {
         name: name.clone(),
         labels: BTreeMap::new(),
         access: ClusterAccess::Server { server: url, ca_file: None, token: None },

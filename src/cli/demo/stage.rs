@@ -12,9 +12,9 @@ use super::view::{Deliveries, FRESH, Row, SYNCING, Scene, Screen};
 use crate::actors::{ClusterStatus, Tuning};
 use crate::app::Hub;
 use crate::cache::Query;
-use crate::sim::Truth;
-use crate::sim::oracle::Oracle;
-use crate::types::{ApiResource, ClusterName, ClusterSelector, Freshness, clock};
+use informer_hub_sim::Truth;
+use informer_hub_sim::oracle::Oracle;
+use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Freshness, clock};
 
 /// Differences that are kept per cluster and copy.
 const SHOWN: usize = 20;
@@ -167,7 +167,7 @@ impl Stage {
     async fn cached(&self, cluster: &ClusterName, resource: &ApiResource) -> anyhow::Result<Truth> {
         let query = Query::list().in_clusters(ClusterSelector::Names(vec![cluster.clone()]));
         let answer = self.hub.cache_of(resource.clone()).send(query).await??;
-        let entry = |object: &crate::types::Object| {
+        let entry = |object: &informer_hub_types::Object| {
             (object.key().clone(), (object.uid().clone(), object.resource_version().clone()))
         };
         Ok(answer.items.iter().map(entry).collect())

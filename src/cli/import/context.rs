@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::config::{Cluster, ExecConfig, ExecInteractiveMode, Kubeconfig, NamedContext};
 
 use crate::cli::check::credentials::verdict;
-use crate::source::of_context;
+use informer_hub_source::of_context;
 
 /// A context, as far as it is told of.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use clap::Args as ClapArgs;
 use self::context::Found;
 use self::name::{is_meant, name_for};
 use super::print::out;
-use crate::source::{default_kubeconfigs, read_any_kubeconfig};
-use crate::types::{clock, printable, printable_char};
+use informer_hub_source::{default_kubeconfigs, read_any_kubeconfig};
+use informer_hub_types::{clock, printable, printable_char};
 
 /// Arguments of `import-kubeconfig`.
 #[derive(Debug, ClapArgs)]

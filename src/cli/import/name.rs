@@ -50,7 +50,7 @@ pub(super) fn is_meant(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::ClusterName;
+    use informer_hub_types::ClusterName;
 
     #[test]
     fn every_context_gets_a_legal_name_of_its_own() {

@@ -1,8 +1,8 @@
 //! A kubeconfig with everything that can be wrong with one.
 
 use super::*;
-use crate::config::{ClusterAccess, Config};
-use crate::types::printable::hostile;
+use informer_hub_config::{ClusterAccess, Config};
+use informer_hub_types::printable::hostile;
 
 const KUBECONFIG: &str = "
 apiVersion: v1

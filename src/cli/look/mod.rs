@@ -19,8 +19,8 @@ use super::client::HubArgs;
 use super::fit::{self, Fitted};
 use super::print::{colours, json, out, say, show, width, wrapped, yaml};
 use super::runtime;
-use crate::config::HumanDuration;
-use crate::types::{clock, printable};
+use informer_hub_config::HumanDuration;
+use informer_hub_types::{clock, printable};
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::Subject;
 use super::select::{informer_name, informers, list};
 use super::why;
 use crate::cli::print::{bytes, grouped, span};
-use crate::types::{first_names, printable};
+use informer_hub_types::{first_names, printable};
 
 /// How bad something is; the worst is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

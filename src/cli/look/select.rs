@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Subject;
 use super::rows::{cluster_concern, informer_concern, sink_concern, text};
-use crate::types::ResourceRef;
+use informer_hub_types::ResourceRef;
 
 /// What is asked for; of what is not named, all.
 #[derive(Clone, Debug, Default)]

@@ -13,8 +13,8 @@ use super::select::{self, Selection};
 use super::{Form, Subject, View, changes, page};
 use crate::cli::client::{Client, Unanswered};
 use crate::cli::print::{InPlace, colours, out, painted, say, span, width, wrapped, yaml};
-use crate::config::HumanDuration;
-use crate::types::{clock, printable, printable_json};
+use informer_hub_config::HumanDuration;
+use informer_hub_types::{clock, printable, printable_json};
 
 /// How long an answer may take before the hub counts as unreachable.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,6 +1,6 @@
 //! What rights call a resource, where no cluster is asked.
 
-use crate::types::{ResourceRef, built_in};
+use informer_hub_types::{ResourceRef, built_in};
 
 /// A resource as rights name it.
 #[derive(Clone, PartialEq, Eq, Debug)]

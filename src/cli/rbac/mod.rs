@@ -20,10 +20,10 @@ use self::subject::{Written, account, kubectl, name};
 use super::print::{out, yaml};
 use super::{WRONG_INPUT, chosen, interruptible, runtime};
 use crate::app;
-use crate::config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, ResourceConfig};
 use crate::discovery;
-use crate::source::{self, DiscoveryError};
-use crate::types::{Groups, ResourcePattern, Selected, is_built_in, printable_lines};
+use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, ResourceConfig};
+use informer_hub_source::{self as source, DiscoveryError};
+use informer_hub_types::{Groups, ResourcePattern, Selected, is_built_in, printable_lines};
 
 /// Every resource of a group, in a rule.
 const ALL: &str = "*";

@@ -8,9 +8,9 @@ use anyhow::bail;
 use super::grants::Account;
 use super::needs_discovery;
 use crate::cli::quote::shell;
-use crate::config::{ClusterAccess, ResourceConfig};
-use crate::source::{self, Identity};
-use crate::types::printable;
+use informer_hub_config::{ClusterAccess, ResourceConfig};
+use informer_hub_source::{self as source, Identity};
+use informer_hub_types::printable;
 
 /// The name of the service account, its namespace, and its roles, unless others are given.
 const HUB: &str = "informer-hub";

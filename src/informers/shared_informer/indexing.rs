@@ -9,7 +9,7 @@ use super::{Inner, Phase, SharedInformer};
 use crate::actors::messages::{AddIndexers, RemoveIndexer};
 use crate::cache::{AddIndexersError, Indexers};
 use crate::informers::InformerError;
-use crate::types::SharedStr;
+use informer_hub_types::SharedStr;
 
 impl Inner {
     /// Notes whose indices these are; gives those back that were complete only after the stop.

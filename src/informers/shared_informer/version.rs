@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::SharedInformer;
 use crate::informers::WaitError;
-use crate::types::{ClusterName, InformerHealth, ResourceVersion};
+use informer_hub_types::{ClusterName, InformerHealth, ResourceVersion};
 
 /// How often a wait looks whether its informer is another one, or has been stopped.
 const POLL: Duration = Duration::from_millis(100);

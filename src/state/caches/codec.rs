@@ -17,7 +17,7 @@
 use std::collections::BTreeSet;
 
 use super::names::MAX_NUMBER;
-use crate::types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
+use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
 
 /// What the heads of one record may take.
 pub(super) const MAX_HEADS: usize = 64 << 20;

@@ -13,8 +13,8 @@ use super::objects::Dictionaries;
 use super::steps::{Plan, Step, header_of, is_alike, key_of, make, write_objects, write_plan};
 use super::writer::FrameFile;
 use crate::cache::{Partition, PartitionId, Snapshot};
-use crate::disk::{Disk, DiskFile, Open, UNFINISHED};
-use crate::types::{ApiResource, Dictionary, View};
+use informer_hub_disk::{Disk, DiskFile, Open, UNFINISHED};
+use informer_hub_types::{ApiResource, Dictionary, View};
 
 mod away;
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::load;
 use super::restore::{has_snapshot, resource_dirs};
-use crate::disk::Disk;
+use informer_hub_disk::Disk;
 
 /// What the files of one resource have.
 #[derive(Clone, Debug, Serialize)]

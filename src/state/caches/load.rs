@@ -11,9 +11,9 @@ use super::codec::{PartitionHeader, PartitionKey, Record};
 use super::names::{FileName, salt};
 use super::objects::{Dictionaries, ObjectReader};
 use crate::cache::Gathering;
-use crate::disk::frame::{HEADER, Item, Reader};
-use crate::disk::{Disk, Open};
-use crate::types::{ApiResource, Dictionary, ObjectKey, PackedTotals, StoredObject, View};
+use informer_hub_disk::frame::{HEADER, Item, Reader};
+use informer_hub_disk::{Disk, Open};
+use informer_hub_types::{ApiResource, Dictionary, ObjectKey, PackedTotals, StoredObject, View};
 
 /// A partition as it was read.
 #[derive(Debug)]

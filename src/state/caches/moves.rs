@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::codec::PartitionKey;
-use crate::types::{Gvr, Origin, View};
+use informer_hub_types::{Gvr, Origin, View};
 
 /// Which partitions have moved and are not known to be on disk in their new place.
 #[derive(Clone, Debug, Default)]

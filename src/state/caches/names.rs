@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::types::{Gvr, View};
+use informer_hub_types::{Gvr, View};
 
 /// Numbers beyond this are damage: the one behind each must be a number too.
 pub(super) const MAX_NUMBER: u64 = 1 << 62;

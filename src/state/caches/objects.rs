@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::codec::{Bytes, put_block, put_number, put_objects, put_version};
-use crate::types::{
+use informer_hub_types::{
     Dictionary, DiskPacker, IndexEntry, Interner, Labels, LaidBody, ObjectKey, PackedTotals, Shelf, StoredObject,
     StoredObjectParts, Uid,
 };

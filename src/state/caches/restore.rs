@@ -11,8 +11,8 @@ use super::load::{self, Read};
 use super::names::{FileName, directory};
 use super::steps::key_of;
 use crate::cache::{DeclaredIndex, Packing, PartitionId, SavedPartition, Store};
-use crate::disk::Disk;
-use crate::types::{
+use informer_hub_disk::Disk;
+use informer_hub_types::{
     ApiResource, ClusterLabels, InformerHealth, Origin, PackedTotals, ResourceVersion, StoredObject, View,
 };
 

@@ -9,8 +9,8 @@ use super::codec::{self, PartitionHeader, PartitionKey};
 use super::objects::{Dictionaries, ObjectWriter, Out};
 use super::writer::FrameFile;
 use crate::cache::Partition;
-use crate::disk::Disk;
-use crate::types::{Dictionary, ObjectKey, StoredObject};
+use informer_hub_disk::Disk;
+use informer_hub_types::{Dictionary, ObjectKey, StoredObject};
 
 /// How far the moment in which a partition was last alive may be behind, in milliseconds, if nothing else changes.
 const ALIVE_STEP: u64 = 60_000;

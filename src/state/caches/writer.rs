@@ -2,8 +2,8 @@
 
 use std::io;
 
-use crate::disk::DiskFile;
-use crate::disk::frame;
+use informer_hub_disk::DiskFile;
+use informer_hub_disk::frame;
 
 /// Bytes that gather before they are written.
 const GATHERED: usize = 1 << 20;

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use informer_hub::cache::{PartitionId, Snapshot};
-use informer_hub::disk::{Disk, Open, frame};
-use informer_hub::sim::SimDisk;
 use informer_hub::state::caches::{Claim, Commit, Loaded, LoadedCache, PartitionHeader, inspect, load};
-use informer_hub::types::{ApiResource, ClusterLabels};
+use informer_hub_disk::{Disk, Open, frame};
+use informer_hub_sim::SimDisk;
+use informer_hub_types::{ApiResource, ClusterLabels};
 
 use super::input::Input;
 

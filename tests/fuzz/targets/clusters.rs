@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use informer_hub::config::{ClusterAccess, ClusterSourceConfig, ClusterSourceKind, Config, Contexts};
-use informer_hub::fleet::{Said, of_argocd, of_cluster_api, of_file, of_profiles};
+use informer_hub_config::fleet::{Said, of_argocd, of_cluster_api, of_file, of_profiles};
+use informer_hub_config::{ClusterAccess, ClusterSourceConfig, ClusterSourceKind, Config, Contexts};
 use serde_json::{Value, json};
 
 const SOURCES: &str = "[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\nserver = \"https://m\"\n\

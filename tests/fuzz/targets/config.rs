@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use informer_hub::app;
-use informer_hub::config::{Config, ConfigErrors, SinkConfig};
-use informer_hub::types::clock;
+use informer_hub_config::{Config, ConfigErrors, SinkConfig};
+use informer_hub_types::clock;
 
 /// Where the service reads it from, as a file of this process.
 static FILE: LazyLock<PathBuf> =

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use informer_hub::sink::{Filter, Redaction};
-use informer_hub::types::Notification;
+use informer_hub_sink::{Filter, Redaction};
+use informer_hub_types::Notification;
 
 use super::objects::notifications;
 

@@ -6,10 +6,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use informer_hub::disk::{Disk, Open, frame};
-use informer_hub::journal::inspect::{decode_cursor, decode_segment, inspect};
-use informer_hub::journal::{AppendError, Journal, JournalError, JournalParams, Record, Seq};
-use informer_hub::sim::SimDisk;
+use informer_hub_disk::{Disk, Open, frame};
+use informer_hub_journal::inspect::{decode_cursor, decode_segment, inspect};
+use informer_hub_journal::{AppendError, Journal, JournalError, JournalParams, Record, Seq};
+use informer_hub_sim::SimDisk;
 use smallvec::{SmallVec, smallvec};
 
 use super::input::Input;

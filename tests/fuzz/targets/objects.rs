@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use informer_hub::reflector::decode::Decoded;
-use informer_hub::reflector::{Decoder, Projection};
-use informer_hub::types::{
+use informer_hub_reflector::decode::Decoded;
+use informer_hub_reflector::{Decoder, Projection};
+use informer_hub_types::{
     ApiResource, Dictionary, FieldPath, Gvr, Notification, Object, Origin, PackedTotals, Packer, Scope, SharedStr,
     StoredObject,
 };

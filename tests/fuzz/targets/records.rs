@@ -1,6 +1,6 @@
 //! What a sink's journals have: events and dead letters, which come back as they were written.
 
-use informer_hub::sink::{DeadLetter, Event, LetterFilter, Preset, Shape};
+use informer_hub_sink::{DeadLetter, Event, LetterFilter, Preset, Shape};
 
 use super::input::Input;
 

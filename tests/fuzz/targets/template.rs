@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use informer_hub::sink::{Event, EventOptions, Shape, Template};
+use informer_hub_sink::{Event, EventOptions, Shape, Template};
 
 use super::input::Input;
 use super::objects::notifications;

@@ -6,10 +6,10 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use informer_hub::cache::{Fingerprint, Query, TokenKey};
-use informer_hub::config::{ByteSize, HumanDuration};
-use informer_hub::query::{Expr, Head, Matcher, Question};
-use informer_hub::sink::nats::SubjectPattern;
-use informer_hub::types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, Object, ObjectKey, ResourceRef, Uid};
+use informer_hub_config::{ByteSize, HumanDuration};
+use informer_hub_query::{Expr, Head, Matcher, Question};
+use informer_hub_sink::nats::SubjectPattern;
+use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, Object, ObjectKey, ResourceRef, Uid};
 use smol_str::SmolStr;
 
 use super::input::Input;

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use informer_hub::sink::webhook::{WebhookUrl, judge};
-use informer_hub::sink::{
+use informer_hub_sink::webhook::{WebhookUrl, judge};
+use informer_hub_sink::{
     Action, BatchParams, Bounds, EventOptions, Machine, MachineParams, Outcome, RetryParams, Selection, SinkHealth,
 };
-use informer_hub::types::clock;
+use informer_hub_types::clock;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

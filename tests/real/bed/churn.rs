@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use informer_hub::types::{ObjectKey, ResourceVersion, Uid};
+use informer_hub_types::{ObjectKey, ResourceVersion, Uid};
 use kube::{Client, Resource, ResourceExt};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -16,7 +16,7 @@ pub(crate) fn seed() -> u64 {
     let set = ["CHURN_SEED", "INFORMER_HUB_SEED"].iter().find_map(|name| Some((name, std::env::var(name).ok()?)));
     let seed = match set {
         Some((name, text)) => text.parse().unwrap_or_else(|error| panic!("{name}={text:?} is not a number: {error}")),
-        None => informer_hub::types::chance::rng().random(),
+        None => informer_hub_types::rng::rng().random(),
     };
     println!("INFORMER_HUB_SEED={seed}");
     seed

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use informer_hub::types::Gvr;
+use informer_hub_types::Gvr;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
-use informer_hub::types::{Gvr, ObjectKey, ResourceVersion, Uid};
+use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt};

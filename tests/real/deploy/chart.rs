@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use informer_hub::config::ClusterAccess;
+use informer_hub_config::ClusterAccess;
 use serde_json::Value;
 
 use super::{Mounted, NAMESPACE, helm, objects, of_kind, one, overlay, template, template_of, text, values_files};

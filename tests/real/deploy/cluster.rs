@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use informer_hub::types::Phase;
+use informer_hub_types::Phase;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{PatchParams, ValidationDirective};

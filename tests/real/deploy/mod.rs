@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use informer_hub::config::{Config, ConfigErrors};
+use informer_hub_config::{Config, ConfigErrors};
 use serde_json::Value;
 
 use crate::bed::built;

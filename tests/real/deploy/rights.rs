@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use informer_hub::config::ClusterAccess;
+use informer_hub_config::ClusterAccess;
 use serde_json::Value;
 
 use super::{Mounted, NAMESPACE, OVERLAYS, list, objects, overlay, path, rights, template, template_of, values_files};

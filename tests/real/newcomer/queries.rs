@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use informer_hub::telemetry::metrics::{CATALOGUE, Kind, Metric};
+use informer_hub_telemetry::metrics::{CATALOGUE, Kind, Metric};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

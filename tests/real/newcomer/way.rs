@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use informer_hub::sim::oracle::Oracle;
-use informer_hub::types::ApiResource;
+use informer_hub_sim::oracle::Oracle;
+use informer_hub_types::ApiResource;
 use kube::Client;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use informer_hub::types::{ApiResource, Gvr, ResourceVersion, Uid};
+use informer_hub_types::{ApiResource, Gvr, ResourceVersion, Uid};
 use parking_lot::Mutex;
 
 use crate::fleet::{pods, widgets};

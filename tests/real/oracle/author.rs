@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
-use informer_hub::types::{ResourceVersion, Uid};
+use informer_hub_types::{ResourceVersion, Uid};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use parking_lot::Mutex;
@@ -220,7 +220,7 @@ fn state(object: &DynamicObject) -> State {
 }
 
 fn resource(kind: Kind) -> ApiResource {
-    let informer_hub::types::ApiResource { gvr, kind, .. } = kind.resource();
+    let informer_hub_types::ApiResource { gvr, kind, .. } = kind.resource();
     ApiResource {
         group: gvr.group.to_string(),
         version: gvr.version.to_string(),

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use informer_hub::types::{ResourceVersion, Uid};
+use informer_hub_types::{ResourceVersion, Uid};
 use serde::Deserialize;
 
 use super::account::{Count, Kind, Log, State, Told};

@@ -1,6 +1,6 @@
 //! The judge, judged: what it must not let pass.
 
-use informer_hub::types::{ResourceVersion, Uid};
+use informer_hub_types::{ResourceVersion, Uid};
 
 use super::account::{Count, Fact, Kind, Log, State, Told, What};
 use super::judge::{Difference, Excuse, Side, judge, judge_order};

@@ -29,7 +29,7 @@ mod witness_tests;
 
 use std::collections::BTreeMap;
 
-use informer_hub::types::clock;
+use informer_hub_types::clock;
 
 use crate::bed::{RealCluster, install_widgets};
 use judge::Tally;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use informer_hub::types::{ObjectKey, ResourceVersion, Uid, clock};
+use informer_hub_types::{ObjectKey, ResourceVersion, Uid, clock};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::sleep;

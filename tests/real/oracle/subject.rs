@@ -9,11 +9,11 @@ use informer_hub::actors::messages::AddCluster;
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
-use informer_hub::config::{Config, HubConfig, ResourceConfig};
-use informer_hub::reflector::StallPolicy;
-use informer_hub::sim::oracle::Replica;
-use informer_hub::source::{Access, KubeConnector};
-use informer_hub::types::{ClusterName, ClusterSelector, Dynamic, Notification, Object};
+use informer_hub_config::{Config, HubConfig, ResourceConfig};
+use informer_hub_reflector::StallPolicy;
+use informer_hub_sim::oracle::Replica;
+use informer_hub_source::{Access, KubeConnector};
+use informer_hub_types::{ClusterName, ClusterSelector, Dynamic, Notification, Object};
 use parking_lot::Mutex;
 
 use super::account::{Count, Kind, Log, State, Subject, Told};

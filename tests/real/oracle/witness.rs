@@ -11,11 +11,11 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
-use informer_hub::reflector::{
+use informer_hub_reflector::{
     Connection, Connector, Discovered, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher,
     ResolveError, Server, SourceError, WatchBatch, WatchItem, WatchRequest, WatchStream,
 };
-use informer_hub::types::{ApiResource, ResourceRef, ResourceVersion, Scope, clock};
+use informer_hub_types::{ApiResource, ResourceRef, ResourceVersion, Scope, clock};
 use parking_lot::Mutex;
 
 use super::account::{Count, Kind};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream;
-use informer_hub::reflector::{
+use informer_hub_reflector::{
     ErrorClass, ListChunk, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch, WatchBatch, WatchItem,
     WatchRequest, WatchStream,
 };
-use informer_hub::types::{ObjectKey, ResourceVersion, StoredObject, Uid};
+use informer_hub_types::{ObjectKey, ResourceVersion, StoredObject, Uid};
 use parking_lot::Mutex;
 
 use super::account::{Count, Kind};

@@ -9,7 +9,7 @@ use super::super::restore::{Claim, saved};
 use super::super::steps::key_of;
 use super::{CacheFiles, Kept, OBJECT};
 use crate::cache::{Partition, SavedPartition};
-use crate::types::{ApiResource, ClusterName, PackedTotals, Scope, StoredObject};
+use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredObject};
 
 /// What is on disk of partitions that are wanted again.
 #[derive(Debug, Default)]

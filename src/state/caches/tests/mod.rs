@@ -10,9 +10,9 @@ use rand::{Rng, SeedableRng};
 use super::{CacheFiles, Claim, Commit, KEPT_UNWANTED, inspect, load};
 use crate::cache::testing::{cases, delta, object_with, origin, pods, replayed, seeds};
 use crate::cache::{DeltaFifo, Partition, PartitionId, Store, pack_all};
-use crate::disk::Disk;
-use crate::sim::SimDisk;
-use crate::types::{
+use informer_hub_disk::Disk;
+use informer_hub_sim::SimDisk;
+use informer_hub_types::{
     Change, ClusterLabels, DeltaKind, Dictionary, InformerHealth, PackedTotals, ResourceVersion, StoredObject, View,
 };
 
@@ -412,7 +412,7 @@ fn a_checkpoint_of_nothing_new_writes_nothing_and_one_of_little_writes_little() 
 
 #[test]
 fn files_that_somebody_removes_or_replaces_are_written_anew_of_what_is_in_memory() {
-    use crate::disk::RealDisk;
+    use informer_hub_disk::RealDisk;
     let hands: [fn(&Path); 3] = [
         |caches| std::fs::remove_dir_all(caches).unwrap(),
         |caches| {

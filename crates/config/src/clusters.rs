@@ -1,0 +1,158 @@
+//! `[clusters.<name>]`, and the `clusters` key with which resources and sinks select them.
+
+use figment::value::Value;
+
+use super::error::suggestion;
+use super::files::labels;
+use super::rules::{is_loopback, url};
+use super::sources::Known;
+use super::spans::KeyPath;
+use super::table::{Checker, Table, texts};
+use super::{ClusterAccess, ClusterConfig};
+use informer_hub_types::{ClusterLabels, ClusterName, ClusterSelector};
+
+/// Reads every cluster, by name.
+pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
+    let checker = table.checker;
+    let mut found = Vec::new();
+    for (key, path, value) in table.entries() {
+        let name = ClusterName::new(&key).map_err(|e| checker.mistake(&path, e));
+        let mut table = Table::new(checker, path.clone(), value);
+        let access = access(&mut table);
+        let labels = table.take("labels").map(|value| labels(checker, &path.key("labels"), value)).unwrap_or_default();
+        let compression = table.truth("compression").unwrap_or(true);
+        table.finish();
+        found.extend(name.ok().map(|name| ClusterConfig { name, labels, access, compression }));
+    }
+    found
+}
+
+/// How to reach a cluster, and what belongs to each way.
+pub(super) fn access(table: &mut Table<'_>) -> ClusterAccess {
+    check_ways(table);
+    let kubeconfig = table.file("kubeconfig");
+    let context = table.text("context");
+    let server = table.text("server");
+    let ca_file = table.file("ca_file");
+    let has_token = table.has("token");
+    let token = table.secret("token");
+    table.probe_ca_file(ca_file.as_deref());
+    table.probe_kubeconfig(kubeconfig.as_deref(), context.as_deref());
+    if let Some(server) = &server {
+        check_server(table, server, has_token);
+    }
+    match (kubeconfig, server) {
+        (Some(path), _) => ClusterAccess::Kubeconfig { path, context },
+        (None, Some(server)) => ClusterAccess::Server { server, ca_file, token },
+        (None, None) => ClusterAccess::InCluster,
+    }
+}
+
+/// Exactly one of `kubeconfig`, `in_cluster`, `server`, and nothing that belongs to another of them.
+fn check_ways(table: &mut Table<'_>) {
+    let checker = table.checker;
+    let (kubeconfig, server) = (table.has("kubeconfig"), table.has("server"));
+    let missing = table.lacks(&["kubeconfig", "in_cluster", "server"]);
+    let said = table.has("in_cluster");
+    let inside = table.truth("in_cluster") != Some(false) && said;
+    let ways = [(kubeconfig, "kubeconfig"), (inside, "in_cluster"), (server, "server")];
+    let given: Vec<_> = ways.into_iter().filter_map(|(given, key)| given.then_some(key)).collect();
+    match given[..] {
+        // A misspelt way is reported as such; `in_cluster = false` alone is none.
+        [] if !missing && !said => {}
+        [] => checker.mistake(
+            &table.path,
+            "does not say how to reach the cluster; write kubeconfig = \"~/.kube/config\", in_cluster = true, \
+             or server = \"https://…\"",
+        ),
+        [_] => {}
+        _ => checker.mistake(&table.path, format!("has {}; keep one of them", given.join(" and "))),
+    }
+    for (key, needs, met) in
+        [("context", "kubeconfig", kubeconfig), ("ca_file", "server", server), ("token", "server", server)]
+    {
+        if table.has(key) && !met {
+            table.mistake(key, format!("belongs to {needs}, which is not given"));
+        }
+    }
+}
+
+fn check_server(table: &Table<'_>, server: &str, has_token: bool) {
+    match url(server) {
+        Err(problem) => table.mistake("server", problem),
+        Ok(uri) if has_token && uri.scheme_str() == Some("http") && !is_loopback(uri.host().unwrap_or_default()) => {
+            table.mistake("server", "would send the token unencrypted; write https://");
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Reads `clusters = { label = "value" }` or `clusters = ["name"]`, and checks that it selects a cluster: where sources may
+/// bring others, nobody can tell yet.
+pub(super) fn selector(table: &mut Table<'_>, known: Known<'_>) -> ClusterSelector {
+    let checker = table.checker;
+    let path = table.path.key("clusters");
+    let selector = match table.take("clusters") {
+        None => return ClusterSelector::All,
+        Some(Value::Array(_, names)) if names.is_empty() => {
+            checker.mistake(&path, "selects no cluster; remove the key for all clusters");
+            return ClusterSelector::All;
+        }
+        Some(Value::Dict(_, labels)) if labels.is_empty() => {
+            checker.mistake(&path, "selects by no label; remove the key for all clusters");
+            return ClusterSelector::All;
+        }
+        Some(value @ Value::Array(..)) => return by_name(checker, &path, &value, known),
+        Some(value @ Value::Dict(..)) => ClusterSelector::Labels(labels(checker, &path, value)),
+        Some(_) => {
+            checker.mistake(&path, "expected labels such as { tier = \"prod\" } or names such as [\"prod-eu\"]");
+            return ClusterSelector::All;
+        }
+    };
+    let clusters = known.tables;
+    let any = clusters.iter().any(|cluster| selector.matches(&cluster.name, &cluster.labels));
+    if !any && !known.is_open && !clusters.is_empty() && checker.is_clean(&path) {
+        checker.mistake(&path, format!("matches no cluster; {}", label_hint(&selector, clusters)));
+    }
+    selector
+}
+
+fn by_name(checker: &Checker<'_>, path: &KeyPath, value: &Value, known: Known<'_>) -> ClusterSelector {
+    let all = || known.tables.iter().map(|cluster| cluster.name.as_str());
+    let mut names = Vec::new();
+    for (path, name) in texts(checker, path, value).unwrap_or_default() {
+        match ClusterName::new(&name) {
+            Ok(valid) if known.is_open || known.tables.iter().any(|cluster| cluster.name == valid) => names.push(valid),
+            Err(wrong) if known.is_open => checker.mistake(&path, wrong),
+            _ => checker.mistake(&path, format!("there is no cluster {name:?}{}", suggestion(&name, all()))),
+        }
+    }
+    ClusterSelector::Names(names)
+}
+
+/// What would match: the values that some cluster has for the labels that were asked for.
+fn label_hint(selector: &ClusterSelector, clusters: &[ClusterConfig]) -> String {
+    let ClusterSelector::Labels(wanted) = selector else { return String::new() };
+    let all = || clusters.iter().flat_map(|cluster| &cluster.labels);
+    for (key, value) in wanted {
+        let mut values: Vec<_> = all().filter(|(k, _)| *k == key).map(|(_, v)| v.as_str()).collect();
+        values.sort_unstable();
+        values.dedup();
+        if values.is_empty() {
+            let mut keys: Vec<_> = all().map(|(k, _)| k.as_str()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            return format!("no cluster has a label {key:?}{}", suggestion(key, keys));
+        }
+        if !values.contains(&value.as_str()) {
+            return format!("the label {key:?} is {} on the clusters that have it", values.join(" or "));
+        }
+    }
+    "no cluster has all of these labels".to_owned()
+}
+
+/// Whether two selectors have a cluster in common.
+pub(super) fn meet(one: &ClusterSelector, other: &ClusterSelector, clusters: &[ClusterConfig]) -> Option<ClusterName> {
+    let in_both = |name: &ClusterName, labels: &ClusterLabels| one.matches(name, labels) && other.matches(name, labels);
+    clusters.iter().find(|cluster| in_both(&cluster.name, &cluster.labels)).map(|cluster| cluster.name.clone())
+}

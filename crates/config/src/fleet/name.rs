@@ -1,0 +1,74 @@
+//! A name of the hub's own for whatever a tool calls a cluster.
+
+use sha2::{Digest, Sha256};
+
+use informer_hub_types::ClusterName;
+
+/// Longest name of a cluster.
+const LONGEST: usize = 63;
+
+/// A valid name, as near to the text as can be: what is not allowed becomes `-`, a text that is too long ends in a hash of
+/// all of it. The same text always gets the same name. `None` where there is no letter or digit in it.
+#[must_use]
+pub fn name_for(text: &str) -> Option<ClusterName> {
+    let mut name = String::with_capacity(text.len());
+    for c in text.chars() {
+        let legal = c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if legal {
+            name.push(c);
+        } else if !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).trim_end_matches('-');
+    if name.len() <= LONGEST {
+        return ClusterName::new(name).ok();
+    }
+    let hash = Sha256::digest(text);
+    let hash = hash.first_chunk().map_or(0, |first| u32::from_be_bytes(*first));
+    ClusterName::new(format!("{}-{hash:08x}", &name[..LONGEST - 9])).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use informer_hub_testing::properties;
+
+    fn named(text: &str) -> Option<String> {
+        name_for(text).map(|name| name.as_str().to_owned())
+    }
+
+    #[test]
+    fn a_name_stays_as_near_to_the_text_as_it_can() {
+        for (text, wanted) in [
+            ("prod-eu", "prod-eu"),
+            ("https://1.2.3.4:6443", "https-1.2.3.4-6443"),
+            ("arn:aws:eks:eu-west-1:12:cluster/prod", "arn-aws-eks-eu-west-1-12-cluster-prod"),
+            ("@@a@@", "a"),
+            ("..x", "x"),
+        ] {
+            assert_eq!(named(text).as_deref(), Some(wanted));
+        }
+        assert_eq!(named("/-_"), None);
+        assert_eq!(named(""), None);
+    }
+
+    #[test]
+    fn long_texts_with_one_beginning_get_different_names() {
+        let (one, other) = ("x".repeat(80) + "1", "x".repeat(80) + "2");
+        assert_ne!(named(&one), named(&other));
+        assert_eq!(named(&one).map(|name| name.len()), Some(63));
+    }
+
+    proptest! {
+        #![proptest_config(properties(64))]
+
+        #[test]
+        fn whatever_the_text_is_its_name_is_valid_and_a_valid_one_is_itself(text in ".{0,90}", valid in "[a-z0-9][A-Za-z0-9._]{0,61}[a-z]") {
+            let _ = name_for(&text);
+            prop_assert_eq!(named(&valid), Some(valid));
+        }
+    }
+}

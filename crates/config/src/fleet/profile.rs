@@ -1,0 +1,213 @@
+//! ClusterProfiles of the Cluster Inventory API (`multicluster.x-k8s.io/v1alpha1`): names, labels, properties, and how
+//! credentials are had: by commands of the hub's configuration (KEP-5339), or from Secrets (KEP-4322).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::kubeconfig::{self, Cluster, Extension, from_data};
+use super::object::{Metadata, Secret, read};
+use super::said::{Candidate, Said};
+use crate::{ClusterAccess, ClusterSourceConfig, ProviderConfig};
+
+/// Which Secrets hold credentials of ClusterProfiles.
+pub const PROFILE_SECRETS_SELECTOR: &str = "x-k8s.io/cluster-profile";
+
+/// The label with the namespace of the profile that a Secret is of; without it that is the Secret's own, or `default`.
+const SECRET_NAMESPACE: &str = "x-k8s.io/cluster-profile-namespace";
+
+/// The kubeconfig's key; both are in use.
+const SECRET_KEYS: [&str; 2] = ["Config", "config"];
+
+/// What labels of its own begin with.
+const OWN: &str = "x-k8s.io/";
+
+/// What is handed to a command as its cluster's configuration.
+const EXEC: &str = "client.authentication.k8s.io/exec";
+/// Arguments and variables that a profile gives a command.
+const MORE_ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
+const MORE_ENV: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs";
+
+#[derive(Deserialize)]
+struct Profile {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    properties: Option<Vec<Property>>,
+    access_providers: Option<Vec<Provider>>,
+    /// What `accessProviders` was called before.
+    credential_providers: Option<Vec<Provider>>,
+}
+
+#[derive(Deserialize)]
+struct Property {
+    name: String,
+    #[serde(default)]
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct Provider {
+    name: String,
+    #[serde(default)]
+    cluster: Option<Cluster>,
+}
+
+/// What ClusterProfiles say, and Secrets of theirs, each as JSON.
+pub fn of_profiles<J: AsRef<[u8]>, S: AsRef<[u8]>>(
+    source: &ClusterSourceConfig,
+    providers: &BTreeMap<String, ProviderConfig>,
+    take_properties: &[String],
+    profiles: impl IntoIterator<Item = J>,
+    secrets: impl IntoIterator<Item = S>,
+) -> Said {
+    let mut said = Said::default();
+    let mut known = Vec::new();
+    for json in secrets {
+        match read::<Secret>(json.as_ref()) {
+            Ok(secret) => known.push(secret),
+            Err(problem) => said.note(source, "Secret", Err(problem)),
+        }
+    }
+    for json in profiles {
+        match read::<Profile>(json.as_ref()) {
+            Ok(profile) => {
+                let title = format!("ClusterProfile {}/{}", profile.metadata.namespace, profile.metadata.name);
+                let candidate = profile.candidate(&title, providers, take_properties, &known);
+                said.note(source, &title, candidate);
+            }
+            Err(problem) => said.note(source, "ClusterProfile", Err(problem)),
+        }
+    }
+    said
+}
+
+impl Profile {
+    fn candidate<'p>(
+        &'p self,
+        title: &str,
+        providers: &BTreeMap<String, ProviderConfig>,
+        take_properties: &[String],
+        secrets: &[Secret],
+    ) -> Result<Candidate<'p>, String> {
+        let access = match self.by_provider(title, providers)? {
+            Some(access) => access,
+            None => self.by_secret(secrets)?.ok_or_else(|| self.no_way(providers))?,
+        };
+        let taken = |property: &&Property| take_properties.contains(&property.name);
+        let properties = self.status.iter().flat_map(|status| &status.properties).flatten().filter(taken);
+        let mut labels: Vec<_> = properties.map(|it| (it.name.as_str(), it.value.as_str(), false)).collect();
+        labels.extend(self.metadata.labels(|key| key.starts_with(OWN)));
+        Ok(Candidate {
+            object: title.to_owned(),
+            name: self.metadata.name.as_str().into(),
+            namespace: &self.metadata.namespace,
+            labels,
+            access,
+        })
+    }
+
+    /// What a profile offers under a name: of both fields, the newer one counts.
+    fn offer(&self, name: &str) -> Option<&Provider> {
+        let status = self.status.as_ref()?;
+        let mut all = status.access_providers.iter().flatten().chain(status.credential_providers.iter().flatten());
+        all.find(|provider| provider.name == name)
+    }
+
+    fn by_provider(
+        &self,
+        title: &str,
+        providers: &BTreeMap<String, ProviderConfig>,
+    ) -> Result<Option<ClusterAccess>, String> {
+        let mut offered = providers.iter().filter_map(|(name, config)| Some((name, config, self.offer(name)?)));
+        let Some((name, config, offer)) = offered.next() else { return Ok(None) };
+        let wrong = |problem: String| format!("status.accessProviders {name:?}: {problem}");
+        let cluster = offer.cluster.as_ref().ok_or_else(|| wrong("has no cluster".to_owned()))?;
+        let mut credentials = kubeconfig::of_cluster(cluster).map_err(wrong)?;
+        let extensions = cluster.extensions.as_deref().unwrap_or_default();
+        credentials.exec = Some(exec(config, extensions).map_err(wrong)?);
+        let handed = extensions.iter().filter(|extension| extension.name == EXEC);
+        credentials.extensions = handed.map(|it| json!({ "name": it.name, "extension": it.extension })).collect();
+        let access = credentials.kubeconfig(kubeconfig::KEYS, title).map_err(wrong)?;
+        Ok(Some(ClusterAccess::Inline(access)))
+    }
+
+    fn by_secret(&self, secrets: &[Secret]) -> Result<Option<ClusterAccess>, String> {
+        let Some(secret) = secrets.iter().find(|secret| self.is_of(secret)) else { return Ok(None) };
+        let title = secret.title();
+        let wrong = |problem: String| format!("its {title}: {problem}");
+        let mut text = None;
+        for key in SECRET_KEYS {
+            text = text.or(secret.text(key).map_err(wrong)?.map(|text| (key, text)));
+        }
+        let (key, text) = text.ok_or_else(|| wrong("data.Config is missing; it is the kubeconfig".to_owned()))?;
+        let access = from_data(&text, &title).map_err(|problem| wrong(format!("data.{key}: {problem}")))?;
+        Ok(Some(ClusterAccess::Inline(access)))
+    }
+
+    fn is_of(&self, secret: &Secret) -> bool {
+        let Metadata { name, namespace, .. } = &self.metadata;
+        if secret.metadata.label(PROFILE_SECRETS_SELECTOR) != Some(name) {
+            return false;
+        }
+        match secret.metadata.label(SECRET_NAMESPACE) {
+            Some(wanted) => wanted == namespace,
+            None => secret.metadata.namespace == *namespace || namespace == "default",
+        }
+    }
+
+    fn no_way(&self, providers: &BTreeMap<String, ProviderConfig>) -> String {
+        let status = self.status.as_ref();
+        let both = status.map(|status| [&status.access_providers, &status.credential_providers]);
+        let offered = both.into_iter().flatten().flatten().flatten().map(|provider| provider.name.as_str());
+        let offered: Vec<_> = offered.collect();
+        let configured: Vec<_> = providers.keys().map(String::as_str).collect();
+        match (offered.is_empty(), configured.is_empty()) {
+            (true, _) => "status.accessProviders is empty, and there is no Secret of its own".to_owned(),
+            (false, true) => format!(
+                "status.accessProviders has {}, and no providers are configured; write a table providers.{}",
+                offered.join(", "),
+                offered[0]
+            ),
+            (false, false) => format!(
+                "status.accessProviders has {}, and what is configured is {}",
+                offered.join(", "),
+                configured.join(", ")
+            ),
+        }
+    }
+}
+
+/// `exec` of a user: what the hub's configuration says, with what it lets a profile add.
+fn exec(config: &ProviderConfig, extensions: &[Extension]) -> Result<Value, String> {
+    let (mut args, mut env) = (config.args.clone(), config.env.clone());
+    for extension in extensions {
+        let given = || extension.extension.clone();
+        match extension.name.as_str() {
+            MORE_ARGS if config.take_args => {
+                let more: Vec<String> = serde_json::from_value(given())
+                    .map_err(|_| format!("extension {MORE_ARGS} is not a list of texts"))?;
+                args.extend(more);
+            }
+            MORE_ENV if config.take_env => {
+                let more: BTreeMap<String, String> = serde_json::from_value(given())
+                    .map_err(|_| format!("extension {MORE_ENV} is not a map of texts"))?;
+                for (name, value) in more {
+                    env.entry(name).or_insert(value);
+                }
+            }
+            _ => {}
+        }
+    }
+    let env: Vec<_> = env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+    Ok(json!({
+        "apiVersion": config.api_version, "command": config.command, "args": args, "env": env,
+        "interactiveMode": "Never", "provideClusterInfo": true,
+    }))
+}

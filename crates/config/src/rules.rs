@@ -1,0 +1,174 @@
+//! Rules for single values that no type of ours checks: addresses, namespaces, field selectors, paths.
+
+use std::net::IpAddr;
+
+use http::Uri;
+
+use informer_hub_types::{FieldPath, Segment};
+
+/// Reads an address of `http` or `https`. The problem never quotes it, for it may hold a secret.
+pub fn url(text: &str) -> Result<Uri, String> {
+    const SHAPE: &str = "write e.g. \"https://example.com/path\"";
+    let uri: Uri = text.parse().map_err(|e| format!("not an address ({e}); {SHAPE}"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(format!("not an address of http or https; {SHAPE}"));
+    }
+    if uri.host().is_none_or(str::is_empty) {
+        return Err(format!("the address has no host; {SHAPE}"));
+    }
+    if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
+        return Err("a user or password does not belong in the address; use a secret".to_owned());
+    }
+    Ok(uri)
+}
+
+/// Reads addresses of NATS servers, separated by commas. The problem never quotes them.
+pub(super) fn nats_urls(text: &str) -> Result<Vec<String>, String> {
+    const SHAPE: &str = "write e.g. \"nats://nats.example.com:4222\"";
+    let check = |text: &str| {
+        let uri: Uri = text.parse().map_err(|e| format!("not an address ({e}); {SHAPE}"))?;
+        if !matches!(uri.scheme_str(), Some("nats" | "tls")) {
+            return Err(format!("not an address of nats or tls; {SHAPE}"));
+        }
+        if uri.host().is_none_or(str::is_empty) {
+            return Err(format!("the address has no host; {SHAPE}"));
+        }
+        if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
+            return Err("who the hub is does not belong in the address; use creds_file, token, user or nkey".to_owned());
+        }
+        Ok(text.to_owned())
+    };
+    text.split(',').map(|address| check(address.trim())).collect()
+}
+
+/// Whether a host, as it stands in an address, is this machine.
+pub fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Whether a text can name a namespace (a DNS label of RFC 1123).
+pub(super) fn is_namespace(text: &str) -> bool {
+    let ends = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let bytes = text.as_bytes();
+    text.len() <= 63
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+}
+
+/// Checks the form of a field selector, `path=value,path!=value`, where `\` escapes `,`, `=` and itself in a value.
+/// Which paths there are only the apiserver knows.
+pub(super) fn field_selector(text: &str) -> Result<(), String> {
+    for term in terms(text)? {
+        let Some(at) = term.find('=') else {
+            return Err(format!("{term:?} has no operator; write path=value or path!=value"));
+        };
+        let path = term[..at].strip_suffix('!').unwrap_or(&term[..at]);
+        let value = term[at + 1..].strip_prefix('=').unwrap_or(&term[at + 1..]);
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');
+        if path.is_empty() || !path.chars().all(legal) {
+            return Err(format!("{path:?} is not a field; write e.g. \"status.phase=Running\""));
+        }
+        if has_bare_equals(value) {
+            return Err(format!("the value of {path:?} has a \"=\"; write \"\\\\=\" for one that is meant"));
+        }
+    }
+    Ok(())
+}
+
+/// The terms between commas that no `\` escapes.
+fn terms(text: &str) -> Result<Vec<&str>, String> {
+    let (mut found, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        match (escaped, c) {
+            (true, ',' | '=' | '\\') => escaped = false,
+            (true, other) => return Err(format!("\"\\{other}\" is not an escape; \\ goes before , or = or \\ only")),
+            (false, '\\') => escaped = true,
+            (false, ',') => {
+                found.push(&text[start..at]);
+                start = at + 1;
+            }
+            (false, _) => {}
+        }
+    }
+    if escaped {
+        return Err("ends in the middle of an escape".to_owned());
+    }
+    found.push(&text[start..]);
+    Ok(found)
+}
+
+fn has_bare_equals(value: &str) -> bool {
+    let mut escaped = false;
+    value.chars().any(|c| {
+        let bare = c == '=' && !escaped;
+        escaped = c == '\\' && !escaped;
+        bare
+    })
+}
+
+/// Whether a path stays within `metadata`.
+pub(super) fn in_metadata(path: &FieldPath) -> bool {
+    matches!(path.segments().first(), Some(Segment::Field(name)) if name == "metadata")
+}
+
+/// Whether dropping a path would take an object's identity.
+pub(super) fn is_identity(path: &FieldPath) -> bool {
+    let fields: Option<Vec<_>> =
+        path.segments().iter().map(|s| if let Segment::Field(f) = s { Some(f.as_str()) } else { None }).collect();
+    matches!(
+        fields.as_deref(),
+        Some(["apiVersion" | "kind" | "metadata"] | ["metadata", "name" | "namespace" | "uid" | "resourceVersion"])
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_http_with_a_host_and_no_password() {
+        for good in ["https://example.com/x?y=z", "http://127.0.0.1:80", "https://[::1]:6443"] {
+            assert!(url(good).is_ok(), "{good}");
+        }
+        for bad in ["", "example.com", "ftp://x", "https://", "https:///x", "https://u:hunter2@x/", "https://a b"] {
+            let problem = url(bad).expect_err(bad);
+            assert!(!problem.contains("hunter2"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_nats_have_a_scheme_and_no_password() {
+        assert_eq!(nats_urls("nats://a:4222, tls://b"), Ok(vec!["nats://a:4222".to_owned(), "tls://b".to_owned()]));
+        for bad in ["", "a:4222", "http://a", "nats://a,,nats://b", "nats://u:hunter2@a", "nats://"] {
+            let problem = nats_urls(bad).expect_err(bad);
+            assert!(!problem.contains("hunter2"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_told_from_other_hosts() {
+        let at = |text: &str| is_loopback(text.parse::<Uri>().unwrap().host().unwrap());
+        assert!(at("http://127.0.0.1:1") && at("http://[::1]:1") && at("http://localhost"));
+        assert!(!at("http://10.0.0.1") && !at("http://localhost.example.com"));
+    }
+
+    #[test]
+    fn a_field_selector_is_checked_for_its_form() {
+        for good in ["status.phase=Running", "a==b,c!=d", "metadata.name=x\\,y\\=z", "a="] {
+            assert_eq!(field_selector(good), Ok(()), "{good}");
+        }
+        for bad in ["a", "=b", "!=b", "a=b,", "a b=c", "a=b=c", "a=\\x", "a=\\"] {
+            assert!(field_selector(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_a_dns_label() {
+        assert!(is_namespace("kube-system") && is_namespace("1"));
+        for bad in ["", "-a", "a-", "A", "a.b", &"x".repeat(64)] {
+            assert!(!is_namespace(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The reference of all keys, a page in Markdown: made of the schema, so that it says what the schema says.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use super::node::DURATION;
+use super::schema;
+use crate::show::toml;
+
+const HEAD: &str = "\
+# Configuration reference
+
+Every key of `hub.toml`. This page is made from the definitions that also make `config/schema.json`: do not change it by
+hand, run `make reference`. A file with examples of all keys is [config/hub.toml](../config/hub.toml); what is in force, and
+where each value comes from, shows `informer-hub config show -c hub.toml`.
+
+**Forms.** A *duration* is whole numbers with units, from the largest on: `500ms`, `10m`, `1h30m`, `7d`. A *size* is a whole
+number with a unit (`64MiB`, `10MB`), or a bare number of bytes. A *secret* is never written here: `{ env = \"NAME\" }` or
+`{ file = \"path\" }`. A *path* leads into an object: `spec.containers[*].image`. Relative names of files are relative to the
+folder of `hub.toml`, and `~` is your home. All keys are there since version 0.1.0.
+
+**Environment.** Each key can also come from a variable, which wins over the file: `INFORMER_HUB_` and the levels in upper
+case with two underscores between them, where `-`, `.` and `/` are written `_`: `INFORMER_HUB_HUB__LISTEN`.
+
+**Changes.** What becomes of a changed value in a running hub ([changing.md](changing.md)):
+
+| | |
+|---|---|
+| at once | it counts from now on, and nothing is listed again. Sinks go on with all that is pending; one whose `match` covers other resources or clusters subscribes to these anew |
+| lists again | at once; the informers that it is about end, begin anew, and compare what they list with what is known |
+| next start | nothing until then: `configuration.needsRestart` in `/v1/status` names the key |
+
+";
+
+/// When a changed value counts in a running hub.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Nothing is listed again.
+    AtOnce,
+    /// Informers begin anew.
+    ListsAgain,
+    /// Until then everything stays.
+    NextStart,
+}
+
+/// The first that fits counts; `*` is one level, and the end stands for all below.
+const EFFECTS: &[(&str, Effect)] = &[
+    ("hub.memory_limit", Effect::AtOnce),
+    ("hub.shutdown_deadline", Effect::AtOnce),
+    ("hub", Effect::NextStart),
+    ("clusters.*.labels", Effect::ListsAgain),
+    ("clusters.*.server", Effect::ListsAgain),
+    ("clusters.*.in_cluster", Effect::ListsAgain),
+    ("clusters", Effect::AtOnce),
+    ("cluster_sources", Effect::AtOnce),
+    ("resources.*.resync", Effect::AtOnce),
+    ("resources.*.exclude", Effect::AtOnce),
+    ("resources.*.limit", Effect::AtOnce),
+    ("resources", Effect::ListsAgain),
+    ("sinks.*.journal_limit", Effect::NextStart),
+    ("sinks.*.dead_letter_limit", Effect::NextStart),
+    ("sinks", Effect::AtOnce),
+];
+
+/// A key of the reference.
+#[derive(Debug)]
+pub struct Key {
+    /// From the top; names that people give are `*`.
+    pub path: String,
+    /// What may be written, in words; empty where the schema has a form that this page has no words for.
+    pub takes: String,
+    bounds: Option<String>,
+    required: bool,
+    /// The default, if the key has one.
+    pub default: Option<Value>,
+    /// What people write, in TOML's types.
+    pub example: Option<Value>,
+    what: String,
+    /// Unset where nobody has said.
+    pub effect: Option<Effect>,
+}
+
+/// A table with its keys, or those of one type of sink.
+struct Section {
+    header: String,
+    of: Option<String>,
+    about: String,
+    keys: Vec<Key>,
+}
+
+/// The page that `docs/configuration.md` is.
+#[must_use]
+pub fn reference() -> String {
+    let mut page = HEAD.to_owned();
+    for Section { header, of, about, keys } in sections() {
+        let kind = of.map_or(String::new(), |kind| format!(", `type = \"{kind}\"`"));
+        let _ = write!(page, "## `[{header}]`{kind}\n\n{about}\n\n");
+        if keys.is_empty() {
+            continue;
+        }
+        page += "| key | takes | default | example | | a change counts |\n|---|---|---|---|---|---|\n";
+        for key in keys {
+            page += &key.row();
+        }
+        page.push('\n');
+    }
+    page.truncate(page.trim_end().len());
+    page + "\n"
+}
+
+/// All keys; one that only some types of sinks have is there for each of them, with the type.
+#[cfg(any(test, feature = "testing"))]
+pub fn keys() -> Vec<(Key, Option<String>)> {
+    let keys = |section: Section| section.keys.into_iter().map(move |key| (key, section.of.clone()));
+    sections().into_iter().flat_map(keys).collect()
+}
+
+fn sections() -> Vec<Section> {
+    let mut found = Vec::new();
+    for (name, node) in properties(&schema()) {
+        below(&mut found, name, name, node);
+    }
+    found
+}
+
+/// The sections of a table, of those in it, and of its shapes.
+fn below(found: &mut Vec<Section>, path: &str, header: &str, node: &Value) {
+    let names = &node["additionalProperties"];
+    if names.is_object() {
+        let (path, header) = (format!("{path}.*"), format!("{header}.<name>"));
+        // What the table is about is said here, and what each of its members is about there.
+        let about = describe(names).to_owned();
+        let about = if about.is_empty() { describe(node).to_owned() } else { about };
+        return shapes(found, &path, &header, names, &about);
+    }
+    shapes(found, path, header, node, describe(node));
+}
+
+fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, about: &str) {
+    let shapes: Vec<_> = node["oneOf"].as_array().into_iter().flatten().filter(|one| kind_of(one).is_some()).collect();
+    let [first, others @ ..] = &shapes[..] else {
+        return table(found, (path, header, None), about, node, |_| true);
+    };
+    let is_common = |key: &str| {
+        let sub = first["properties"].get(key);
+        sub.is_some() && others.iter().all(|other| other["properties"].get(key) == sub)
+    };
+    let about = format!("{about} `type` says which of the types below it is; these keys all of them have.");
+    table(found, (path, header, None), &about, first, is_common);
+    for &shape in &shapes {
+        table(found, (path, header, kind_of(shape)), describe(shape), shape, |key| key != "type" && !is_common(key));
+    }
+}
+
+/// Those keys of a table that are `wanted`, at a path, under a header, of one type of sinks.
+fn table(
+    found: &mut Vec<Section>,
+    (path, header, of): (&str, &str, Option<&str>),
+    about: &str,
+    node: &Value,
+    wanted: impl Fn(&str) -> bool,
+) {
+    let wanted = properties(node).filter(|(key, _)| wanted(key));
+    let (tables, leaves): (Vec<_>, Vec<_>) = wanted.partition(|(_, node)| is_table(node));
+    let is_required = |key: &String| node["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key));
+    let key = |(key, node): (&String, &Value)| Key::new(format!("{path}.{key}"), node, is_required(key));
+    let keys = leaves.into_iter().map(key).collect();
+    found.push(Section { header: header.to_owned(), of: of.map(str::to_owned), about: about.to_owned(), keys });
+    for (key, node) in tables {
+        below(found, &format!("{path}.{key}"), &format!("{header}.{key}"), node);
+    }
+}
+
+/// Whether it has keys, or names under which there are some.
+fn is_table(node: &Value) -> bool {
+    node["properties"].is_object() || node["additionalProperties"]["properties"].is_object()
+}
+
+fn properties(node: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    node["properties"].as_object().into_iter().flat_map(Map::iter)
+}
+
+fn kind_of(shape: &Value) -> Option<&str> {
+    shape["properties"]["type"]["const"].as_str()
+}
+
+fn describe(node: &Value) -> &str {
+    node["description"].as_str().unwrap_or_default()
+}
+
+impl Key {
+    fn new(path: String, node: &Value, required: bool) -> Self {
+        let default = node.get("default").cloned();
+        let choice = || Some(node["enum"].as_array()?.first()?.clone());
+        let truth = || (node["type"] == "boolean").then_some(Value::Bool(true));
+        let example = node["examples"].get(0).cloned().or_else(|| default.clone()).or_else(choice).or_else(truth);
+        let (what, bounds) = bounds(node);
+        let effect = EFFECTS.iter().find(|(pattern, _)| covers(pattern, &path)).map(|(_, effect)| *effect);
+        Self { takes: takes(node), bounds, required, default, example, what, effect, path }
+    }
+
+    fn row(&self) -> String {
+        let key = self.path.rsplit('.').next().unwrap_or_default();
+        let takes = match &self.bounds {
+            Some(bounds) => format!("{}, {bounds}", self.takes),
+            None => self.takes.clone(),
+        };
+        let code = |value: &Value| format!("`{}`", toml(value).replace('|', "\\|"));
+        let without = if self.required { "required" } else { "–" };
+        let default = self.default.as_ref().map_or(without.to_owned(), code);
+        let example = match &self.example {
+            Some(example) if Some(example) != self.default.as_ref() => code(example),
+            _ => String::new(),
+        };
+        let effect = match self.effect {
+            Some(Effect::AtOnce) => "at once",
+            Some(Effect::ListsAgain) => "lists again",
+            Some(Effect::NextStart) => "next start",
+            None => "–",
+        };
+        format!("| `{key}` | {takes} | {default} | {example} | {} | {effect} |\n", self.what)
+    }
+}
+
+/// What may be written for a key, in words.
+fn takes(node: &Value) -> String {
+    if let Some(words) = node["enum"].as_array() {
+        return words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    }
+    let any = |ways: &Value| -> Vec<Value> { ways.as_array().cloned().unwrap_or_default() };
+    match (&node["type"], &any(&node["anyOf"])[..], &any(&node["oneOf"])[..]) {
+        (_, [word, other], _) if word.get("const").is_some() => format!("`{}`, or a {}", word["const"], takes(other)),
+        (_, [_, bytes], _) if bytes["type"] == "integer" => "size".to_owned(),
+        (_, _, [env, _]) if env["properties"].get("env").is_some() => "secret".to_owned(),
+        (_, _, [names, labels]) if names["type"] == "array" && labels["type"] == "object" => {
+            "list of names, or table of labels".to_owned()
+        }
+        (Value::String(kind), ..) => match kind.as_str() {
+            "boolean" => "`true`, `false`".to_owned(),
+            "integer" => "whole number".to_owned(),
+            "string" if node["pattern"] == DURATION => "duration".to_owned(),
+            "string" => "text".to_owned(),
+            "array" => match &node["items"]["enum"] {
+                Value::Array(_) => format!("list of {}", takes(&node["items"])),
+                _ => "list of texts".to_owned(),
+            },
+            "object" if node["additionalProperties"]["type"] == "string" => "table of texts".to_owned(),
+            "object" if node["additionalProperties"]["anyOf"].is_array() => "table of texts and secrets".to_owned(),
+            _ => String::new(),
+        },
+        _ => String::new(),
+    }
+}
+
+/// A description, and the bounds that are its last sentence where a value has some.
+fn bounds(node: &Value) -> (String, Option<String>) {
+    let about = describe(node).trim();
+    let has_bounds = matches!(takes(node).as_str(), "whole number" | "duration" | "size");
+    match about.trim_end_matches('.').rsplit_once(". ") {
+        Some((about, bounds)) if has_bounds => {
+            let bounds = bounds.split(';').next().unwrap_or_default();
+            (format!("{about}."), Some(bounds.to_owned()))
+        }
+        _ => (about.to_owned(), None),
+    }
+}
+
+fn covers(pattern: &str, path: &str) -> bool {
+    let mut steps = path.split('.');
+    pattern.split('.').all(|wanted| steps.next().is_some_and(|step| wanted == step))
+}
+
+#[cfg(test)]
+#[path = "reference_tests.rs"]
+mod tests;

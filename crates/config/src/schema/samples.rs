@@ -1,0 +1,148 @@
+//! Sample configurations around single keys, for the tests of this crate and of its users.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::reference::Key;
+use crate::show::toml;
+use crate::{Config, ConfigErrors};
+
+/// Files and variables that examples name.
+const FILES: [&str; 13] = [
+    ".kube/config",
+    "hub-cert.pem",
+    "hub-client-key.pem",
+    "hub-client.pem",
+    "hub-key.pem",
+    "hub-read-token",
+    "hub.creds",
+    "hub.nkey",
+    "message.j2",
+    "operators-ca.pem",
+    "prod-us-ca.pem",
+    "prod-us-token",
+    "receiver-ca.pem",
+];
+const VARIABLES: [&str; 5] = ["API_TOKEN", "AUDIT_API_KEY", "AUDIT_SECRET", "NATS_PASSWORD", "NATS_TOKEN"];
+
+/// What a key needs beside it, other than what its table needs in any case.
+const BESIDE: [(&str, &str); 14] = [
+    ("clusters.*.context", "kubeconfig = \"~/.kube/config\""),
+    ("cluster_sources.*.context", "kubeconfig = \"~/.kube/config\""),
+    ("cluster_sources.*.secrets", "[cluster_sources.a.providers.b]\ncommand = \"credentials\""),
+    ("resources.*.exclude", "resource = \"*.example.com\""),
+    ("resources.*.limit", "resource = \"*.example.com\""),
+    ("hub.tls.cert_file", "key_file = \"hub-key.pem\""),
+    ("hub.tls.key_file", "cert_file = \"hub-cert.pem\""),
+    ("hub.tls.client_ca_file", "cert_file = \"hub-cert.pem\"\nkey_file = \"hub-key.pem\""),
+    ("sinks.*.client_cert_file", "client_key_file = \"hub-client-key.pem\""),
+    ("sinks.*.client_key_file", "client_cert_file = \"hub-client.pem\""),
+    ("sinks.*.content_type", "template = \"{}\""),
+    ("sinks.*.on_filter_error", "filter = \"true\""),
+    ("sinks.*.password", "user = \"hub\""),
+    ("sinks.*.user", "password = { env = \"NATS_PASSWORD\" }"),
+];
+
+/// A configuration that is right, with a value for a key or without; the key is one of this type of sinks.
+pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
+    let (parent, name) = key.path.rsplit_once('.').expect("every key is in a table");
+    let beside = BESIDE.iter().find(|(path, _)| *path == key.path).map_or("", |(_, lines)| lines);
+    let mut lines = value.map_or(String::new(), |value| format!("{name} = {}\n", toml(value)));
+    // What belongs to a key would be wrong without it.
+    if value.is_some() {
+        lines += beside;
+    }
+    if value.is_some() && key.path == "sinks.*.rate_limit.burst" {
+        lines += "events_per_second = 10\n";
+    }
+    let is_provider = parent.ends_with(".providers.*");
+    if value.is_some() && is_provider && name != "command" {
+        lines += "command = \"credentials\"\n";
+    }
+    let of = if is_provider { Some("cluster-profiles") } else { of };
+    let top = parent.split('.').next().expect("a path has a beginning");
+    let at = |table: &str, always: &str| {
+        let header = parent.replacen(".*", &format!(".{}", table.split('.').nth(1).unwrap_or_default()), 1);
+        let header = header.replace(".*", ".b");
+        let own = value.is_some() && top == table.split('.').next().unwrap_or_default();
+        match own {
+            true if header == table => format!("[{table}]\n{always}{lines}\n"),
+            true => format!("[{table}]\n{always}[{header}]\n{lines}\n"),
+            false => format!("[{table}]\n{always}\n"),
+        }
+    };
+    let reaches = value.is_some() && ["context", "in_cluster", "kubeconfig", "server"].contains(&name);
+    let server = if top == "clusters" && reaches { "" } else { "server = \"https://eu\"\n" };
+    let labels = if name == "labels" && value.is_some() { "" } else { "labels = { tier = \"prod\" }\n" };
+    let named = if key.path == "resources.*.resource" { "resources.apps" } else { "resources.pods" };
+    let named_needs = if named == "resources.apps" && value.is_none() { "resource = \"pods\"\n" } else { "" };
+    let hub = if key.path == "hub.auth.allow_unauthenticated" { "listen = \"127.0.0.1:0\"\n" } else { "" };
+    let kind = of.filter(|_| top == "sinks").unwrap_or("webhook");
+    let needs = match (kind, name) {
+        ("webhook" | "nats", "url") | ("file", "path") if value.is_some() => "",
+        ("webhook", _) => "url = \"https://example.com\"\n",
+        ("nats", _) => "url = \"tls://example.com\"\n",
+        ("file", _) => "path = \"other.jsonl\"\n",
+        _ => "",
+    };
+    let source =
+        if top == "cluster_sources" { at("cluster_sources.a", &source(of, name, value)) } else { String::new() };
+    at("hub", hub)
+        + &source
+        + &at("clusters.prod-eu", &format!("{server}{labels}"))
+        + "[clusters.prod-us]\nserver = \"https://us\"\n"
+        + &at(named, named_needs)
+        + &at("sinks.a", &format!("type = \"{kind}\"\n{needs}"))
+}
+
+/// What a source of clusters of this type needs beside a key.
+fn source(of: Option<&str>, name: &str, value: Option<&Value>) -> String {
+    let kind = of.unwrap_or("folder");
+    let is_there = |key: &str| value.is_some() && name == key;
+    let line = |key: &str, value: &str| if is_there(key) { String::new() } else { format!("{key} = {value}\n") };
+    let reaches = ["context", "in_cluster", "kubeconfig", "server"].iter().any(|key| is_there(key));
+    let reach = if reaches { String::new() } else { line("server", "\"https://management\"") };
+    let needs = match kind {
+        "secrets" => line("format", "\"argocd\"") + &reach,
+        "cluster-profiles" => line("secrets", "true") + &reach,
+        _ => line("path", "\"clusters\""),
+    };
+    line("type", &format!("\"{kind}\"")) + &needs
+}
+
+fn read(text: &str) -> Result<Config, ConfigErrors> {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    fs::create_dir(folder.path().join(".kube")).expect("a folder can be made");
+    for file in FILES {
+        fs::write(folder.path().join(file), "content").expect("a file can be written");
+    }
+    let file = folder.path().join("hub.toml");
+    fs::write(&file, text).expect("a file can be written");
+    let home = ("HOME".to_owned(), folder.path().to_string_lossy().into_owned());
+    let secrets = VARIABLES.map(|name| (name.to_owned(), "0123456789abcdef".to_owned()));
+    Config::from_file_with_env(&file, secrets.into_iter().chain([home]))
+}
+
+/// Reads what must be right, with the files and variables that the examples name. Paths are below another folder each
+/// time, so they are taken from there.
+pub fn load(text: &str) -> Config {
+    read(text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
+}
+
+/// Another value than the default: the example, or the default with its last number one larger.
+pub fn another(key: &Key) -> Option<Value> {
+    let example = key.example.clone().filter(|example| Some(example) != key.default.as_ref());
+    let of_default = || match key.default.as_ref()? {
+        Value::Bool(is) => Some(json!(!is)),
+        Value::Number(number) => Some(json!(number.as_u64()? + 1)),
+        Value::String(text) => {
+            let end = text.rfind(|c: char| c.is_ascii_digit())? + 1;
+            let start = text[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+            let number: u64 = text[start..end].parse().ok()?;
+            Some(json!(format!("{}{}{}", &text[..start], number + 1, &text[end..])))
+        }
+        _ => None,
+    };
+    example.or_else(of_default)
+}

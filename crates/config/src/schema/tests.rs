@@ -1,0 +1,123 @@
+//! The schema and the reader agree: on the keys there are, on what is right, and on what is wrong.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+use super::{reference, schema};
+use crate::Config;
+use crate::raw::{Environment, merge};
+
+static VALIDATOR: LazyLock<Validator> = LazyLock::new(|| jsonschema::validator_for(&schema()).expect("it is a schema"));
+
+/// Words in the reader's mistakes that no schema can see: they depend on other keys, on files, on the order of durations
+/// and sizes with units, or on languages of their own.
+const BEYOND: &[&str] = &[
+    "is out of range",
+    "is longer than",
+    "matches no cluster",
+    "no cluster has a label",
+    "there is no cluster",
+    "there is no [resources.",
+    "matches nothing",
+    "watches objects that",
+    "belongs to a pattern",
+    "leaves nothing of",
+    "names a version, and",
+    "is the pattern",
+    "is another path than",
+    "is where sinks.",
+    "there is no such file",
+    "is a directory",
+    "there is no directory",
+    "is there twice",
+    "is reached from other machines",
+    "is not a label selector",
+    "expected a comma or the end",
+];
+
+/// What the schema says against a text; nothing if it is right, or no TOML at all.
+fn against(text: &str) -> Vec<String> {
+    let Ok(raw) = merge(text, &Environment::new()) else { return Vec::new() };
+    let value = serde_json::to_value(&raw.values).expect("TOML's values are JSON's");
+    VALIDATOR.iter_errors(&value).map(|error| error.to_string()).collect()
+}
+
+/// Asserts that what the reader refuses is refused here too, if a schema can see it.
+#[track_caller]
+pub(crate) fn refuses(text: &str, problem: &str) {
+    let seen = !BEYOND.iter().any(|words| problem.contains(words)) && merge(text, &Environment::new()).is_ok();
+    assert!(!seen || !against(text).is_empty(), "the schema accepts what is wrong ({problem}):\n{text}");
+}
+
+#[test]
+fn every_example_passes() {
+    for (name, text) in [
+        ("hub", include_str!("../../../../config/hub.toml")),
+        ("in-cluster", include_str!("../../../../config/in-cluster.toml")),
+        ("kind", include_str!("../../../../config/kind.toml")),
+        ("minimal", include_str!("../../../../config/minimal.toml")),
+    ] {
+        assert_eq!(against(text), Vec::<String>::new(), "config/{name}.toml");
+    }
+}
+
+#[test]
+fn the_file_in_config_is_this_schema() {
+    let file: Value = serde_json::from_str(include_str!("../../../../config/schema.json")).expect("it is JSON");
+    assert!(file == schema(), "out of date; run: informer-hub config schema > config/schema.json");
+}
+
+#[test]
+fn the_page_in_docs_is_this_reference() {
+    let page = include_str!("../../../../docs/configuration.md");
+    assert!(page == reference(), "out of date; run: make reference");
+}
+
+/// The keys that the reader says there are where it finds one that is none.
+fn known_to_the_reader(text: &str) -> BTreeSet<String> {
+    let text = text.replace("HERE", "zzzzzzzzzzzzzzzzzzzzzzzz = 1");
+    let errors = Config::from_toml(&text).expect_err("it has an unknown key").to_string();
+    let list = errors.lines().find_map(|line| line.split_once("unknown key; there is "));
+    let (_, list) = list.unwrap_or_else(|| panic!("no unknown key:\n{errors}"));
+    list.split(", ").map(str::to_owned).collect()
+}
+
+fn known_to_the_schema(pointer: &str) -> BTreeSet<String> {
+    let schema = schema();
+    let node = schema.pointer(pointer).unwrap_or_else(|| panic!("nothing at {pointer}"));
+    node["properties"].as_object().unwrap_or_else(|| panic!("no table at {pointer}")).keys().cloned().collect()
+}
+
+#[test]
+fn the_schema_has_the_keys_that_the_reader_knows_and_no_other() {
+    const SINK: &str = "/properties/sinks/additionalProperties/oneOf";
+    const SOURCE: &str = "/properties/cluster_sources/additionalProperties/oneOf";
+    let same = |text: &str, pointer: &str| {
+        let (reader, schema) = (known_to_the_reader(text), known_to_the_schema(pointer));
+        let difference: Vec<_> = reader.symmetric_difference(&schema).collect();
+        assert!(difference.is_empty(), "at {pointer} one of them lacks {difference:?}");
+    };
+    same("HERE\n", "");
+    same("[hub]\nHERE\n", "/properties/hub");
+    same("[hub.tls]\nHERE\n", "/properties/hub/properties/tls");
+    same("[hub.auth]\nHERE\n", "/properties/hub/properties/auth");
+    same("[clusters.a]\nserver = \"https://a\"\nHERE\n", "/properties/clusters/additionalProperties");
+    same("[resources.pods]\nHERE\n", "/properties/resources/additionalProperties");
+    let sources = ["type = \"folder\"\npath = \"x\"\n", "type = \"secrets\"\n", "type = \"cluster-profiles\"\n"];
+    for (number, lines) in sources.into_iter().enumerate() {
+        same(&format!("[cluster_sources.a]\n{lines}HERE\n"), &format!("{SOURCE}/{number}"));
+    }
+    let provider = "[cluster_sources.a]\ntype = \"cluster-profiles\"\n[cluster_sources.a.providers.b]\nHERE\n";
+    same(provider, &format!("{SOURCE}/2/properties/providers/additionalProperties"));
+    for (number, kind) in ["webhook", "nats", "file", "stdout"].into_iter().enumerate() {
+        let sink = format!("[sinks.a]\ntype = \"{kind}\"\n");
+        same(&format!("{sink}HERE\n"), &format!("{SINK}/{number}"));
+        for table in ["match", "batch", "retry", "rate_limit"] {
+            let text = format!("{sink}{table} = {{ HERE }}\n");
+            same(&text, &format!("{SINK}/{number}/properties/{table}"));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `[sinks.<name>]`.
+
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::clusters::{meet, selector};
+use super::error::suggestion;
+use super::rules::{is_identity, is_namespace};
+use super::sources::Known;
+use super::table::Table;
+use super::transports::{transport, writes_to};
+use super::units::HumanDuration;
+use super::{
+    BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig, RetryConfig,
+    SinkConfig, SinkMatch,
+};
+use informer_hub_types::{FieldPath, StoreLimits, check_name};
+
+pub(super) const EVENTS_PER_BATCH: RangeInclusive<usize> = 1..=10_000;
+pub(super) const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
+pub(super) const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
+pub(super) const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+pub(super) const REFUSED: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 24 * 3600);
+pub(super) const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+/// Of what a sink keeps on disk. Less would not hold one large object.
+pub(super) const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
+pub(super) const RATE: RangeInclusive<usize> = 1..=1_000_000;
+
+impl Default for SinkMatch {
+    fn default() -> Self {
+        Self {
+            resources: Vec::new(),
+            clusters: informer_hub_types::ClusterSelector::All,
+            namespaces: Vec::new(),
+            events: vec![EventType::Added, EventType::Updated, EventType::Deleted],
+        }
+    }
+}
+
+const EVENTS: &[(&str, EventType)] = &[
+    ("added", EventType::Added),
+    ("updated", EventType::Updated),
+    ("deleted", EventType::Deleted),
+    ("synced", EventType::Synced),
+];
+
+const INITIAL: &[(&str, Initial)] = &[("skip", Initial::Skip), ("replay", Initial::Replay)];
+
+const ON_FILTER_ERROR: &[(&str, OnFilterError)] = &[("deliver", OnFilterError::Deliver), ("drop", OnFilterError::Drop)];
+
+/// Reads every sink, by name.
+pub(super) fn sinks(
+    table: Table<'_>,
+    clusters: Known<'_>,
+    resources: &[ResourceConfig],
+    names: &[String],
+) -> Vec<SinkConfig> {
+    let checker = table.checker;
+    let mut found: Vec<SinkConfig> = Vec::new();
+    for (name, path, value) in table.entries() {
+        if let Err(wrong) = check_name("sink name", &name) {
+            checker.mistake(&path, format!("is not a name for a sink; use {}", wrong.rule));
+        }
+        let mut table = Table::new(checker, path.clone(), value);
+        let (transport, body) = transport(&mut table);
+        let filter = table.text("filter");
+        table.probe("filter", filter.as_deref(), |probes, filter| (probes.filter)(filter));
+        let on_filter_error = table.choice("on_filter_error", "choice", ON_FILTER_ERROR);
+        if on_filter_error.is_some() && filter.is_none() && checker.is_clean(&path.key("filter")) {
+            table.mistake("on_filter_error", "belongs to filter, which is not given");
+        }
+        let sink = SinkConfig {
+            select: select(&mut table, clusters, names),
+            filter,
+            changed: table.parsed_list("changed").into_iter().flatten().map(|(_, path)| path).collect(),
+            on_filter_error: on_filter_error.unwrap_or_default(),
+            initial: table.choice("initial", "choice", INITIAL).unwrap_or_default(),
+            include_old: table.truth("include_old").unwrap_or(true),
+            redact: redact(&mut table),
+            rate_limit: rate_limit(&mut table),
+            journal_limit: limit(&mut table, "journal_limit").unwrap_or(StoreLimits::default().journal),
+            dead_letter_limit: limit(&mut table, "dead_letter_limit").unwrap_or(StoreLimits::default().letters),
+            batch: batch(&mut table, body.is_single()),
+            body,
+            retry: retry(&mut table),
+            transport,
+            name,
+        };
+        table.finish();
+        let is_known = !clusters.is_open && !clusters.tables.is_empty();
+        if is_known && checker.is_clean(&path) && !reaches(&sink.select, clusters.tables, resources) {
+            checker.mistake(&path.key("match"), "matches nothing: none of its resources is watched in its clusters");
+        }
+        let same_file =
+            |other: &&SinkConfig| writes_to(&other.transport).is_some_and(|to| writes_to(&sink.transport) == Some(to));
+        if let Some(other) = found.iter().find(same_file) {
+            checker.mistake(&path.key("path"), format!("is where sinks.{} writes too; give each its own", other.name));
+        }
+        found.push(sink);
+    }
+    found
+}
+
+fn limit(table: &mut Table<'_>, key: &'static str) -> Option<u64> {
+    table.size(key, FILES).map(|bytes| bytes as u64)
+}
+
+/// `rate_limit`.
+fn rate_limit(table: &mut Table<'_>) -> Option<RateLimitConfig> {
+    let mut table = table.table("rate_limit")?;
+    if table.lacks(&["events_per_second"]) {
+        table.checker.mistake(&table.path, "does not say how many; write { events_per_second = 100 }");
+    }
+    let number = |n: usize| u32::try_from(n).ok().and_then(NonZeroU32::new);
+    let events_per_second = table.number("events_per_second", RATE).and_then(number);
+    let burst = table.number("burst", RATE).and_then(number);
+    table.finish();
+    let events_per_second = events_per_second?;
+    Some(RateLimitConfig { events_per_second, burst: burst.unwrap_or(events_per_second) })
+}
+
+/// `redact`.
+fn redact(table: &mut Table<'_>) -> Vec<FieldPath> {
+    let checker = table.checker;
+    let mut paths = Vec::new();
+    for (at, path) in table.parsed_list::<FieldPath>("redact").into_iter().flatten() {
+        if is_identity(&path) {
+            checker.mistake(&at, format!("{path:?} is part of what identifies an object, which every event tells"));
+        }
+        paths.push(path);
+    }
+    paths
+}
+
+fn select(table: &mut Table<'_>, clusters: Known<'_>, names: &[String]) -> SinkMatch {
+    let mut select = SinkMatch::default();
+    let Some(mut table) = table.table("match") else { return select };
+    let checker = table.checker;
+    if let Some(resources) = table.texts("resources") {
+        if resources.is_empty() {
+            table.mistake("resources", "is empty; remove the key for all resources");
+        }
+        for (path, name) in resources {
+            if !names.contains(&name) {
+                let suggestion = suggestion(&name, names.iter().map(String::as_str));
+                checker.mistake(&path, format!("there is no [resources.{name}]{suggestion}"));
+            } else if select.resources.contains(&name) {
+                checker.mistake(&path, format!("{name:?} is in the list twice"));
+            } else {
+                select.resources.push(name);
+            }
+        }
+    }
+    select.clusters = selector(&mut table, clusters);
+    if let Some(namespaces) = table.texts("namespaces") {
+        if namespaces.is_empty() {
+            table.mistake("namespaces", "is empty; remove the key for all namespaces");
+        }
+        for (path, name) in namespaces {
+            if !is_namespace(&name) {
+                checker.mistake(&path, format!("{name:?} is not the name of a namespace"));
+            } else if select.namespaces.contains(&name) {
+                checker.mistake(&path, format!("{name:?} is in the list twice"));
+            } else {
+                select.namespaces.push(name);
+            }
+        }
+    }
+    if let Some(events) = table.choices("events", "event", EVENTS) {
+        if events.is_empty() && checker.is_clean(&table.path.key("events")) {
+            table.mistake("events", "is empty; remove the key for added, updated and deleted");
+        }
+        select.events.clear();
+        for (path, event) in events {
+            if select.events.contains(&event) {
+                checker.mistake(&path, "is in the list twice");
+            } else {
+                select.events.push(event);
+            }
+        }
+    }
+    table.finish();
+    select
+}
+
+fn batch(table: &mut Table<'_>, single: bool) -> BatchConfig {
+    let mut batch = BatchConfig::default();
+    if single {
+        (batch.max_events, batch.max_wait) = (1, Duration::ZERO);
+    }
+    let Some(mut table) = table.table("batch") else { return batch };
+    let max_events = table.number("max_events", EVENTS_PER_BATCH);
+    if single && max_events.is_some_and(|max| max > 1) {
+        table.mistake("max_events", "a template or preset sends one event at a time; remove the key");
+    }
+    batch.max_events = max_events.unwrap_or(batch.max_events);
+    batch.max_bytes = table.size("max_bytes", BYTES_PER_BATCH).unwrap_or(batch.max_bytes);
+    batch.max_wait = table.duration("max_wait", BATCH_WAIT).unwrap_or(batch.max_wait);
+    table.finish();
+    batch
+}
+
+/// `retry`. A default gives way to what is written: `give_up_after = "1m"` alone also shortens the longest delay.
+fn retry(table: &mut Table<'_>) -> RetryConfig {
+    let default = RetryConfig::default();
+    let Some(mut table) = table.table("retry") else { return default };
+    let first = table.duration("first", RETRY_DELAY);
+    let max = table.duration("max", RETRY_DELAY);
+    let give_up_after = table.duration("give_up_after", GIVE_UP);
+    let refused_for = table.duration("refused_for", REFUSED);
+    let too_long = |key: &str, one: Option<Duration>, than: &str, other: Option<Duration>| {
+        if let (Some(one), Some(other)) = (one, other)
+            && one > other
+        {
+            table.mistake(
+                key,
+                format!("{} is longer than {than}, which is {}", HumanDuration(one), HumanDuration(other)),
+            );
+        }
+    };
+    too_long("first", first, "max", max);
+    too_long("max", max, "give_up_after", give_up_after);
+    too_long("refused_for", refused_for, "give_up_after", give_up_after);
+    if max.is_none() {
+        too_long("first", first, "give_up_after", give_up_after);
+    }
+    table.finish();
+    let longest = max.or(first).max(refused_for).unwrap_or_default();
+    let give_up_after = give_up_after.unwrap_or_else(|| default.give_up_after.max(longest));
+    let max = max.unwrap_or_else(|| default.max.max(first.unwrap_or_default()).min(give_up_after));
+    let refused_for = refused_for.unwrap_or_else(|| default.refused_for.min(give_up_after));
+    RetryConfig { first: first.unwrap_or_else(|| default.first.min(max)), max, give_up_after, refused_for }
+}
+
+/// Whether a sink can get anything at all.
+fn reaches(select: &SinkMatch, clusters: &[ClusterConfig], resources: &[ResourceConfig]) -> bool {
+    let wanted = |resource: &&ResourceConfig| select.resources.is_empty() || select.resources.contains(&resource.name);
+    let mut wanted = resources.iter().filter(wanted).peekable();
+    wanted.peek().is_none() || wanted.any(|resource| meet(&select.clusters, &resource.clusters, clusters).is_some())
+}

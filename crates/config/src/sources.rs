@@ -1,0 +1,437 @@
+//! `[cluster_sources.<name>]`: where clusters come from that no table names.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::clusters::access;
+use super::error::suggestion;
+use super::files::labels;
+use super::resources::namespaces;
+use super::table::Table;
+use super::{ClusterAccess, ClusterConfig};
+use informer_hub_types::{ClusterLabels, LabelSelector, check_name};
+
+pub(super) const CLUSTERS: RangeInclusive<usize> = 1..=10_000;
+/// Enough for a large fleet, few enough that a source which goes mad does not take the hub along.
+pub(super) const DEFAULT_CLUSTERS: usize = 1_000;
+pub(super) const TYPES: [&str; 3] = ["folder", "secrets", "cluster-profiles"];
+pub(super) const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+
+/// `[cluster_sources.<name>]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSourceConfig {
+    /// The table's key.
+    pub name: String,
+    /// What is looked at.
+    pub kind: ClusterSourceKind,
+    /// What its clusters are called.
+    pub names: NamePattern,
+    /// Labels that each of its clusters gets; they win over those that a cluster brings.
+    pub labels: ClusterLabels,
+    /// Which of the labels that a cluster brings it keeps. Default all, but for those of the tool itself.
+    pub take_labels: Vec<LabelPattern>,
+    /// What is put before the keys of labels that a cluster brings. Default nothing.
+    pub label_prefix: String,
+    /// How many clusters it may bring. Default 1,000.
+    pub max_clusters: usize,
+    /// Whether lists of its clusters are asked for gzipped. Default true.
+    pub compression: bool,
+}
+
+/// What a source looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterSourceKind {
+    /// Kubeconfigs in a folder.
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Which contexts of a file are clusters.
+        contexts: Contexts,
+    },
+    /// Secrets in a management cluster.
+    Secrets {
+        /// Where.
+        management: Management,
+        /// What they hold.
+        format: SecretFormat,
+    },
+    /// ClusterProfiles in a management cluster.
+    ClusterProfiles {
+        /// Where.
+        management: Management,
+        /// How credentials are had, by the names that `status.accessProviders` has.
+        providers: BTreeMap<String, ProviderConfig>,
+        /// Whether Secrets with the label `x-k8s.io/cluster-profile` are looked at too.
+        secrets: bool,
+        /// Properties that become labels.
+        take_properties: Vec<String>,
+    },
+}
+
+impl ClusterSourceKind {
+    /// The word in the configuration.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Folder { .. } => "folder",
+            Self::Secrets { .. } => "secrets",
+            Self::ClusterProfiles { .. } => "cluster-profiles",
+        }
+    }
+
+    /// The management cluster, where there is one.
+    #[must_use]
+    pub fn management(&self) -> Option<&Management> {
+        match self {
+            Self::Folder { .. } => None,
+            Self::Secrets { management, .. } | Self::ClusterProfiles { management, .. } => Some(management),
+        }
+    }
+}
+
+/// Which contexts of a kubeconfig are clusters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Contexts {
+    /// The current one: a file is a cluster, and has its name.
+    #[default]
+    Current,
+    /// Each: a context is a cluster, and has its name.
+    All,
+}
+
+/// The cluster that a source looks into, and what of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Management {
+    /// How it is reached.
+    pub access: ClusterAccess,
+    /// In which namespaces; empty: all.
+    pub namespaces: Vec<String>,
+    /// Which objects, besides what the format says itself.
+    pub label_selector: Option<LabelSelector>,
+}
+
+/// What Secrets of clusters hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretFormat {
+    /// Argo CD's: `name`, `server` and `config`.
+    ArgoCd,
+    /// Cluster API's: a kubeconfig in `value`.
+    ClusterApi,
+}
+
+/// A command that gives credentials for the clusters of a ClusterProfile's access provider (KEP-5339).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderConfig {
+    /// The command; looked for on the PATH if it has no slash.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables that it is given besides the hub's own.
+    pub env: BTreeMap<String, String>,
+    /// The version of ExecCredential. Default `client.authentication.k8s.io/v1`.
+    pub api_version: String,
+    /// Whether arguments that a ClusterProfile gives are appended. Default false.
+    pub take_args: bool,
+    /// Whether variables that a ClusterProfile gives, and this does not, are added. Default false.
+    pub take_env: bool,
+}
+
+/// What the clusters of a source are called: a text with `{name}`, and `{namespace}` where objects have one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePattern(String);
+
+impl NamePattern {
+    /// The name of a cluster, before it is made valid.
+    #[must_use]
+    pub fn fill(&self, name: &str, namespace: &str) -> String {
+        let mut text = String::new();
+        let mut rest = self.0.as_str();
+        while let Some(start) = rest.find('{') {
+            text.push_str(&rest[..start]);
+            let end = rest[start..].find('}').map_or(rest.len(), |end| start + end + 1);
+            text.push_str(if &rest[start..end] == "{name}" { name } else { namespace });
+            rest = &rest[end..];
+        }
+        text + rest
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn has_namespace(&self) -> bool {
+        self.0.contains("{namespace}")
+    }
+}
+
+impl Default for NamePattern {
+    fn default() -> Self {
+        Self("{name}".to_owned())
+    }
+}
+
+impl FromStr for NamePattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = text.replace("{name}", "").replace("{namespace}", "");
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if !text.contains("{name}") {
+            return Err(format!("{text:?} has no {{name}}, so all clusters would have one name"));
+        }
+        if !bare.chars().all(legal) {
+            return Err(format!(
+                "{text:?} is not a pattern of names; use {{name}}, {{namespace}} and A-Z a-z 0-9 . _ -"
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Keys of labels: a key, or its beginning and `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelPattern(String);
+
+impl LabelPattern {
+    /// Every key but those of the tool itself.
+    #[must_use]
+    pub fn any() -> Self {
+        Self("*".to_owned())
+    }
+
+    /// Whether a key is meant; `is_own`: it is one of the tool itself, which has to be named.
+    #[must_use]
+    pub fn takes(&self, key: &str, is_own: bool) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(start) => !is_own && key.starts_with(start),
+            None => self.0 == key,
+        }
+    }
+}
+
+impl FromStr for LabelPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let key = text.strip_suffix('*').unwrap_or(text);
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+        if text.is_empty() || !key.chars().all(legal) {
+            return Err(format!("{text:?} is not the key of a label; write one, or its beginning and *, or \"*\""));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// A kubeconfig that a source has found. It is kept in memory alone, and shows nothing of what is in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct InlineKubeconfig {
+    text: Arc<str>,
+    origin: Arc<str>,
+}
+
+impl InlineKubeconfig {
+    /// A kubeconfig as text (YAML or JSON), and what it was found in, for messages.
+    #[must_use]
+    pub fn new(text: &str, origin: &str) -> Self {
+        Self { text: text.into(), origin: origin.into() }
+    }
+
+    /// The text, with all that is secret in it.
+    #[must_use]
+    pub fn expose(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// What it was found in: `Secret argocd/prod-eu`.
+    #[must_use]
+    pub fn origin(&self) -> &Arc<str> {
+        &self.origin
+    }
+}
+
+impl fmt::Debug for InlineKubeconfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InlineKubeconfig").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+/// Reads every source, by name.
+pub(super) fn sources(table: Table<'_>) -> Vec<ClusterSourceConfig> {
+    let checker = table.checker;
+    let mut found = Vec::new();
+    for (name, path, value) in table.entries() {
+        if let Err(wrong) = check_name("cluster source", &name) {
+            checker.mistake(&path, format!("is not a name for a source of clusters; use {}", wrong.rule));
+        }
+        found.extend(one(name, Table::new(checker, path, value)));
+    }
+    found
+}
+
+fn one(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig> {
+    let kind = kind(&mut table);
+    let names: Option<NamePattern> = table.parsed("names");
+    let is_folder = matches!(kind, Some(ClusterSourceKind::Folder { .. }));
+    if is_folder && names.as_ref().is_some_and(NamePattern::has_namespace) {
+        table.mistake("names", "has {namespace}, and files have none; use {name}");
+    }
+    let checker = table.checker;
+    let given = table.take("labels").map(|value| labels(checker, &table.path.key("labels"), value)).unwrap_or_default();
+    let take_labels = table.parsed_list("take_labels");
+    let label_prefix = table.text("label_prefix").unwrap_or_default();
+    if !is_key_part(&label_prefix) {
+        table.mistake("label_prefix", "is not the beginning of a label's key; use A-Z a-z 0-9 . _ - /");
+    }
+    let max_clusters = table.number("max_clusters", CLUSTERS).unwrap_or(DEFAULT_CLUSTERS);
+    let compression = table.truth("compression").unwrap_or(true);
+    if kind.is_some() {
+        table.finish();
+    }
+    Some(ClusterSourceConfig {
+        name,
+        kind: kind?,
+        names: names.unwrap_or_default(),
+        labels: given,
+        take_labels: match take_labels {
+            Some(list) => list.into_iter().map(|(_, pattern)| pattern).collect(),
+            None => vec![LabelPattern::any()],
+        },
+        label_prefix,
+        max_clusters,
+        compression,
+    })
+}
+
+fn is_key_part(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/'))
+}
+
+/// `type`, and what belongs to it. Where that is not known nothing is said of the other keys.
+fn kind(table: &mut Table<'_>) -> Option<ClusterSourceKind> {
+    if table.lacks(&["type"]) {
+        table.checker.mistake(&table.path, format!("does not say what is looked at; write type = {:?}", TYPES[0]));
+    }
+    let text = table.text("type")?;
+    match text.as_str() {
+        "folder" => {
+            if table.lacks(&["path"]) {
+                table
+                    .checker
+                    .mistake(&table.path, "does not say which folder; write path = \"/etc/informer-hub/clusters\"");
+            }
+            let path = table.folder("path");
+            let contexts = table.parsed("contexts").unwrap_or_default();
+            Some(ClusterSourceKind::Folder { path: path.unwrap_or_default(), contexts })
+        }
+        "secrets" => {
+            let management = management(table);
+            if table.lacks(&["format"]) {
+                table.checker.mistake(
+                    &table.path,
+                    "does not say what the Secrets hold; write format = \"argocd\" or \"cluster-api\"",
+                );
+            }
+            let format = table.parsed("format");
+            Some(ClusterSourceKind::Secrets { management, format: format.unwrap_or(SecretFormat::ArgoCd) })
+        }
+        "cluster-profiles" => {
+            let management = management(table);
+            let providers = table.table("providers").map(providers).unwrap_or_default();
+            let secrets = table.truth("secrets").unwrap_or(false);
+            if providers.is_empty() && !secrets && table.lacks(&["providers", "secrets"]) {
+                table.checker.mistake(
+                    &table.path,
+                    "does not say how credentials are had; write a table providers.<name> with a command for each access \
+                     provider, or secrets = true",
+                );
+            }
+            let properties = table.texts("take_properties").into_iter().flatten().map(|(_, name)| name);
+            let take_properties = properties.collect();
+            Some(ClusterSourceKind::ClusterProfiles { management, providers, secrets, take_properties })
+        }
+        other => {
+            let problem = format!("there is no type of cluster source {other:?}{}", suggestion(other, TYPES));
+            table.mistake("type", problem);
+            None
+        }
+    }
+}
+
+fn management(table: &mut Table<'_>) -> Management {
+    Management { access: access(table), namespaces: namespaces(table), label_selector: table.parsed("label_selector") }
+}
+
+fn providers(table: Table<'_>) -> BTreeMap<String, ProviderConfig> {
+    let checker = table.checker;
+    let mut found = BTreeMap::new();
+    for (name, path, value) in table.entries() {
+        let mut table = Table::new(checker, path, value);
+        if table.lacks(&["command"]) {
+            checker.mistake(&table.path, "does not say which command gives credentials; write command = \"…\"");
+        }
+        let command = table.text("command");
+        let args = table.texts("args").into_iter().flatten().map(|(_, text)| text).collect();
+        let env = table.take("env").map(|value| labels(checker, &table.path.key("env"), value)).unwrap_or_default();
+        let api_version = table.text("api_version").unwrap_or_else(|| EXEC_VERSIONS[0].to_owned());
+        if !EXEC_VERSIONS.contains(&api_version.as_str()) {
+            let known = suggestion(&api_version, EXEC_VERSIONS);
+            table.mistake("api_version", format!("there is no version {api_version:?}{known}"));
+        }
+        let take_args = table.truth("take_args").unwrap_or(false);
+        let take_env = table.truth("take_env").unwrap_or(false);
+        table.finish();
+        let Some(command) = command else { continue };
+        found.insert(name, ProviderConfig { command, args, env, api_version, take_args, take_env });
+    }
+    found
+}
+
+impl FromStr for Contexts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "current" => Ok(Self::Current),
+            "all" => Ok(Self::All),
+            other => Err(format!("there is no choice {other:?}{}", suggestion(other, ["current", "all"]))),
+        }
+    }
+}
+
+impl FromStr for SecretFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "argocd" => Ok(Self::ArgoCd),
+            "cluster-api" => Ok(Self::ClusterApi),
+            other => Err(format!("there is no format {other:?}{}", suggestion(other, ["argocd", "cluster-api"]))),
+        }
+    }
+}
+
+impl SecretFormat {
+    /// The word in the configuration.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ArgoCd => "argocd",
+            Self::ClusterApi => "cluster-api",
+        }
+    }
+}
+
+/// What is known of the clusters while the rest of the configuration is read.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'c> {
+    /// Those of tables.
+    pub(super) tables: &'c [ClusterConfig],
+    /// Whether sources may bring others, so that a name or label that no table has may be right.
+    pub(super) is_open: bool,
+}

@@ -1,0 +1,166 @@
+//! Connections: those of a caller's own making in place of TCP, and how errors of connections are written.
+
+use std::error::Error;
+use std::fmt::{self, Write};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tower::Service;
+
+/// Bytes both ways.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// What opens connections to apiservers, or to receivers of webhooks: a tunnel, a pipe to a simulated server, as
+/// `rest.Config.Dial` of client-go.
+#[derive(Clone)]
+pub struct Dial(Arc<dyn Fn(Uri) -> Opening + Send + Sync>);
+
+type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
+
+impl Dial {
+    /// Opens each connection by `open`, which has ten seconds for one to an apiserver, and for one to a receiver as long as
+    /// an attempt may take.
+    #[must_use]
+    pub fn new<F, S>(open: impl Fn(Uri) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: Stream + 'static,
+    {
+        Self(Arc::new(move |uri| {
+            let opening = open(uri);
+            async move { Ok(Box::new(opening.await?) as Box<dyn Stream>) }.boxed()
+        }))
+    }
+}
+
+/// The scheme, host and port of an address, as errors name it. Path, query and user information may hold secrets and are
+/// left out.
+pub fn server_of(uri: &Uri) -> String {
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let port = uri.port_u16().or(match scheme {
+        "https" => Some(443),
+        "http" => Some(80),
+        _ => None,
+    });
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{scheme}://{}{port}", uri.host().unwrap_or("unknown host"))
+}
+
+/// An error and its causes in one line, each once. Errors that only say that there is a cause are left out.
+pub fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    for error in std::iter::successors(Some(error), |&error| error.source()) {
+        let is_wrapper = error.is::<hyper_util::client::legacy::Error>()
+            || error.is::<reqwest::Error>()
+            || error.to_string() == "tcp connect error";
+        if is_wrapper && error.source().is_some() {
+            continue;
+        }
+        let more = own_text(error);
+        // rustls adds where programmers may read on.
+        let more = more.split_once(": https://docs.rs/").map_or(more.as_str(), |(more, _)| more);
+        if !text.contains(more) {
+            let _ = write!(text, "{}{more}", if text.is_empty() { "" } else { ": " });
+        }
+    }
+    text
+}
+
+/// The system's own words have the error's number behind them and differ between systems.
+fn own_text(error: &(dyn Error + 'static)) -> String {
+    match error.downcast_ref::<io::Error>() {
+        Some(error) if error.raw_os_error().is_some() && error.kind().to_string() != "uncategorized error" => {
+            error.kind().to_string()
+        }
+        _ if error.is::<tower::timeout::error::Elapsed>() => "it takes too long".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dial").finish_non_exhaustive()
+    }
+}
+
+impl Service<Uri> for Dial {
+    type Response = TokioIo<Dialled>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        (self.0)(uri).map(|opened| opened.map(|stream| TokioIo::new(Dialled(stream)))).boxed()
+    }
+}
+
+/// A connection that was dialled.
+pub struct Dialled(Box<dyn Stream>);
+
+impl fmt::Debug for Dialled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Dialled").finish_non_exhaustive()
+    }
+}
+
+impl Connection for Dialled {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Dialled {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Dialled {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_without_what_may_be_secret() {
+        for (address, server) in [
+            ("https://10.0.0.1:6443/k8s/clusters/c1", "https://10.0.0.1:6443"),
+            ("https://user:hunter2@hooks.example.com/T0/hunter2?token=hunter2", "https://hooks.example.com:443"),
+            ("http://[::1]/", "http://[::1]:80"),
+        ] {
+            assert_eq!(server_of(&address.parse().unwrap()), server);
+        }
+    }
+
+    #[test]
+    fn the_systems_words_are_replaced_by_the_kind_of_the_error() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert_eq!(causes(&refused), "connection refused");
+        assert_eq!(causes(&io::Error::other("no such name")), "no such name");
+    }
+}

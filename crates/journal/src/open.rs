@@ -1,0 +1,369 @@
+//! A journal's files, read: by the one who opens it, and by the one who only looks.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cursor::{self, Said};
+use super::segment::{Header, Name, Segment, UnknownFormat, split_record};
+use super::write::{Journal, head};
+use super::{DamagedRange, JournalError, JournalParams, Record, Recovery, Seq};
+use informer_hub_disk::frame::{Item, Reader};
+use informer_hub_disk::{self as disk, Disk, Open};
+
+/// What a directory has.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// In the order of their records.
+    pub(super) files: Vec<Scanned>,
+    /// What a merge has replaced and not removed, and what was never finished.
+    pub(super) leftovers: Vec<String>,
+    pub(super) said: Said,
+    pub(super) next_generation: u64,
+}
+
+/// A segment that counts.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    pub(super) name: Name,
+    pub(super) header: Option<Header>,
+    /// What has this number or a higher one was not accepted.
+    pub(super) void_from: Seq,
+}
+
+/// What a segment's file had.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    pub(super) bytes: u64,
+    pub(super) damaged: Vec<(u64, u64)>,
+    pub(super) torn: Option<u64>,
+}
+
+/// Which numbers should have been met and were not.
+#[derive(Debug)]
+pub(super) struct Count<'s> {
+    said: &'s mut Said,
+    expected: Option<Seq>,
+    /// Records behind all that were met have numbers from here on.
+    floor: Seq,
+    /// Records before the segment that was begun last have numbers below this.
+    begun: Seq,
+    /// Numbers of a merged segment that were not met.
+    gaps: Vec<Range<Seq>>,
+    pub(super) lost: u64,
+}
+
+fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> JournalError {
+    let file = file.to_owned();
+    move |source| JournalError::Disk { file, verb, source }
+}
+
+// === impl Scan ===
+
+impl Scan {
+    /// Reads the names, the headers and the cursor.
+    pub(super) fn of(disk: &dyn Disk, dir: &Path) -> Result<Self, JournalError> {
+        let mut scan = Self { said: Said::read(disk, &dir.join(cursor::NAME))?, ..Self::default() };
+        for text in disk.list(dir).map_err(failed(dir, "listed"))? {
+            if text.ends_with(disk::UNFINISHED) {
+                scan.leftovers.push(text);
+            } else if let Ok(name) = text.parse::<Name>() {
+                let header = header(disk, &dir.join(&text), name)?;
+                scan.files.push(Scanned { name, header, void_from: Seq::MAX });
+            }
+        }
+        scan.files.sort_unstable_by_key(|file| file.name);
+        scan.next_generation = scan.files.iter().map(|file| file.name.generation + 1).max().unwrap_or(0);
+        scan.drop_replaced();
+        scan.find_void();
+        scan.end_in_order();
+        Ok(scan)
+    }
+
+    fn drop_replaced(&mut self) {
+        let mut replaced = Vec::new();
+        for file in self.files.iter().filter(|file| file.name.merged) {
+            // None replaces what came after it.
+            let older = |generation: &&u64| **generation < file.name.generation;
+            replaced.extend(file.header.iter().flat_map(|header| header.replaces.iter().filter(older)));
+        }
+        let (gone, kept) =
+            std::mem::take(&mut self.files).into_iter().partition(|file| replaced.contains(&file.name.generation));
+        self.files = kept;
+        self.leftovers.extend(Vec::into_iter(gone).map(|file: Scanned| file.name.to_string()));
+    }
+
+    /// None stands for what is in the next one, whatever its header says: records are found by where segments end.
+    fn end_in_order(&mut self) {
+        let behind: Vec<Seq> = self.files.iter().skip(1).map(|next| next.name.first).collect();
+        for (file, behind) in self.files.iter_mut().zip(behind) {
+            file.header.iter_mut().for_each(|header| header.end = header.end.min(behind));
+        }
+    }
+
+    fn find_void(&mut self) {
+        let appended: Vec<Name> = self.files.iter().map(|file| file.name).filter(|name| !name.merged).collect();
+        for file in &mut self.files {
+            let newer = appended.iter().filter(|name| name.generation > file.name.generation);
+            file.void_from = newer.map(|name| name.first).min().unwrap_or(Seq::MAX);
+        }
+    }
+}
+
+fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, JournalError> {
+    let file = disk.open(path, Open::Read).map_err(failed(path, "opened"))?;
+    let mut reader = Reader::of_file(&*file, name.salt()).map_err(failed(path, "read"))?;
+    match reader.next().map_err(failed(path, "read"))? {
+        Some(Item::Frame { offset: 0, payload }) => Header::decode(payload)
+            .map_err(|UnknownFormat(version)| JournalError::Newer { file: path.to_owned(), version }),
+        _ => Ok(None),
+    }
+}
+
+// === impl Scanned ===
+
+impl Scanned {
+    /// Whether records should be where bytes at its end are none; else they are of an append that was given up.
+    pub(super) fn has_lost_its_end(&self, count: &Count<'_>) -> bool {
+        self.name.merged || count.floor < self.void_from
+    }
+
+    /// Gives `each` the records of a segment that count: number, offset and bytes.
+    pub(super) fn walk(
+        &self,
+        disk: &dyn Disk,
+        dir: &Path,
+        mut each: impl FnMut(Seq, u64, &[u8]) -> Option<()>,
+    ) -> Result<Walked, JournalError> {
+        let path = dir.join(self.name.to_string());
+        let file = disk.open(&path, Open::Read).map_err(failed(&path, "opened"))?;
+        let mut reader = Reader::of_file(&*file, self.name.salt()).map_err(failed(&path, "read"))?;
+        let mut walked = Walked { bytes: file.len().map_err(failed(&path, "read"))?, ..Walked::default() };
+        while let Some(item) = reader.next().map_err(failed(&path, "read"))? {
+            match item {
+                Item::Frame { offset: 0, .. } => {}
+                Item::Frame { offset, payload } => {
+                    let counts = |seq| seq < self.void_from && self.name.can_hold(seq, offset);
+                    let record = split_record(payload).filter(|(seq, _)| counts(*seq));
+                    let _ = record.and_then(|(seq, record)| each(seq, offset, record));
+                }
+                Item::Damage { from, to } => walked.damaged.push((from, to)),
+                Item::Torn { from, .. } => walked.torn = Some(from),
+            }
+        }
+        Ok(walked)
+    }
+}
+
+// === impl Count ===
+
+impl<'s> Count<'s> {
+    pub(super) fn new(said: &'s mut Said) -> Self {
+        let expected = said.any.then(|| said.acked.first_missing());
+        Self { said, expected, floor: 0, begun: 0, gaps: Vec::new(), lost: 0 }
+    }
+
+    pub(super) fn is_acked(&self, seq: Seq) -> bool {
+        self.said.acked.contains(seq)
+    }
+
+    /// What lies before this number and has not been met is lost, where it was not acknowledged.
+    fn met(&mut self, seq: Seq, next: Seq) {
+        // What lies below the floor has been met, in whatever segment.
+        if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {
+            self.lost = self.lost.saturating_add(self.said.acked.missing(expected..seq));
+            self.said.acked.insert(expected..seq);
+        }
+        self.expected = self.expected.max(Some(next));
+    }
+
+    /// A segment is begun.
+    pub(super) fn begin(&mut self, file: &Scanned) {
+        self.met(file.name.first, file.name.first);
+        self.begun = self.begun.max(file.name.first);
+        if file.name.merged {
+            // Within it numbers are missing by right.
+            self.expected = None;
+            self.gaps.clear();
+        }
+    }
+
+    /// A record is met; `None` if it was before.
+    pub(super) fn record(&mut self, seq: Seq, name: Name) -> Option<()> {
+        let due = self.floor.max(name.first);
+        if seq < due {
+            return None;
+        }
+        if name.merged && due < seq {
+            self.gaps.push(due..seq);
+        }
+        if !name.merged {
+            self.met(seq, seq + 1);
+        }
+        self.floor = seq + 1;
+        Some(())
+    }
+
+    /// A segment is done, of which so many records were met.
+    pub(super) fn end(&mut self, file: &Scanned, records: u64) {
+        if file.name.merged {
+            let header = file.header.as_ref();
+            let missing = header.map_or(0, |header| header.records.saturating_sub(records));
+            self.gaps.push(self.floor.max(file.name.first)..header.map_or(0, |header| header.end));
+            // Which numbers they had is not known. Once that has been told, every number that is not pending is acknowledged.
+            let unknown = self.gaps.drain(..).map(|gap| self.said.acked.missing(gap)).sum();
+            self.lost = self.lost.saturating_add(missing.min(unknown));
+            self.expected = header.map(|header| header.end).filter(|end| *end >= self.floor);
+        }
+    }
+
+    /// All are done. The number that the next record may get: none that was ever used.
+    pub(super) fn finish(&mut self) -> Seq {
+        let accepted = self.said.accepted;
+        if self.expected.is_some_and(|expected| expected < accepted) {
+            self.met(accepted, accepted);
+        }
+        [self.begun, accepted, self.said.acked.end(), self.expected.unwrap_or(0)].into_iter().fold(self.floor, Seq::max)
+    }
+}
+
+// === impl Journal ===
+
+impl<R: Record> Journal<R> {
+    /// Opens the journal in a directory, which is made where there is none. `visit` sees every record that is still
+    /// on disk, in order, and whether it is acknowledged.
+    ///
+    /// What was found is durable then, unless the disk refuses: until [`Journal::is_synced`] holds, a record that was
+    /// seen may be gone after the next crash.
+    ///
+    /// Costs one pass over the files. One process at a time: the state directory's lock sees to that.
+    ///
+    /// # Errors
+    /// When a file cannot be read or the directory not be written, or a newer version wrote it. Damage is no error: it is
+    /// in the [`Recovery`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        params: JournalParams,
+        visit: &mut dyn FnMut(Seq, &R, bool),
+    ) -> Result<(Self, Recovery), JournalError> {
+        disk::make_dir(&*disk, dir, 2).map_err(failed(dir, "made"))?;
+        let mut scan = Scan::of(&*disk, dir)?;
+        for leftover in &scan.leftovers {
+            // What stays is passed over again the next time.
+            let _ = disk.remove(&dir.join(leftover));
+        }
+        let mut journal = Self::empty(disk, dir, params);
+        let mut recovery = Recovery::default();
+        for (from, to) in &scan.said.damaged {
+            recovery.damaged.push(DamagedRange { file: cursor::NAME.to_owned(), from: *from, to: *to });
+        }
+        let (files, accepted) = (scan.files.len(), scan.said.accepted);
+        let mut count = Count::new(&mut scan.said);
+        for (at, file) in scan.files.iter().enumerate() {
+            journal.load(file, at + 1 == files, &mut count, &mut recovery, visit)?;
+        }
+        journal.next = count.finish();
+        journal.lost = count.lost.saturating_add(recovery.undecodable);
+        journal.next_generation = scan.next_generation;
+        journal.pending = journal.segments.iter().map(|segment| segment.pending as u64).sum();
+        (recovery.pending, recovery.lost) = (journal.pending, journal.lost);
+        journal.settle(accepted)?;
+        Ok((journal, recovery))
+    }
+
+    fn load(
+        &mut self,
+        file: &Scanned,
+        is_last: bool,
+        count: &mut Count<'_>,
+        recovery: &mut Recovery,
+        visit: &mut dyn FnMut(Seq, &R, bool),
+    ) -> Result<(), JournalError> {
+        let mut segment = Segment::new(&self.dir, file.name);
+        let mut records = 0;
+        count.begin(file);
+        let walked = file.walk(&*self.disk, &self.dir, |seq, offset, bytes| {
+            count.record(seq, file.name)?;
+            records += 1;
+            let acked = count.is_acked(seq);
+            match R::decode(bytes) {
+                Ok(record) => {
+                    visit(seq, &record, acked);
+                    segment.push(seq, offset, acked).ok()
+                }
+                Err(error) => {
+                    recovery.undecodable += u64::from(!acked);
+                    recovery.first_undecodable.get_or_insert_with(|| error.to_string());
+                    None
+                }
+            }
+        })?;
+        count.end(file, records);
+        segment.end = segment.end.max(count.floor).max(file.header.as_ref().map_or(0, |header| header.end));
+        segment.bytes = walked.bytes;
+        let mut report = |from, to| recovery.damaged.push(DamagedRange { file: file.name.to_string(), from, to });
+        walked.damaged.iter().for_each(|(from, to)| report(*from, *to));
+        if let Some(from) = walked.torn {
+            if is_last {
+                recovery.torn_bytes += walked.bytes - from;
+                segment.synced = from;
+            } else if file.has_lost_its_end(count) {
+                report(from, walked.bytes);
+            }
+        } else {
+            segment.synced = walked.bytes;
+        }
+        if !is_last {
+            segment.forget();
+        }
+        self.segments.push(segment);
+        Ok(())
+    }
+
+    /// Makes durable what was found, and the last segment fit for more. Where the disk refuses, the first sync or append
+    /// tries again: what is there can be read all the same.
+    fn settle(&mut self, accepted: Seq) -> Result<(), JournalError> {
+        if let Some(last) = self.segments.last_mut() {
+            let failed = |verb| failed(&last.path, verb);
+            let unknown = last.position(accepted);
+            last.end = self.next;
+            if !last.name.merged && unknown < last.entries.len() {
+                // What nobody is known to have synced a failed sync may have left in memory alone: it is written again.
+                let from = last.place(unknown).0;
+                let file = self.disk.open(&last.path, Open::Read).map_err(failed("opened"))?;
+                self.unsynced = vec![0; usize::try_from(last.synced - from).unwrap_or(0)];
+                disk::read_exact_at(&*file, from, &mut self.unsynced).map_err(failed("read"))?;
+                last.synced = from;
+            } else {
+                let mut file = self.disk.open(&last.path, Open::Append).map_err(failed("opened"))?;
+                let whole = last.synced == last.bytes || file.truncate(last.synced).is_ok();
+                if whole {
+                    last.bytes = last.synced;
+                }
+                let fit = whole && !last.name.merged && last.bytes < self.segment_bytes && last.bytes >= head();
+                if fit && last.name.can_hold(self.next, 0) {
+                    last.file = Some(file);
+                    self.sealed = false;
+                }
+            }
+            if self.sealed && self.unsynced.is_empty() {
+                last.forget();
+            }
+        }
+        if self.sealed {
+            let _ = self.begin_segment();
+        }
+        self.accepted = accepted;
+        let _ = self.sync_records();
+        self.write_cursor(true);
+        Ok(())
+    }
+
+    /// Where its files are.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.dir.clone()
+    }
+}

@@ -1,0 +1,269 @@
+//! A file of a journal: which records it has, where they are, and which of them are acknowledged.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::{MAX_SEQ, Seq};
+use informer_hub_disk::DiskFile;
+use informer_hub_disk::frame;
+
+const FORMAT: u8 = 1;
+const APPENDED: &str = "log";
+const MERGED: &str = "mrg";
+
+/// The name of a segment, which says what it needs to be understood even if its header is damaged.
+///
+/// Generations only grow. An appended segment says by its name that what older ones have from its first number on was
+/// not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) first: Seq,
+    pub(super) generation: u64,
+    /// Made by a merge, not by appends.
+    pub(super) merged: bool,
+}
+
+/// The first frame of a segment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Of a merged one: the number behind the last that it stands for, how many records it has, and the generations of
+    /// those it replaces.
+    pub(super) end: Seq,
+    pub(super) records: u64,
+    pub(super) replaces: Vec<u64>,
+}
+
+/// A header that this version does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UnknownFormat(pub(super) u8);
+
+/// Where a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Its number, from the segment's first.
+    delta: u32,
+    pub(super) offset: u32,
+}
+
+/// A file of a journal.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) name: Name,
+    pub(super) path: PathBuf,
+    pub(super) salt: u32,
+    /// Only the one that is appended to has it.
+    pub(super) file: Option<Box<dyn DiskFile>>,
+    pub(super) bytes: u64,
+    /// How many of them are durable.
+    pub(super) synced: u64,
+    /// The number behind the last.
+    pub(super) end: Seq,
+    /// In the order of numbers and offsets; empty once all is acknowledged.
+    pub(super) entries: Vec<Entry>,
+    /// A bit for each entry.
+    acked: Vec<u64>,
+    pub(super) pending: usize,
+    /// What it holds for a restart's sake is written down elsewhere.
+    pub(super) is_told: bool,
+}
+
+// === impl Name ===
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.merged { MERGED } else { APPENDED };
+        write!(f, "{:020}-{:010}.{kind}", self.first, self.generation)
+    }
+}
+
+impl FromStr for Name {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (numbers, kind) = text.split_once('.').ok_or(())?;
+        let (first, generation) = numbers.split_once('-').ok_or(())?;
+        let number = |text: &str| text.parse().ok().filter(|number| *number <= MAX_SEQ).ok_or(());
+        let merged = match kind {
+            APPENDED => false,
+            MERGED => true,
+            _ => return Err(()),
+        };
+        let name = Self { first: number(first)?, generation: number(generation)?, merged };
+        // Only what is written as we write it is ours.
+        if name.to_string() == text { Ok(name) } else { Err(()) }
+    }
+}
+
+impl Name {
+    /// What the checksums of its frames begin with: frames of another segment are none here.
+    pub(super) fn salt(self) -> u32 {
+        crc32fast::hash(self.to_string().as_bytes())
+    }
+
+    /// Whether a record at a place can be told by an entry.
+    pub(super) fn can_hold(self, seq: Seq, offset: u64) -> bool {
+        let delta = seq.checked_sub(self.first);
+        delta.is_some_and(|delta| u32::try_from(delta).is_ok()) && u32::try_from(offset).is_ok()
+    }
+}
+
+// === impl Header ===
+
+impl Header {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        for number in [self.end, self.records].iter().chain(&self.replaces) {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    /// `Ok(None)`: bytes that are no header.
+    pub(super) fn decode(payload: &[u8]) -> Result<Option<Self>, UnknownFormat> {
+        match payload.split_first() {
+            Some((&FORMAT, numbers)) => Ok(Self::numbers(numbers)),
+            Some((&version, _)) if version > FORMAT => Err(UnknownFormat(version)),
+            _ => Ok(None),
+        }
+    }
+
+    fn numbers(bytes: &[u8]) -> Option<Self> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+        let (end, records) = (numbers.next()?, numbers.next()?);
+        (rest.is_empty() && end <= MAX_SEQ).then(|| Self { end, records, replaces: numbers.collect() })
+    }
+}
+
+/// Adds the frame of a record to `out`.
+pub(super) fn write_record(
+    salt: u32,
+    seq: Seq,
+    out: &mut Vec<u8>,
+    fill: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), frame::TooLong> {
+    frame::write_with(salt, out, |out| {
+        out.extend_from_slice(&seq.to_le_bytes());
+        fill(out);
+    })
+}
+
+/// A record's number and bytes.
+pub(super) fn split_record(payload: &[u8]) -> Option<(Seq, &[u8])> {
+    let (seq, record) = payload.split_first_chunk()?;
+    Some((u64::from_le_bytes(*seq), record)).filter(|(seq, _)| *seq < MAX_SEQ)
+}
+
+// === impl Segment ===
+
+impl Segment {
+    pub(super) fn new(dir: &Path, name: Name) -> Self {
+        Self {
+            name,
+            path: dir.join(name.to_string()),
+            salt: name.salt(),
+            file: None,
+            bytes: 0,
+            synced: 0,
+            end: name.first,
+            entries: Vec::new(),
+            acked: Vec::new(),
+            pending: 0,
+            is_told: false,
+        }
+    }
+
+    /// Takes a record in that lies behind all others.
+    pub(super) fn push(&mut self, seq: Seq, offset: u64, acked: bool) -> io::Result<()> {
+        let beyond = || io::Error::other("a record lies beyond what a segment can tell");
+        let delta = seq.checked_sub(self.name.first).and_then(|delta| u32::try_from(delta).ok()).ok_or_else(beyond)?;
+        let offset = u32::try_from(offset).map_err(|_| beyond())?;
+        let at = self.entries.len();
+        self.entries.push(Entry { delta, offset });
+        if at.is_multiple_of(64) {
+            self.acked.push(0);
+        }
+        if acked {
+            self.acked[at / 64] |= 1 << (at % 64);
+        } else {
+            self.pending += 1;
+        }
+        self.end = self.end.max(seq + 1);
+        Ok(())
+    }
+
+    pub(super) fn seq(&self, at: usize) -> Seq {
+        self.name.first + u64::from(self.entries[at].delta)
+    }
+
+    /// Where a record's frame lies; what is behind it up to the next one may belong to nobody.
+    pub(super) fn place(&self, at: usize) -> (u64, u64) {
+        let end = self.entries.get(at + 1).map_or(self.bytes, |next| u64::from(next.offset));
+        (u64::from(self.entries[at].offset), end)
+    }
+
+    pub(super) fn is_acked(&self, at: usize) -> bool {
+        self.acked[at / 64] & (1 << (at % 64)) != 0
+    }
+
+    /// Whether it has a record of this number that is not acknowledged.
+    pub(super) fn has_pending(&self, seq: Seq) -> bool {
+        let at = self.position(seq);
+        self.pending > 0 && at < self.entries.len() && self.seq(at) == seq && !self.is_acked(at)
+    }
+
+    /// The first entry with this number or a higher one.
+    pub(super) fn position(&self, seq: Seq) -> usize {
+        let Some(delta) = seq.checked_sub(self.name.first) else { return 0 };
+        // Most often no number is missing.
+        match usize::try_from(delta).ok().and_then(|at| Some((at, self.entries.get(at)?))) {
+            Some((at, entry)) if u64::from(entry.delta) == delta => at,
+            _ => self.entries.partition_point(|entry| u64::from(entry.delta) < delta),
+        }
+    }
+
+    /// Whether that made a pending record an acknowledged one.
+    pub(super) fn ack(&mut self, seq: Seq) -> bool {
+        let at = self.position(seq);
+        if at >= self.entries.len() || self.seq(at) != seq || self.is_acked(at) {
+            return false;
+        }
+        self.acked[at / 64] |= 1 << (at % 64);
+        self.pending -= 1;
+        true
+    }
+
+    /// The first entry from `at` on that is not acknowledged.
+    pub(super) fn next_pending(&self, at: usize) -> Option<usize> {
+        let mut word = at / 64;
+        let mut bits = !self.acked.get(word)? & (u64::MAX << (at % 64));
+        loop {
+            if bits != 0 {
+                let found = word * 64 + bits.trailing_zeros() as usize;
+                return (found < self.entries.len()).then_some(found);
+            }
+            word += 1;
+            bits = !*self.acked.get(word)?;
+        }
+    }
+
+    /// Forgets where records are that nobody will read.
+    pub(super) fn forget(&mut self) {
+        if self.pending == 0 {
+            (self.entries, self.acked) = (Vec::new(), Vec::new());
+        }
+    }
+
+    /// Takes the entries from `at` on out, with whether they are acknowledged.
+    pub(super) fn split_off(&mut self, at: usize) -> Vec<(Seq, bool)> {
+        let taken: Vec<_> = (at..self.entries.len()).map(|at| (self.seq(at), self.is_acked(at))).collect();
+        let kept: Vec<_> = (0..at).map(|at| (self.seq(at), self.entries[at].offset, self.is_acked(at))).collect();
+        (self.entries, self.acked, self.pending, self.end) = (Vec::new(), Vec::new(), 0, self.name.first);
+        for (seq, offset, acked) in kept {
+            // They were in it before.
+            let _ = self.push(seq, u64::from(offset), acked);
+        }
+        taken
+    }
+}

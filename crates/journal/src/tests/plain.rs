@@ -1,0 +1,244 @@
+//! What a journal does when nothing goes wrong, and what it says when something does.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::model::{Change, DIR, open, params};
+use crate::{AppendError, Journal, JournalError, Seq};
+use informer_hub_disk::{Disk, RealDisk};
+use informer_hub_sim::{DiskCall, SimDisk};
+
+fn changes(range: std::ops::Range<u32>) -> Vec<Change> {
+    range.map(|i| Change { object: u64::from(i % 5), from: Some(i), to: Some(i + 5), pad: 100 }).collect()
+}
+
+fn seqs(journal: &mut Journal<Change>) -> Vec<Seq> {
+    journal.read(0, usize::MAX, usize::MAX).unwrap().records.into_iter().map(|(seq, _)| seq).collect()
+}
+
+#[test]
+fn records_come_back_in_order_until_they_are_acknowledged() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk, 1 << 20);
+    assert_eq!(journal.append(&changes(0..10)).unwrap(), 0..10);
+    assert!(!journal.is_synced());
+    journal.sync().unwrap();
+    assert_eq!(journal.ack([3, 4, 4, 99]), 2);
+    let read = journal.read(2, 3, usize::MAX).unwrap().records;
+    assert_eq!(read.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [2, 5, 6]);
+    assert_eq!(read[1].1, changes(5..6)[0]);
+    assert_eq!((journal.pending(), journal.first_pending(), journal.next_seq()), (8, 0, 10));
+    assert_eq!(journal.get(5).unwrap(), Some(changes(5..6)[0].clone()));
+    assert_eq!((journal.get(4).unwrap(), journal.get(10).unwrap()), (None, None));
+    journal.sync().unwrap();
+    drop(journal);
+    disk.kill();
+    let (mut journal, recovery, seen) = open(&disk, 1 << 20);
+    assert_eq!((recovery.pending, recovery.lost, recovery.damaged.len()), (8, 0, 0));
+    assert_eq!(seen.iter().filter(|seen| seen.2).map(|seen| seen.0).collect::<Vec<_>>(), [3, 4]);
+    assert_eq!(seqs(&mut journal), [0, 1, 2, 5, 6, 7, 8, 9]);
+    assert_eq!(journal.append(&changes(10..11)).unwrap(), 10..11);
+}
+
+#[test]
+fn a_reading_of_few_bytes_gives_at_least_one_record() {
+    let (mut journal, ..) = open(&SimDisk::new(1), 1 << 20);
+    journal.append(&changes(0..10)).unwrap();
+    assert_eq!(journal.read(0, 5, 0).unwrap().records.len(), 1);
+    assert_eq!(journal.read(0, 5, 400).unwrap().records.len(), 2);
+    assert_eq!(journal.read(0, 0, 400).unwrap().records.len(), 0);
+}
+
+#[test]
+fn segments_go_when_they_are_acknowledged_and_released() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk, 1 << 20);
+    for i in 0..20 {
+        journal.append(&changes(i * 10..i * 10 + 10)).unwrap();
+        journal.sync().unwrap();
+    }
+    let full = journal.bytes();
+    journal.ack(0..200);
+    journal.sync().unwrap();
+    assert!(journal.bytes() >= full, "acknowledged is not released");
+    journal.release(100);
+    let half = journal.bytes();
+    assert!(half < full * 2 / 3, "{half} of {full}");
+    journal.release(200);
+    assert!(journal.bytes() < half / 2);
+    drop(journal);
+    disk.kill();
+    let (journal, recovery, _) = open(&disk, 1 << 20);
+    assert_eq!((journal.next_seq(), recovery.lost, recovery.pending), (200, 0, 0));
+}
+
+#[test]
+fn at_the_limit_acknowledged_segments_go_then_appends_are_refused_until_merging_helps() {
+    let (mut journal, ..) = open(&SimDisk::new(1), 16 << 10);
+    let mut appended = 0;
+    let refused = loop {
+        match journal.append(&changes(appended..appended + 5)) {
+            Ok(_) => appended += 5,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, AppendError::Full { pending, .. } if pending == u64::from(appended)), "{refused}");
+    assert_eq!(
+        refused.to_string(),
+        format!("the journal is full: {} bytes of 16384, {appended} records pending", journal.bytes())
+    );
+    journal.ack(0..40);
+    for i in 0..5 {
+        journal.append(&changes(appended + i * 5..appended + i * 5 + 5)).unwrap();
+    }
+    let appended = appended + 25;
+    while journal.append(&changes(appended..appended + 1)).is_ok() {}
+    let next = journal.next_seq();
+    let merged = journal.merge_pending(0..next).unwrap();
+    assert_eq!(merged.records_after, 5, "one for each object: {merged:?}");
+    assert!(merged.bytes_after < merged.bytes_before / 4, "{merged:?}");
+    let read = journal.read(0, usize::MAX, usize::MAX).unwrap().records;
+    assert_eq!(read.iter().map(|(_, change)| change.from).max(), Some(Some(44)));
+    assert_eq!(journal.append(&changes(0..5)).unwrap(), next..next + 5);
+}
+
+#[test]
+fn a_batch_that_could_never_fit_is_refused_as_such() {
+    let (mut journal, ..) = open(&SimDisk::new(1), 8 << 10);
+    let large = Change { object: 1, from: None, to: None, pad: 9000 };
+    assert!(matches!(journal.append(std::slice::from_ref(&large)), Err(AppendError::TooLarge { .. })));
+    assert!(matches!(journal.append(&[Change { pad: 65 << 20, ..large }]), Err(AppendError::TooLarge { .. })));
+    assert_eq!(journal.append(&changes(0..2)).unwrap(), 0..2);
+    assert_eq!(seqs(&mut journal), [0, 1]);
+}
+
+#[test]
+fn an_append_that_fails_leaves_nothing_and_the_next_one_succeeds() {
+    for call in [DiskCall::Append, DiskCall::Truncate] {
+        let disk = SimDisk::new(1);
+        let (mut journal, ..) = open(&disk, 1 << 20);
+        journal.append(&changes(0..3)).unwrap();
+        disk.set_capacity(Some(disk.bytes() + 200));
+        disk.fail(call, 1);
+        assert!(matches!(journal.append(&changes(3..6)), Err(AppendError::Disk(_))));
+        assert_eq!(seqs(&mut journal), [0, 1, 2]);
+        disk.set_capacity(None);
+        assert_eq!(journal.append(&changes(3..6)).unwrap(), 3..6);
+        journal.sync().unwrap();
+        drop(journal);
+        disk.crash();
+        let (mut journal, recovery, _) = open(&disk, 1 << 20);
+        assert_eq!((seqs(&mut journal), recovery.lost), ((0..6).collect(), 0));
+    }
+}
+
+#[test]
+fn what_a_failed_sync_has_thrown_away_is_written_again_elsewhere() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk, 1 << 20);
+    journal.append(&changes(0..3)).unwrap();
+    journal.sync().unwrap();
+    journal.append(&changes(3..6)).unwrap();
+    disk.fail(DiskCall::Sync, 2);
+    assert!(journal.sync().is_err());
+    assert_eq!(seqs(&mut journal), [0, 1, 2, 3, 4, 5]);
+    journal.append(&changes(6..7)).unwrap();
+    journal.sync().unwrap();
+    drop(journal);
+    disk.crash();
+    let (mut journal, recovery, _) = open(&disk, 1 << 20);
+    assert_eq!((seqs(&mut journal), recovery.lost), ((0..7).collect(), 0));
+}
+
+#[test]
+fn that_acknowledgements_cannot_be_written_is_told_and_passes() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk, 1 << 20);
+    journal.append(&changes(0..3)).unwrap();
+    journal.sync().unwrap();
+    journal.ack([0]);
+    disk.set_capacity(Some(disk.bytes()));
+    journal.sync().unwrap();
+    assert!(journal.cursor_error().is_some());
+    disk.set_capacity(None);
+    for _ in 0..3 {
+        journal.sync().unwrap();
+    }
+    assert!(journal.cursor_error().is_none());
+    drop(journal);
+    disk.crash();
+    assert_eq!(open(&disk, 1 << 20).1.pending, 2);
+}
+
+#[test]
+fn at_the_limit_a_segment_behind_a_pending_one_stays_until_the_disk_knows_what_is_acknowledged() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk, 16 << 10);
+    let mut appended = 0;
+    while journal.append(&changes(appended..appended + 5)).is_ok() {
+        appended += 5;
+    }
+    journal.sync().unwrap();
+    // The first one holds the others.
+    journal.ack(1..u64::from(appended));
+    disk.set_capacity(Some(disk.bytes()));
+    assert!(matches!(journal.append(&changes(0..5)), Err(AppendError::Disk(_))));
+    disk.set_capacity(None);
+    while journal.append(&changes(0..5)).is_err() {
+        journal.sync().unwrap();
+    }
+}
+
+#[test]
+fn as_a_store_of_dead_letters_it_is_listed_read_one_by_one_and_purged() {
+    let (mut journal, ..) = open(&SimDisk::new(1), 1 << 20);
+    for i in 0..10 {
+        journal.append(&changes(i * 10..i * 10 + 10)).unwrap();
+    }
+    journal.release(Seq::MAX);
+    journal.ack((0..100).filter(|seq| seq % 50 != 49));
+    journal.sync().unwrap();
+    assert_eq!(seqs(&mut journal), [49, 99]);
+    let before = journal.bytes();
+    // An empty range: nothing is merged, what was purged goes, but for the segment that is appended to.
+    journal.merge_pending(0..0).unwrap();
+    assert_eq!(seqs(&mut journal), [49, 99]);
+    assert!(journal.bytes() < before / 2, "{} of {before}", journal.bytes());
+}
+
+#[test]
+fn a_journal_of_a_newer_version_is_left_alone() {
+    let disk = SimDisk::new(1);
+    drop(open(&disk, 1 << 20));
+    let file = Path::new(DIR).join("cursor");
+    let mut bytes = Vec::new();
+    informer_hub_disk::frame::write(0x63_75_72_73, &[2, 0, 0], &mut bytes).unwrap();
+    informer_hub_disk::replace(&disk, &file, &bytes).unwrap();
+    let opened = Journal::<Change>::open(Arc::new(disk), Path::new(DIR), params(1 << 20), &mut |_, _, _| {});
+    let error = opened.expect_err("it is newer");
+    assert!(matches!(error, JournalError::Newer { version: 2, .. }));
+    assert_eq!(
+        error.to_string(),
+        format!("{} has format 2, this version knows up to 1: run the version that wrote it", file.display())
+    );
+}
+
+#[test]
+fn a_journal_on_the_real_disk_is_the_same() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("sinks/a/journal");
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let open = || Journal::<Change>::open(disk.clone(), &dir, params(1 << 20), &mut |_, _, _| {}).unwrap();
+    let (mut journal, _) = open();
+    for i in 0..20 {
+        journal.append(&changes(i * 10..i * 10 + 10)).unwrap();
+        journal.sync().unwrap();
+    }
+    journal.ack(0..150);
+    journal.sync().unwrap();
+    journal.merge_pending(150..190).unwrap();
+    drop(journal);
+    let (mut journal, recovery) = open();
+    assert_eq!((recovery.lost, recovery.damaged.len()), (0, 0));
+    assert_eq!(seqs(&mut journal), (185..200).collect::<Vec<_>>());
+}

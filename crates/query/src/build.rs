@@ -1,0 +1,160 @@
+//! Questions built in Rust, as short as they are written.
+
+use std::ops::Not;
+
+use smol_str::SmolStr;
+
+use super::{Expr, Literal, Test, TextTest};
+use informer_hub_types::{ClusterName, ClusterSelector, FieldPath, LabelSelector, Uid};
+
+impl Expr {
+    /// In this cluster.
+    #[must_use]
+    pub fn cluster(name: ClusterName) -> Self {
+        Self::Cluster(ClusterSelector::Names(vec![name]))
+    }
+
+    /// In this namespace; the empty text for objects without one.
+    #[must_use]
+    pub fn namespace(name: impl Into<SmolStr>) -> Self {
+        Self::Namespace(TextTest::In(vec![name.into()]))
+    }
+
+    /// Of this name.
+    #[must_use]
+    pub fn name(name: impl Into<SmolStr>) -> Self {
+        Self::Name(TextTest::In(vec![name.into()]))
+    }
+
+    /// Of a name that begins so.
+    #[must_use]
+    pub fn name_prefix(start: impl Into<SmolStr>) -> Self {
+        Self::Name(TextTest::Prefix(start.into()))
+    }
+
+    /// With labels that match.
+    #[must_use]
+    pub fn labels(selector: LabelSelector) -> Self {
+        Self::Labels(selector)
+    }
+
+    /// With a value in an index.
+    #[must_use]
+    pub fn index(index: impl Into<SmolStr>, value: impl Into<SmolStr>) -> Self {
+        Self::Index { index: index.into(), values: vec![value.into()] }
+    }
+
+    /// With a field that passes a test.
+    #[must_use]
+    pub fn field(path: FieldPath, test: Test) -> Self {
+        Self::Field { path, test }
+    }
+
+    /// Owned by the object of this UID.
+    #[must_use]
+    pub fn owned_by(owner: Uid) -> Self {
+        Self::OwnedBy(owner)
+    }
+
+    /// This and the other.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match self {
+            Self::All => other,
+            Self::And(mut exprs) => {
+                exprs.push(other);
+                Self::And(exprs)
+            }
+            this => Self::And(vec![this, other]),
+        }
+    }
+
+    /// This or the other.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::Or(mut exprs) => {
+                exprs.push(other);
+                Self::Or(exprs)
+            }
+            this => Self::Or(vec![this, other]),
+        }
+    }
+}
+
+impl Not for Expr {
+    type Output = Self;
+
+    fn not(self) -> Self {
+        Self::Not(Box::new(self))
+    }
+}
+
+impl Test {
+    /// Equal to this.
+    #[must_use]
+    pub fn is(literal: impl Into<Literal>) -> Self {
+        Self::Is(literal.into())
+    }
+
+    /// Equal to one of these.
+    #[must_use]
+    pub fn one_of<L: Into<Literal>>(literals: impl IntoIterator<Item = L>) -> Self {
+        Self::In(literals.into_iter().map(Into::into).collect())
+    }
+}
+
+impl Literal {
+    /// A Kubernetes quantity; whether it is one is looked at when the expression is put to objects.
+    #[must_use]
+    pub fn quantity(text: impl Into<SmolStr>) -> Self {
+        Self::Quantity(text.into())
+    }
+}
+
+impl From<&str> for Literal {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<bool> for Literal {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i32> for Literal {
+    fn from(value: i32) -> Self {
+        Self::Number(value.into())
+    }
+}
+
+impl From<f64> for Literal {
+    fn from(value: f64) -> Self {
+        Self::Number(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_built_as_it_is_written() {
+        let path = |text: &str| text.parse::<FieldPath>().unwrap();
+        let built = Expr::namespace("shop")
+            .and(Expr::labels("app=web".parse().unwrap()))
+            .and(Expr::field(path("spec.replicas"), Test::is(3)).or(Expr::name_prefix("web-")).or(Expr::name("x")))
+            .and(!Expr::index("by-node", "n1"))
+            .and(Expr::field(path("status.phase"), Test::one_of(["Failed", "Unknown"])))
+            .and(Expr::field(path("a"), Test::AtLeast(Literal::quantity("500m"))))
+            .and(Expr::owned_by(Uid::new("u")).and(Expr::cluster(ClusterName::new("eu").unwrap())));
+        let written = "namespace = shop and labels(app=web) and (spec.replicas = 3 or name prefix web- or name = x) and \
+                       not index by-node = n1 and status.phase in (\"Failed\", \"Unknown\") and a >= 500m and (owned-by u \
+                       and cluster = eu)";
+        assert_eq!(built.to_string(), written);
+        assert_eq!(written.parse(), Ok(built.clone()));
+        assert_eq!(Expr::All.and(built.clone()), built);
+    }
+}

@@ -1,0 +1,172 @@
+//! Takes the values that several paths lead to out of an object's JSON, in one pass.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use smallvec::SmallVec;
+
+use super::trie::Trie;
+use super::walk::{Key, Unreadable};
+use informer_hub_types::FieldPath;
+
+/// What one path leads to in one object, in the order of the document; empty where it leads nowhere.
+pub type Values = SmallVec<[Value; 1]>;
+
+/// Paths made ready to be looked up in many objects.
+#[derive(Debug)]
+pub struct Extractor {
+    trie: Trie,
+    paths: usize,
+}
+
+impl Extractor {
+    /// Makes paths ready.
+    #[must_use]
+    pub fn new(paths: &[FieldPath]) -> Self {
+        Self { trie: Trie::new(paths.iter().enumerate()), paths: paths.len() }
+    }
+
+    /// The values of each path, in the order in which the paths were given.
+    ///
+    /// One pass that skips what no path leads to, and ends where no path leads to anything more: what follows there is
+    /// not looked at, broken or not. Of a field that occurs twice both count, or the first.
+    ///
+    /// # Errors
+    /// [`Unreadable`] when the bytes are not JSON.
+    pub fn extract(&self, json: &[u8]) -> Result<Vec<Values>, Unreadable> {
+        let mut found = Found { values: vec![Values::new(); self.paths], open: vec![true; self.paths], stopped: false };
+        if self.paths == 0 {
+            return Ok(found.values);
+        }
+        let mut deserializer = serde_json::Deserializer::from_slice(json);
+        let step = Step { trie: &self.trie, node: Trie::ROOT, single: true, found: &mut found };
+        match step.deserialize(&mut deserializer) {
+            Err(error) if !found.stopped => Err(error.into()),
+            Ok(()) => {
+                deserializer.end()?;
+                Ok(found.values)
+            }
+            Err(_) => Ok(found.values),
+        }
+    }
+}
+
+struct Found {
+    values: Vec<Values>,
+    /// Paths that may lead to more.
+    open: Vec<bool>,
+    stopped: bool,
+}
+
+impl Found {
+    /// Takes what lies at a node and below it out of a value that has been read whole.
+    fn take(&mut self, trie: &Trie, node: usize, value: &Value) {
+        for &path in trie.ends(node) {
+            self.values[path].push(value.clone());
+        }
+        match value {
+            Value::Object(fields) => {
+                for (name, child) in trie.fields(node) {
+                    if let Some(value) = fields.get(name.as_str()) {
+                        self.take(trie, *child, value);
+                    }
+                }
+            }
+            Value::Array(elements) => {
+                if let Some(child) = trie.each(node) {
+                    for value in elements {
+                        self.take(trie, child, value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// These paths lead to nothing more; whether none does.
+    fn close(&mut self, paths: &[usize]) -> bool {
+        for &path in paths {
+            self.open[path] = false;
+        }
+        self.stopped = !self.open.contains(&true);
+        self.stopped
+    }
+}
+
+struct Step<'t, 'f> {
+    trie: &'t Trie,
+    node: usize,
+    single: bool,
+    found: &'f mut Found,
+}
+
+impl<'de> DeserializeSeed<'de> for Step<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.trie.ends(self.node).is_empty() {
+            return deserializer.deserialize_any(self);
+        }
+        let value: Value = serde::Deserialize::deserialize(deserializer)?;
+        self.found.take(self.trie, self.node, &value);
+        Ok(())
+    }
+}
+
+impl<'de> Visitor<'de> for Step<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { trie, node, single, found } = self;
+        while let Some(child) = map.next_key_seed(Key { trie, node: Some(node) })? {
+            let Some(node) = child else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            map.next_value_seed(Step { trie, node, single, found: &mut *found })?;
+            if single && found.close(trie.below(node)) {
+                return Err(A::Error::custom(""));
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let Self { trie, node, found, .. } = self;
+        let Some(node) = trie.each(node) else {
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(());
+        };
+        while seq.next_element_seed(Step { trie, node, single: false, found: &mut *found })?.is_some() {}
+        Ok(())
+    }
+}

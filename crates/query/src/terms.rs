@@ -1,0 +1,242 @@
+//! The single conditions of the text form.
+
+use smol_str::SmolStr;
+use winnow::Parser;
+use winnow::combinator::{alt, opt};
+use winnow::error::ErrMode;
+use winnow::stream::Location as _;
+use winnow::token::take;
+
+use super::error::{Mistake, nearest};
+use super::lex::{
+    Fault, Input, Parsed, ahead, blanks, close, fault, list, literal, mark, path, peek_path, text, unclosed,
+    unexpected, word,
+};
+use super::parse::TERMS;
+use super::{Expr, Literal, Test, TextTest};
+use informer_hub_types::{
+    ClusterLabels, ClusterName, ClusterSelector, InvalidName, InvalidSelector, LabelSelector, Uid,
+};
+
+/// What stands between a field and a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Operator {
+    Is,
+    IsNot,
+    In,
+    NotIn,
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+    Contains,
+    Prefix,
+    Exists,
+    NotExists,
+}
+
+/// Words that nobody's field is written nearly like: `namespce = shop` is a slip, not a field that no object has.
+const DISTINCTIVE: &[&str] = &["cluster", "index", "labels", "namespace", "owned-by"];
+
+/// Whether a path is written nearly like a word of the language; in brackets it is a field's name all the same.
+pub(super) fn is_slip(path: &str) -> bool {
+    !path.contains(['.', '[']) && nearest(path, DISTINCTIVE).is_some()
+}
+
+const OPERATORS: &[&str] = &["in", "notin", "not", "contains", "prefix", "exists"];
+
+pub(super) fn operator(input: &mut Input<'_>) -> Parsed<Operator> {
+    let marks = alt((
+        alt((mark("=="), mark("="))).value(Operator::Is),
+        mark("!=").value(Operator::IsNot),
+        mark("<=").value(Operator::AtMost),
+        mark("<").value(Operator::Less),
+        mark(">=").value(Operator::AtLeast),
+        mark(">").value(Operator::More),
+    ));
+    let words = alt((
+        word("in").value(Operator::In),
+        alt((word("notin").void(), (word("not"), word("in")).void())).value(Operator::NotIn),
+        (word("not"), word("exists")).value(Operator::NotExists),
+        word("contains").value(Operator::Contains),
+        word("prefix").value(Operator::Prefix),
+        word("exists").value(Operator::Exists),
+    ));
+    alt((marks, words)).parse_next(input)
+}
+
+/// One condition: a word that says what it is about, or else a path.
+pub(super) fn term(input: &mut Input<'_>) -> Parsed<Expr> {
+    let first = peek_path(input).unwrap_or_default().to_ascii_lowercase();
+    match first.as_str() {
+        "all" => word("all").value(Expr::All).parse_next(input),
+        "cluster" => {
+            word("cluster").parse_next(input)?;
+            cluster(input)
+        }
+        "namespace" => {
+            word("namespace").parse_next(input)?;
+            texts(input, Expr::Namespace)
+        }
+        "name" => {
+            word("name").parse_next(input)?;
+            texts(input, Expr::Name)
+        }
+        "labels" => {
+            word("labels").parse_next(input)?;
+            labels(input)
+        }
+        "index" => {
+            word("index").parse_next(input)?;
+            let index = text(input)?;
+            let named = |values| Expr::Index { index: index.clone(), values };
+            names(input, "one of = != in \"not in\"", &["in", "not"], text, named)
+        }
+        "uid" => {
+            word("uid").parse_next(input)?;
+            let one_of = |mut uids: Vec<Uid>| match uids.len() {
+                1 => Expr::Uid(uids.remove(0)),
+                _ => Expr::Or(uids.into_iter().map(Expr::Uid).collect()),
+            };
+            names(input, "one of = != in \"not in\"", &["in", "not"], uid, one_of)
+        }
+        "owned-by" => {
+            (word("owned-by"), opt(alt((mark("=="), mark("="))))).parse_next(input)?;
+            Ok(Expr::OwnedBy(uid(input)?))
+        }
+        "" => Err(unexpected(input, "a condition", TERMS)),
+        _ => field(input),
+    }
+}
+
+fn uid(input: &mut Input<'_>) -> Parsed<Uid> {
+    Ok(Uid::new(&text(input)?))
+}
+
+fn negated(expr: Expr) -> Expr {
+    Expr::Not(Box::new(expr))
+}
+
+/// `= x`, `!= x`, `in (x, y)`, `not in (x, y)`.
+fn names<'t, T>(
+    input: &mut Input<'t>,
+    expected: &'static str,
+    known: &[&'static str],
+    item: fn(&mut Input<'t>) -> Parsed<T>,
+    make: impl Fn(Vec<T>) -> Expr,
+) -> Parsed<Expr> {
+    let before = *input;
+    match opt(operator).parse_next(input)? {
+        Some(Operator::Is) => Ok(make(vec![item(input)?])),
+        Some(Operator::IsNot) => Ok(negated(make(vec![item(input)?]))),
+        Some(Operator::In) => Ok(make(list(input, item)?)),
+        Some(Operator::NotIn) => Ok(negated(make(list(input, item)?))),
+        _ => Err(unexpected(&before, expected, known)),
+    }
+}
+
+/// What [`names`] takes, and `prefix x`.
+fn texts(input: &mut Input<'_>, make: fn(TextTest) -> Expr) -> Parsed<Expr> {
+    if opt(word("prefix")).parse_next(input)?.is_some() {
+        return Ok(make(TextTest::Prefix(text(input)?)));
+    }
+    let expected = "one of = != in \"not in\" prefix";
+    names(input, expected, &["in", "not", "prefix"], text, |texts| make(TextTest::In(texts)))
+}
+
+fn cluster(input: &mut Input<'_>) -> Parsed<Expr> {
+    blanks(input)?;
+    let start = input.current_token_start();
+    if opt(mark("(")).parse_next(input)?.is_none() {
+        let expected = "one of = != in \"not in\", or labels in parentheses, such as (region=eu)";
+        return names(input, expected, &["in", "not"], cluster_name, |names| {
+            Expr::Cluster(ClusterSelector::Names(names))
+        });
+    }
+    let mut wanted = ClusterLabels::new();
+    while !ahead(input, mark(")")) {
+        if !wanted.is_empty() && opt(mark(",")).parse_next(input)?.is_none() {
+            return Err(unclosed(input, start, "a comma or \")\""));
+        }
+        blanks(input)?;
+        let at = input.current_token_start();
+        let key = text(input)?;
+        if opt(alt((mark("=="), mark("=")))).parse_next(input)?.is_none() {
+            return Err(unexpected(input, "\"=\": clusters are selected by labels with one value each", &[]));
+        }
+        let value = text(input)?;
+        if wanted.insert(key.to_string(), value.to_string()).is_some() {
+            return Err(fault(at, Mistake::LabelTwice(key)));
+        }
+    }
+    close(input, start)?;
+    let all = wanted.is_empty();
+    Ok(Expr::Cluster(if all { ClusterSelector::All } else { ClusterSelector::Labels(wanted) }))
+}
+
+fn cluster_name(input: &mut Input<'_>) -> Parsed<ClusterName> {
+    blanks(input)?;
+    let at = input.current_token_start();
+    let name: SmolStr = text(input)?;
+    ClusterName::new(&name).map_err(|wrong: InvalidName| fault(at, Mistake::Cluster(wrong.rule)))
+}
+
+/// A selector in the grammar of kubectl, up to the parenthesis that ends it.
+fn labels(input: &mut Input<'_>) -> Parsed<Expr> {
+    blanks(input)?;
+    let start = input.current_token_start();
+    if opt(mark("(")).parse_next(input)?.is_none() {
+        return Err(unexpected(input, "a label selector in parentheses, such as (app=web, tier!=dev)", &[]));
+    }
+    let mut open = 1_usize;
+    let end = input.input.char_indices().find(|(_, c)| {
+        match c {
+            '(' => open += 1,
+            ')' => open -= 1,
+            _ => {}
+        }
+        open == 0
+    });
+    let Some((length, _)) = end else { return Err(fault(start, Mistake::OpenParenthesis)) };
+    let at = input.current_token_start();
+    let inner: &str = take(length).parse_next(input)?;
+    let wrong = |wrong: InvalidSelector| fault(at + wrong.at, Mistake::Selector(wrong.problem));
+    let selector: LabelSelector = inner.parse().map_err(wrong)?;
+    mark(")").parse_next(input)?;
+    Ok(Expr::Labels(selector))
+}
+
+fn field(input: &mut Input<'_>) -> Parsed<Expr> {
+    let word = peek_path(input)?;
+    let at = *input;
+    if is_slip(word) {
+        return Err(unexpected(input, "a condition", DISTINCTIVE));
+    }
+    let path = path(input)?;
+    let Some(operator) = opt(operator).parse_next(input)? else {
+        return Err(no_operator(input, &at, word));
+    };
+    let test = match operator {
+        Operator::Is => Test::Is(literal(input)?),
+        Operator::IsNot => Test::IsNot(literal(input)?),
+        Operator::In => Test::In(list::<Literal>(input, literal)?),
+        Operator::NotIn => Test::NotIn(list::<Literal>(input, literal)?),
+        Operator::Less => Test::Less(literal(input)?),
+        Operator::AtMost => Test::AtMost(literal(input)?),
+        Operator::More => Test::More(literal(input)?),
+        Operator::AtLeast => Test::AtLeast(literal(input)?),
+        Operator::Contains => Test::Contains(text(input)?),
+        Operator::Prefix => Test::Prefix(text(input)?),
+        Operator::Exists => Test::Exists,
+        Operator::NotExists => return Ok(negated(Expr::Field { path, test: Test::Exists })),
+    };
+    Ok(Expr::Field { path, test })
+}
+
+/// What was meant may be another operator, or, before it, a word of the language instead of a path.
+fn no_operator(input: &Input<'_>, start: &Input<'_>, first: &str) -> ErrMode<Fault> {
+    match nearest(first, TERMS) {
+        Some(_) => unexpected(start, "a condition", TERMS),
+        None => unexpected(input, "one of = != < <= > >= in \"not in\" contains prefix exists", OPERATORS),
+    }
+}

@@ -1,0 +1,354 @@
+//! Streams the items out of a list body, which is never held as a whole.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::decode::{Decoded, Decoder, Next, malformed};
+use super::skim::Skim;
+use super::split::MAX_OBJECT_BYTES;
+use super::{ErrorClass, Skipped, SourceError};
+use informer_hub_types::{ApiResource, ResourceVersion, StoredObject};
+
+/// Largest envelope member that is looked into (`metadata`, `kind`, `apiVersion`) and longest key.
+const MAX_MEMBER: usize = 64 * 1024;
+
+/// What the buffer keeps after an item that needed more.
+const KEPT_CAPACITY: usize = 1024 * 1024;
+
+/// What the bytes so far have brought.
+#[derive(Debug)]
+pub enum ListStep {
+    /// The next object.
+    Object(Arc<StoredObject>),
+    /// An item that cannot be taken in.
+    Skipped(Skipped),
+    /// The list is complete; what follows in the body is not looked at.
+    End {
+        /// `metadata.resourceVersion`; empty where the server gives none.
+        version: ResourceVersion,
+        /// `metadata.continue`, unless it is empty.
+        continue_token: Option<String>,
+        /// `metadata.remainingItemCount`.
+        remaining: Option<u64>,
+    },
+    /// Nothing more can be told from the bytes so far.
+    NeedMore,
+}
+
+/// Cuts a list body into its items, decoding each where it lies.
+///
+/// Holds what has arrived and is not decoded yet: at most one item of the largest size, plus the last piece fed.
+/// An item that is not complete is tried again when twice as many bytes are there, so that the cost per byte is
+/// constant however small the pieces are.
+#[derive(Debug)]
+pub struct ListSplitter {
+    buffer: Vec<u8>,
+    at: usize,
+    limit: usize,
+    state: State,
+    /// Whether a value has just ended, so that only a comma or a closing bracket may follow.
+    after_value: bool,
+    /// Bytes that must be there before the current item is tried again.
+    retry_at: usize,
+    has_items: bool,
+    kind: Option<String>,
+    api_version: Option<String>,
+    metadata: ListMeta,
+}
+
+#[derive(Debug)]
+enum State {
+    Start,
+    Members,
+    Items,
+    /// Skipping a value, then going back to the items or to the members.
+    Skim(Skim, bool),
+    Done,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: Option<String>,
+    r#continue: Option<String>,
+    remaining_item_count: Option<i64>,
+}
+
+impl Default for ListSplitter {
+    fn default() -> Self {
+        Self::new(MAX_OBJECT_BYTES)
+    }
+}
+
+impl ListSplitter {
+    /// A splitter that skips items longer than `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            buffer: Vec::new(),
+            at: 0,
+            limit,
+            state: State::Start,
+            after_value: false,
+            retry_at: 0,
+            has_items: false,
+            kind: None,
+            api_version: None,
+            metadata: ListMeta::default(),
+        }
+    }
+
+    /// Takes in what has arrived. Call [`Self::next`] until it needs more before feeding again.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if matches!(self.state, State::Done) {
+            return;
+        }
+        if self.at == self.buffer.len() {
+            self.buffer.clear();
+            self.buffer.shrink_to(KEPT_CAPACITY);
+            self.at = 0;
+        } else if self.at > self.buffer.len() / 2 {
+            self.buffer.drain(..self.at);
+            self.at = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next thing in the list.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Malformed`] when the body is not JSON, or not a list.
+    pub fn next(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
+        loop {
+            let step = match &mut self.state {
+                State::Done => Some(ListStep::NeedMore),
+                State::Skim(skim, in_items) => {
+                    let back = if *in_items { State::Items } else { State::Members };
+                    if let Some(used) = skim.advance(&self.buffer[self.at..]) {
+                        self.at += used;
+                        self.after_value = true;
+                        self.state = back;
+                        None
+                    } else {
+                        self.at = self.buffer.len();
+                        Some(ListStep::NeedMore)
+                    }
+                }
+                State::Start => self.start()?,
+                State::Members => self.member(decoder.resource())?,
+                State::Items => self.item(decoder)?,
+            };
+            if let Some(step) = step {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// The body has ended. Returns what the last bytes bring, first of all the end of the list.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Transient`] when the list is not complete.
+    pub fn finish(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
+        self.retry_at = 0;
+        match self.next(decoder)? {
+            ListStep::NeedMore if !self.is_done() => Err(SourceError {
+                class: ErrorClass::Transient,
+                message: "list: the body ended before the list did".to_owned(),
+            }),
+            step => Ok(step),
+        }
+    }
+
+    /// Bytes of memory that the splitter holds.
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Whether the end of the list has been handed out.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// The next byte that means something, unless it is not there yet.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.buffer[self.at..];
+        self.at += rest.len() - rest.trim_ascii_start().len();
+        self.buffer.get(self.at).copied()
+    }
+
+    /// Steps over a comma. `Ok(true)` when there was one.
+    fn comma(&mut self, byte: u8) -> Result<bool, SourceError> {
+        match (byte, self.after_value) {
+            (b',', true) => {
+                self.after_value = false;
+                self.at += 1;
+                Ok(true)
+            }
+            (b',', false) => Err(malformed("list: a comma where a value is due")),
+            (b'}' | b']', _) | (_, false) => Ok(false),
+            (_, true) => Err(malformed("list: a comma is missing")),
+        }
+    }
+
+    fn start(&mut self) -> Result<Option<ListStep>, SourceError> {
+        match self.peek() {
+            None => Ok(Some(ListStep::NeedMore)),
+            Some(b'{') => {
+                self.at += 1;
+                self.state = State::Members;
+                Ok(None)
+            }
+            Some(_) => Err(malformed("list: the answer is not a JSON object")),
+        }
+    }
+
+    fn member(&mut self, resource: &ApiResource) -> Result<Option<ListStep>, SourceError> {
+        let Some(byte) = self.peek() else { return Ok(Some(ListStep::NeedMore)) };
+        if self.comma(byte)? {
+            return Ok(None);
+        }
+        match byte {
+            b'}' => {
+                self.check_kind(resource, true)?;
+                return self.end().map(Some);
+            }
+            b'"' => {}
+            _ => return Err(malformed("list: expected a member")),
+        }
+        let rest = &self.buffer[self.at..];
+        let Some((key, value_at)) = key_of(rest)? else { return Ok(Some(ListStep::NeedMore)) };
+        let value = &rest[value_at..];
+        match key {
+            b"items" if value[0] == b'[' => {
+                self.check_kind(resource, true)?;
+                self.at += value_at + 1;
+                self.has_items = true;
+                self.state = State::Items;
+            }
+            b"items" if value[0] != b'n' => return Err(malformed("list: its items are not a list")),
+            b"metadata" | b"kind" | b"apiVersion" => {
+                let Some(used) = Skim::default().advance(value) else {
+                    if value.len() > MAX_MEMBER {
+                        return Err(malformed("list: its metadata is longer than 64 KiB"));
+                    }
+                    return Ok(Some(ListStep::NeedMore));
+                };
+                let (value, wrong) = (&value[..used], "list: its metadata or kind is not what Kubernetes sends");
+                match key {
+                    b"kind" => self.kind = serde_json::from_slice(value).map_err(|_| malformed(wrong))?,
+                    b"apiVersion" => self.api_version = serde_json::from_slice(value).unwrap_or_default(),
+                    _ => {
+                        let metadata: Option<ListMeta> = serde_json::from_slice(value).map_err(|_| malformed(wrong))?;
+                        self.metadata = metadata.unwrap_or_default();
+                    }
+                }
+                self.at += value_at + used;
+                self.after_value = true;
+                self.check_kind(resource, false)?;
+            }
+            key => {
+                self.has_items |= key == b"items";
+                self.at += value_at;
+                self.state = State::Skim(Skim::default(), false);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses what is known not to be a list of objects before reading on.
+    ///
+    /// A custom resource may call its list `Table` or `Status`, so the group decides. As long as it is unknown, a
+    /// resource of a named group gets the benefit of the doubt until the items begin or the list ends (`last`).
+    fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
+        let refusal = match self.kind.as_deref() {
+            Some("Table") => "list: the server sent a Table, which is made for people",
+            Some("Status") => "list: the server answered 200 with a Status",
+            _ => return Ok(()),
+        };
+        let own = resource.gvr.group.as_str();
+        let group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group) == own;
+        let is_own = self.api_version.as_deref().map_or(!last, group);
+        if is_own && !own.is_empty() { Ok(()) } else { Err(malformed(refusal)) }
+    }
+
+    fn item(&mut self, decoder: &mut Decoder) -> Result<Option<ListStep>, SourceError> {
+        let Some(byte) = self.peek() else { return Ok(Some(ListStep::NeedMore)) };
+        if self.comma(byte)? {
+            return Ok(None);
+        }
+        if byte == b']' {
+            self.at += 1;
+            self.after_value = true;
+            self.state = State::Members;
+            return Ok(None);
+        }
+        let rest = &self.buffer[self.at..];
+        if rest.len() < self.retry_at {
+            return Ok(Some(ListStep::NeedMore));
+        }
+        let too_large = || format!("larger than the limit of {} bytes", self.limit);
+        match decoder.decode_next(rest)? {
+            Next::Value(value, used) => {
+                let step = match value {
+                    Decoded::Object(object) if used > self.limit => ListStep::Skipped(Skipped {
+                        key: Some(object.key().clone()),
+                        version: Some(object.resource_version().clone()),
+                        reason: too_large(),
+                    }),
+                    Decoded::Object(object) => ListStep::Object(object),
+                    Decoded::Skipped(skipped) => ListStep::Skipped(skipped),
+                };
+                self.at += used;
+                self.retry_at = 0;
+                self.after_value = true;
+                Ok(Some(step))
+            }
+            Next::Incomplete if rest.len() > self.limit => {
+                let skipped = decoder.skip_object(rest, too_large());
+                self.retry_at = 0;
+                self.state = State::Skim(Skim::default(), true);
+                Ok(Some(ListStep::Skipped(skipped)))
+            }
+            Next::Incomplete => {
+                self.retry_at = rest.len().saturating_mul(2).min(self.limit.saturating_add(1));
+                Ok(Some(ListStep::NeedMore))
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<ListStep, SourceError> {
+        if !self.has_items {
+            let kind = self.kind.as_deref().unwrap_or("no kind");
+            let kind = super::status::bounded(kind);
+            return Err(malformed(format!("list: the answer (of {kind}) has no items, so it is not a list")));
+        }
+        self.state = State::Done;
+        self.buffer = Vec::new();
+        self.at = 0;
+        let metadata = std::mem::take(&mut self.metadata);
+        Ok(ListStep::End {
+            version: ResourceVersion::new(&metadata.resource_version.unwrap_or_default()),
+            continue_token: metadata.r#continue.filter(|token| !token.is_empty()),
+            remaining: metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
+        })
+    }
+}
+
+/// The key at the start of `bytes`, and where the first byte of its value is; `None` when that is not there yet.
+/// A key is compared as written: nobody escapes the letters of "items".
+fn key_of(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, SourceError> {
+    let Some(end) = Skim::default().advance(bytes) else {
+        return if bytes.len() > MAX_MEMBER { Err(malformed("list: a key without end")) } else { Ok(None) };
+    };
+    let rest = bytes[end..].trim_ascii_start();
+    match rest.first() {
+        None => return Ok(None),
+        Some(b':') => {}
+        Some(_) => return Err(malformed("list: expected a colon")),
+    }
+    let value = rest[1..].trim_ascii_start();
+    Ok((!value.is_empty()).then(|| (&bytes[1..end - 1], bytes.len() - value.len())))
+}

@@ -1,0 +1,380 @@
+//! Deadlines, counters and bounds, to the unit.
+
+use super::*;
+
+#[test]
+fn a_quiet_watch_is_borne_until_the_server_should_have_ended_it() {
+    let mut rig = Rig::watching();
+    rig.watch();
+    rig.now += 5 * SECOND;
+    rig.reflector.on_watch_opened(rig.now);
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND));
+    assert_eq!(rig.reflector.out_of_patience().class, ErrorClass::Stalled);
+}
+
+// === what an earlier reflector of the informer knew ===
+
+#[test]
+fn a_successor_asks_for_nothing_older_than_its_predecessor_had_read() {
+    let mut rig = Rig::listing();
+    rig.reflector.resume(version("7"));
+    assert_eq!(rig.reflector.last_version(), Some(&version("7")));
+    assert_eq!(rig.list(), (since("7"), None, None, true));
+    let mut rig = Rig::streaming();
+    rig.reflector.resume(version("7"));
+    assert_eq!(rig.watch(), (since("7"), true));
+    assert_eq!(format!("{:?}", rig.reflector).split(' ').next(), Some("Reflector"));
+    assert!(format!("{:?}", rig.reflector).contains("last_version"));
+}
+
+#[test]
+fn no_list_is_older_than_what_readers_were_told_of_while_a_watch_goes_on_from_before_that() {
+    let mut rig = Rig::listing();
+    rig.reflector.resume(version("9"));
+    rig.reflector.go_on(version("5"), rig.now);
+    assert_eq!(rig.watch(), (since("5"), false));
+    rig.reflector.relist();
+    assert_eq!(rig.list().0, since("9"));
+    rig.page("12", None);
+    assert_eq!(rig.watch(), (since("12"), false));
+    let mut rig = Rig::streaming();
+    rig.reflector.resume(version("9"));
+    rig.reflector.go_on(version("5"), rig.now);
+    rig.reflector.relist();
+    assert_eq!(rig.watch(), (since("9"), true));
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_not_asked_for_again_from_before_what_it_has_brought() {
+    let mut rig = Rig::streaming();
+    rig.reflector.resume(version("5"));
+    assert_eq!(rig.watch(), (since("5"), true));
+    rig.reflector.on_watch_opened(rig.now);
+    for item in [WatchItem::Added(object("7")), WatchItem::Modified(object("9")), WatchItem::Deleted(object("8"))] {
+        assert_eq!(rig.reflector.on_watch_item(&item, rig.now), ItemVerdict::Initial);
+    }
+    rig.watch_fails(ErrorClass::Transient);
+    rig.waits();
+    assert_eq!(rig.watch(), (since("9"), true));
+}
+
+// === bounds, to the unit ===
+
+#[test]
+fn a_stream_of_the_most_recent_that_is_refused_as_too_old_has_nothing_else_to_ask_for() {
+    for class in [ErrorClass::Expired, ErrorClass::TooLarge] {
+        let mut rig = Rig::streaming();
+        assert_eq!(rig.watch(), (MostRecent, true));
+        rig.watch_fails(class);
+        assert_eq!(rig.waits(), Some((Duration::from_millis(800), WaitReason::Failure(class))));
+        assert_eq!(rig.watch(), (MostRecent, true));
+    }
+}
+
+#[test]
+fn watches_that_brought_nothing_are_no_habit_of_quick_ends() {
+    let mut rig = Rig::watching();
+    for waits in [800, 1600, 3200] {
+        rig.watch();
+        rig.watch_fails(ErrorClass::Transient);
+        assert_eq!(rig.waits().unwrap().0.as_millis(), waits);
+    }
+    for waits in [100, 100, 6400] {
+        rig.watch();
+        rig.reflector.on_watch_end(Err(&error(ErrorClass::Transient)), 1, Duration::ZERO, rig.now);
+        assert_eq!(rig.waits().map(|(waited, _)| waited.as_millis()), Some(waits));
+        rig.reflector.relist();
+        rig.list();
+        rig.page("10", None);
+    }
+}
+
+#[test]
+fn a_first_list_at_any_version_that_is_refused_is_asked_for_at_the_most_recent_at_once() {
+    let mut rig = Rig::listing();
+    assert_eq!(rig.list().0, any());
+    rig.list_fails(ErrorClass::TooLarge);
+    assert_eq!(rig.list(), (MostRecent, Some(500), None, true));
+    rig.list_fails(ErrorClass::TooLarge);
+    assert_eq!(rig.waits(), Some((Duration::from_millis(800), WaitReason::Failure(ErrorClass::TooLarge))));
+    // Pages of a list at the most recent version say nothing of a watch cache.
+    rig.list();
+    rig.page("10", Some("p2"));
+    rig.page("10", None);
+    rig.reflector.relist();
+    assert_eq!(rig.list(), (since("10"), None, None, true));
+}
+
+#[test]
+fn the_dice_lengthen_what_a_server_asked_for_by_half_a_second_and_backoffs_by_once_more() {
+    for (class, waits) in [
+        (ErrorClass::Throttled(Some(7 * SECOND)), Duration::from_millis(7250)),
+        (ErrorClass::Throttled(Some(Duration::ZERO)), Duration::from_millis(250)),
+        (ErrorClass::Throttled(None), Duration::from_millis(1200)),
+        (ErrorClass::Forbidden, Duration::from_millis(1200)),
+        (ErrorClass::Refused, Duration::from_millis(1200)),
+        (ErrorClass::Expired, Duration::from_millis(1200)),
+    ] {
+        let mut rig = Rig::watching();
+        rig.reflector.random = Box::new(|| 0.5);
+        rig.watch();
+        rig.watch_fails(class);
+        assert_eq!(rig.waits(), Some((waits, WaitReason::Failure(class))));
+    }
+}
+
+#[test]
+fn a_wait_is_over_at_its_moment() {
+    let mut rig = Rig::listing();
+    rig.list_fails_after_asking(ErrorClass::Transient);
+    let Step::Wait { until, .. } = rig.step() else { panic!("no wait") };
+    rig.now = until - Duration::from_nanos(1);
+    assert_eq!(rig.step(), Step::Wait { until, reason: WaitReason::Failure(ErrorClass::Transient) });
+    rig.now = until;
+    rig.list();
+}
+
+#[test]
+fn deadlines_are_those_of_what_is_open() {
+    let mut rig = Rig::listing();
+    assert_eq!(rig.reflector.deadline(), None);
+    rig.list();
+    assert_eq!((rig.reflector.deadline(), rig.reflector.is_listing()), (None, true));
+    rig.page("10", None);
+    assert_eq!((rig.reflector.deadline(), rig.reflector.is_listing()), (Some(rig.now + 310 * SECOND), false));
+    rig.now += SECOND;
+    rig.item(&bookmark("11", false));
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND), "each item moves it on");
+    rig.now += SECOND;
+    rig.item(&WatchItem::Skipped(Skipped { key: None, version: None, reason: String::new() }));
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND), "one that is skipped too");
+    let mut rig = Rig::streaming();
+    rig.watch();
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 30 * SECOND));
+    rig.now += SECOND;
+    rig.item(&WatchItem::Skipped(Skipped { key: None, version: None, reason: String::new() }));
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 30 * SECOND), "an object that is skipped is progress");
+    rig.now += SECOND;
+    rig.item(&bookmark("15", true));
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND));
+}
+
+#[test]
+fn a_server_is_asked_for_a_stream_again_when_its_hour_is_over_and_not_before() {
+    for (passed, streams) in
+        [(STREAMING_BAN.checked_sub(Duration::from_nanos(1)).unwrap(), false), (STREAMING_BAN, true)]
+    {
+        let mut rig = Rig::streaming();
+        rig.watch();
+        rig.watch_fails(ErrorClass::StreamingUnsupported);
+        rig.now += passed;
+        assert_eq!(matches!(rig.step(), Step::Watch { .. }), streams);
+    }
+}
+
+#[test]
+fn what_breaks_a_stream_counts_for_its_kind() {
+    // Twice, and streaming is left alone.
+    for class in [ErrorClass::Transient, ErrorClass::Stalled] {
+        let mut rig = Rig::streaming();
+        for _ in 0..MAX_BROKEN_STREAMS {
+            rig.watch();
+            rig.watch_fails(class);
+            assert_eq!(rig.waits().unwrap().1, WaitReason::Failure(class));
+        }
+        assert_eq!(rig.list().0, any(), "{class:?}");
+    }
+    // At once.
+    let mut rig = Rig::streaming();
+    rig.watch();
+    rig.watch_fails(ErrorClass::Malformed);
+    assert_eq!(rig.waits().unwrap().1, WaitReason::Failure(ErrorClass::Malformed));
+    assert_eq!(rig.list().0, any());
+    // Never.
+    for class in [ErrorClass::Refused, ErrorClass::Unauthorized, ErrorClass::NotFound, ErrorClass::Throttled(None)] {
+        let mut rig = Rig::streaming();
+        for _ in 0..9 {
+            assert_eq!(rig.watch(), (MostRecent, true), "{class:?}");
+            rig.watch_fails(class);
+            rig.waits();
+        }
+    }
+    // One that came to its mark makes up for one that did not.
+    let mut rig = Rig::streaming();
+    for _ in 0..9 {
+        rig.watch();
+        rig.watch_fails(ErrorClass::Transient);
+        rig.waits();
+        rig.watch();
+        rig.item(&bookmark("15", true));
+        rig.reflector.relist();
+    }
+    rig.watch();
+}
+
+#[test]
+fn a_second_of_events_or_a_minute_of_none_makes_up_for_what_broke() {
+    let just_before = |whole: Duration| whole.checked_sub(Duration::from_nanos(1)).unwrap();
+    for (events, lasted, well) in [
+        (1, SECOND, true),
+        (1, just_before(SECOND), false),
+        (0, SECOND, false),
+        (0, 60 * SECOND, true),
+        (0, just_before(60 * SECOND), false),
+    ] {
+        let mut rig = Rig::watching();
+        for _ in 0..MAX_BAD_WATCHES {
+            rig.watch();
+            rig.watch_fails(ErrorClass::Transient);
+            rig.waits();
+        }
+        rig.watch();
+        rig.reflector.on_watch_end(Err(&error(ErrorClass::Transient)), events, lasted, rig.now);
+        rig.waits();
+        assert_eq!(matches!(rig.step(), Step::Watch { .. }), well, "{events} events in {lasted:?}");
+    }
+}
+
+#[test]
+fn a_watch_of_a_second_is_opened_again_at_once_and_a_shorter_one_without_events_is_not() {
+    let mut rig = Rig::watching();
+    rig.watch();
+    rig.watch_ends(0, SECOND);
+    assert_eq!(rig.waits(), None);
+    rig.watch();
+    rig.watch_ends(0, Duration::from_nanos(999_999_999));
+    assert_eq!(rig.waits(), Some((Duration::from_millis(800), WaitReason::ShortWatch)));
+}
+
+#[test]
+fn two_quick_ends_in_a_row_are_borne_and_a_good_watch_lets_them_count_anew() {
+    let mut rig = Rig::watching();
+    for _ in 0..3 {
+        for _ in 0..2 {
+            rig.watch();
+            rig.watch_ends(1, Duration::from_millis(1));
+            assert_eq!(rig.waits(), None);
+        }
+        rig.watch();
+        rig.watch_ends(1, SECOND);
+        assert_eq!(rig.waits(), None);
+    }
+    for waits in [false, false, true, true] {
+        rig.watch();
+        rig.watch_ends(1, Duration::from_millis(1));
+        assert_eq!(rig.waits().is_some(), waits);
+    }
+}
+
+#[test]
+fn a_list_makes_up_for_watches_that_broke() {
+    let mut rig = Rig::watching();
+    for _ in 0..3 {
+        for _ in 0..MAX_BAD_WATCHES {
+            rig.watch();
+            rig.watch_fails(ErrorClass::StreamingUnsupported);
+            rig.waits();
+        }
+        rig.reflector.relist();
+        rig.list();
+        rig.page("10", None);
+    }
+    rig.watch();
+}
+
+#[test]
+fn a_list_that_may_not_be_had_starts_over_with_its_first_page() {
+    for class in [ErrorClass::Forbidden, ErrorClass::Malformed, ErrorClass::NotFound, ErrorClass::Unauthorized] {
+        let mut rig = Rig::listing();
+        rig.list();
+        rig.page("10", Some("p2"));
+        rig.list();
+        rig.list_fails(class);
+        assert_eq!(rig.waits().unwrap().1, WaitReason::Failure(class));
+        assert_eq!(rig.list(), (any(), Some(500), None, true));
+    }
+}
+
+#[test]
+fn an_empty_token_ends_a_list_and_a_page_that_came_counts_failures_anew() {
+    let mut rig = Rig::listing();
+    rig.list();
+    for token in ["p2", "p3", "p4", "p5"] {
+        assert_eq!(rig.page("10", Some(token)), PageVerdict::NextPage);
+        for _ in 0..2 {
+            rig.list_fails(ErrorClass::Transient);
+            rig.waits();
+            assert_eq!(rig.list(), (any(), Some(500), Some(token.to_owned()), false));
+        }
+    }
+    assert_eq!(rig.page("10", Some("")), PageVerdict::ListComplete(version("10")));
+}
+
+#[test]
+fn asking_again_without_a_report_gives_the_same_answer() {
+    for mut rig in [Rig::listing(), Rig::streaming(), Rig::watching()] {
+        let first = rig.step();
+        assert_eq!(rig.step(), first);
+    }
+    let mut rig = Rig::listing();
+    rig.list_fails_after_asking(ErrorClass::Transient);
+    let first = rig.step();
+    assert!(matches!(first, Step::Wait { .. }));
+    assert_eq!(rig.step(), first);
+}
+
+#[test]
+fn reports_out_of_turn_break_nothing() {
+    let mut rig = Rig::listing();
+    rig.watch_ends(0, Duration::ZERO);
+    assert_eq!(rig.item(&added("3")), ItemVerdict::Nothing);
+    rig.list_fails(ErrorClass::Expired);
+    rig.waits();
+    assert_eq!(rig.list().0, any());
+}
+
+proptest::proptest! {
+    #![proptest_config(informer_hub_testing::properties(256))]
+
+    #[test]
+    fn whatever_is_reported_a_success_always_leads_to_a_watch(script in proptest::collection::vec(0_u8..24, 0..60)) {
+        let mut rig = Rig::streaming();
+        let classes = [
+            ErrorClass::Throttled(None), ErrorClass::Refused, ErrorClass::Expired, ErrorClass::TooLarge,
+            ErrorClass::Unauthorized, ErrorClass::Forbidden, ErrorClass::NotFound, ErrorClass::StreamingUnsupported,
+            ErrorClass::Malformed, ErrorClass::Stalled, ErrorClass::Transient,
+        ];
+        let mut unhappy = 0_u32;
+        for choice in script {
+            if let Some((waited, _)) = rig.waits() {
+                proptest::prop_assert!(waited <= 600 * SECOND);
+                unhappy = 0;
+            }
+            let class = classes.get(usize::from(choice)).copied();
+            match (rig.step(), class) {
+                (Step::List { .. }, Some(class)) => { rig.list_fails(class); unhappy += 1; }
+                (Step::Watch { .. }, Some(class)) => { rig.watch_fails(class); unhappy += 1; }
+                (Step::List { .. }, None) => { rig.page("10", (choice % 2 == 0).then_some("t")); unhappy = 0; }
+                (Step::Watch { .. }, None) => {
+                    rig.item(&bookmark("12", choice % 2 == 0));
+                    rig.watch_ends(u64::from(choice % 3), SECOND);
+                    unhappy = 0;
+                }
+                (Step::Wait { .. }, _) => proptest::prop_assert!(false, "waited twice"),
+            }
+            proptest::prop_assert!(unhappy <= 4, "{unhappy} failures in a row without a wait");
+        }
+        rig.waits();
+        if let Step::List { .. } = rig.step() {
+            rig.page("20", None);
+        } else {
+            rig.item(&bookmark("20", true));
+            rig.watch_ends(1, 2 * SECOND);
+        }
+        proptest::prop_assert_eq!(rig.waits(), None);
+        // A list of several pages is watched from its first page's version.
+        let (from, initial_events) = rig.watch();
+        proptest::prop_assert!(from == since("20") || from == since("10"), "{from:?}");
+        proptest::prop_assert!(!initial_events);
+    }
+}

@@ -1,0 +1,185 @@
+//! Progress of a list: detects servers that send pages, or items, without an end.
+
+use std::time::Duration;
+
+use super::{ErrorClass, ListBounds, SourceError};
+
+/// Items of a page where the request has no limit; client-go's default page size.
+const USUAL_PAGE: u32 = 500;
+/// Pause after the first empty page; doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause after an empty page.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Pause after a page that has less than a tenth of the items asked for.
+const THIN_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a list in progress has brought. Pure.
+///
+/// Repeated continue tokens are found by Brent's algorithm: one token is kept, and replaced after 1, 2, 4, 8 … pages. A
+/// cycle of `n` tokens that begins after `m` pages is found within `3·max(m, n)` pages, whatever its length.
+#[derive(Debug, Clone, Default)]
+pub struct Progress {
+    pages: u64,
+    items: u64,
+    waited: Duration,
+    items_of_page: u64,
+    empty_pages: u32,
+    kept_token: Option<String>,
+    since_kept: u64,
+    keep_for: u64,
+}
+
+impl Progress {
+    /// A page is asked for, perhaps again.
+    pub fn begin_page(&mut self) {
+        self.items_of_page = 0;
+    }
+
+    /// Items have arrived, after a wait for the server.
+    ///
+    /// # Errors
+    /// The list is beyond its bounds.
+    pub fn note_items(&mut self, items: u64, waited: Duration, bounds: &ListBounds) -> Result<(), SourceError> {
+        self.items = self.items.saturating_add(items);
+        self.items_of_page = self.items_of_page.saturating_add(items);
+        self.waited = self.waited.saturating_add(waited);
+        if self.items > bounds.items {
+            return Err(endless(format!("list: more than {} items", bounds.items)));
+        }
+        if self.waited > bounds.time {
+            return Err(endless(format!("list: no end within {:?}", bounds.time)));
+        }
+        Ok(())
+    }
+
+    /// A page has ended, and `token` continues the list. Returns the pause before the next page.
+    ///
+    /// # Errors
+    /// The list makes no progress, or is beyond its bounds.
+    pub fn note_page(&mut self, token: &str, limit: Option<u32>, bounds: &ListBounds) -> Result<Duration, SourceError> {
+        self.pages += 1;
+        if self.repeats(token) {
+            return Err(endless(format!("list: page {} repeats an earlier continue token", self.pages)));
+        }
+        if self.pages >= bounds.pages {
+            return Err(endless(format!("list: more than {} pages", bounds.pages)));
+        }
+        let items = std::mem::take(&mut self.items_of_page);
+        if items > 0 {
+            self.empty_pages = 0;
+            let is_thin = items < u64::from(limit.unwrap_or(USUAL_PAGE) / 10);
+            return Ok(if is_thin { THIN_PAUSE } else { Duration::ZERO });
+        }
+        self.empty_pages += 1;
+        if self.empty_pages >= bounds.empty_pages {
+            return Err(endless(format!("list: {} empty pages in a row", self.empty_pages)));
+        }
+        let doublings = (self.empty_pages - 1).min(16);
+        Ok(FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE))
+    }
+
+    fn repeats(&mut self, token: &str) -> bool {
+        if self.kept_token.as_deref() == Some(token) {
+            return true;
+        }
+        if self.since_kept == self.keep_for {
+            self.kept_token = Some(token.to_owned());
+            self.keep_for = (self.keep_for * 2).max(1);
+            self.since_kept = 0;
+        }
+        self.since_kept += 1;
+        false
+    }
+}
+
+fn endless(message: String) -> SourceError {
+    SourceError { class: ErrorClass::Malformed, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of full length until the list is given up.
+    fn pages_until_error(tokens: impl Iterator<Item = String>) -> (u64, String) {
+        let mut progress = Progress::default();
+        let bounds = ListBounds { pages: 10_000, ..ListBounds::default() };
+        for (page, token) in (1..).zip(tokens) {
+            progress.begin_page();
+            progress.note_items(500, Duration::ZERO, &bounds).unwrap();
+            if let Err(error) = progress.note_page(&token, Some(500), &bounds) {
+                return (page, error.message);
+            }
+        }
+        panic!("the tokens ended first");
+    }
+
+    #[test]
+    fn a_cycle_of_tokens_is_found_within_three_times_its_length_and_its_lead() {
+        for lead in [0_u64, 1, 2, 7, 100] {
+            for length in [1_u64, 2, 3, 10, 64, 500] {
+                let tokens = (0..lead).map(|at| format!("lead-{at}"));
+                let cycle = (0..length).cycle().map(|at| format!("cycle-{at}"));
+                let (page, message) = pages_until_error(tokens.chain(cycle));
+                assert!(page > lead + length, "{lead} {length}: nothing has been repeated at page {page}");
+                assert!(page <= 3 * lead.max(length) + 2, "{lead} {length}: found at page {page}");
+                assert_eq!(message, format!("list: page {page} repeats an earlier continue token"));
+            }
+        }
+        assert_eq!(pages_until_error(std::iter::repeat("same".to_owned())).0, 2);
+    }
+
+    #[test]
+    fn a_million_objects_in_pages_of_ten_are_within_the_bounds_and_unpaced() {
+        let (mut progress, bounds) = (Progress::default(), ListBounds::default());
+        for page in 0..99_999 {
+            progress.begin_page();
+            progress.note_items(10, Duration::from_millis(10), &bounds).unwrap();
+            let pause = progress.note_page(&format!("t{page}"), Some(10), &bounds).unwrap();
+            assert_eq!(pause, Duration::ZERO);
+        }
+        let error = progress.note_page("one more", Some(10), &bounds).unwrap_err();
+        assert_eq!(error.message, "list: more than 100000 pages");
+    }
+
+    #[test]
+    fn empty_pages_are_paced_and_a_row_of_them_ends_the_list() {
+        let (mut progress, bounds) = (Progress::default(), ListBounds::default());
+        let mut pauses = Vec::new();
+        let error = loop {
+            progress.begin_page();
+            match progress.note_page(&format!("t{}", pauses.len()), Some(500), &bounds) {
+                Ok(pause) => pauses.push(pause.as_millis()),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(pauses[..7], [100, 200, 400, 800, 1600, 2000, 2000]);
+        assert_eq!((pauses.len(), error.message.as_str()), (15, "list: 16 empty pages in a row"));
+    }
+
+    #[test]
+    fn an_item_ends_the_row_of_empty_pages_and_a_thin_page_is_paced() {
+        let (mut progress, bounds) = (Progress::default(), ListBounds { empty_pages: 2, ..ListBounds::default() });
+        let mut page = |items: u64, token: &str| {
+            progress.begin_page();
+            progress.note_items(items, Duration::ZERO, &bounds).unwrap();
+            progress.note_page(token, None, &bounds).map(|pause| pause.as_millis()).ok()
+        };
+        assert_eq!(page(0, "a"), Some(100));
+        assert_eq!(page(49, "b"), Some(20));
+        assert_eq!(page(0, "c"), Some(100), "the row began anew");
+        assert_eq!(page(50, "d"), Some(0));
+        assert_eq!((page(0, "e"), page(0, "f")), (Some(100), None));
+    }
+
+    #[test]
+    fn items_and_time_are_bounded_within_one_page() {
+        let bounds = ListBounds { items: 10, time: Duration::from_secs(9), ..ListBounds::default() };
+        let mut progress = Progress::default();
+        progress.note_items(10, Duration::from_secs(9), &bounds).unwrap();
+        let error = progress.clone().note_items(1, Duration::ZERO, &bounds).unwrap_err();
+        assert_eq!(error.message, "list: more than 10 items");
+        let error = progress.note_items(0, Duration::from_millis(1), &bounds).unwrap_err();
+        assert_eq!((error.class, error.message.as_str()), (ErrorClass::Malformed, "list: no end within 9s"));
+    }
+}

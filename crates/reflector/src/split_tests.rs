@@ -1,0 +1,460 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Decoder, ErrorClass, Projection};
+use informer_hub_types::{ApiResource, Gvr};
+
+fn decoder() -> Decoder {
+    let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
+    Decoder::new(pods, &Projection::default(), Vec::new())
+}
+
+/// What a list brings, as text: names, `skip:key`, `end:version:token:remaining`, or `error:class`.
+fn list(pieces: &[&[u8]], limit: usize) -> Vec<String> {
+    let (mut decoder, mut splitter, mut out) = (decoder(), ListSplitter::new(limit), Vec::new());
+    let describe = |step: ListStep| match step {
+        ListStep::Object(object) => Some(object.key().as_str().to_owned()),
+        ListStep::Skipped(skipped) => {
+            Some(format!("skip:{}", skipped.key.map_or(String::new(), |k| k.as_str().to_owned())))
+        }
+        ListStep::End { version, continue_token, remaining } => {
+            Some(format!("end:{version}:{continue_token:?}:{remaining:?}"))
+        }
+        ListStep::NeedMore => None,
+    };
+    let mut run = || {
+        for piece in pieces {
+            splitter.feed(piece);
+            while let Some(text) = describe(splitter.next(&mut decoder)?) {
+                out.push(text);
+            }
+        }
+        while let Some(text) = describe(splitter.finish(&mut decoder)?) {
+            out.push(text);
+        }
+        Ok(())
+    };
+    if let Err(error) = run() {
+        let error: SourceError = error;
+        out.push(format!("error:{:?}", error.class));
+    }
+    out
+}
+
+const LIST: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"99","continue":"t","remainingItemCount":7},"other":[{"items":[1,"]"]},1.5e3,null],"items":[{"metadata":{"name":"a","namespace":"n"}}, {"metadata":{"name":"é\"","namespace":"n"},"x":[-1.5e+3,true,"\u00e9\\"]} ,{"metadata":{}},12, {"metadata":{"name":"c"}}
+]} "#;
+
+fn expected() -> Vec<String> {
+    ["n/a", "n/é\"", "skip:", "skip:", "c", "end:99:Some(\"t\"):Some(7)"].map(str::to_owned).to_vec()
+}
+
+#[test]
+fn a_list_is_the_same_wherever_it_is_cut() {
+    let bytes = LIST.as_bytes();
+    assert_eq!(list(&[bytes], 1000), expected());
+    for cut in 0..=bytes.len() {
+        let (first, second) = bytes.split_at(cut);
+        assert_eq!(list(&[first, second], 1000), expected(), "cut at {cut}");
+    }
+    let single: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(list(&single, 1000), expected());
+}
+
+#[test]
+fn a_list_that_ends_early_is_an_error_wherever_it_ends() {
+    for end in 0..LIST.trim_end().len() {
+        let found = list(&[&LIST.as_bytes()[..end]], 1000);
+        assert_eq!(found.last().map(String::as_str), Some("error:Transient"), "{end}: {found:?}");
+    }
+}
+
+#[test]
+fn the_envelope_may_come_in_any_order() {
+    let end = "end:5:None:None";
+    for text in [
+        r#"{"items":[],"metadata":{"resourceVersion":"5"}}"#,
+        r#"{"metadata":{"resourceVersion":"5","continue":""},"items":null}"#,
+        r#"{"metadata":{"resourceVersion":"5","remainingItemCount":-1},"items":[ ]}"#,
+    ] {
+        assert_eq!(list(&[text.as_bytes()], 1000), [end], "{text}");
+    }
+    assert_eq!(list(&[br#"{"metadata":null,"items":[]}"#], 1000), ["end::None:None"]);
+}
+
+#[test]
+fn what_is_not_a_list_is_refused() {
+    for text in [
+        r#"{"kind":"Status","metadata":{},"code":200}"#,
+        r#"{"kind":"Table","rows":[]}"#,
+        r#"{"kind":"Pod","metadata":{}}"#,
+        r#"{"items":{}}"#,
+        r#"{"items":5}"#,
+        r"[]",
+        "<html>",
+        r#"{"items":[{"a":1 "b":2}]}"#,
+        r#"{"items":[{}{}]}"#,
+        r#"{"items":[,]}"#,
+        r#"{"metadata":5,"items":[]}"#,
+        r#"{"items" []}"#,
+    ] {
+        assert_eq!(list(&[text.as_bytes()], 1000).last().map(String::as_str), Some("error:Malformed"), "{text}");
+    }
+}
+
+// client-go: TestIsUnsupportedTableObject.
+#[test]
+fn what_says_that_it_is_no_list_is_refused_before_its_items_are_read() {
+    let message = |text: &str| steps(&[text.as_bytes()], 1000).unwrap_err().message;
+    for (text, expected) in [
+        (
+            r#"{"kind":"Table","items":[{"metadata":{"name":"a"}}]}"#,
+            "list: the server sent a Table, which is made for people",
+        ),
+        (r#"{"kind":"Status","items":[]}"#, "list: the server answered 200 with a Status"),
+        (r#"{"metadata":{},"kind":"Table","#, "list: the server sent a Table, which is made for people"),
+        (r#"{"kind":"Pod","spec":{}}"#, "list: the answer (of Pod) has no items, so it is not a list"),
+        ("{}", "list: the answer (of no kind) has no items, so it is not a list"),
+        (r#"{"kind":["PodList"],"items":[]}"#, "list: its metadata or kind is not what Kubernetes sends"),
+        (r#"{"items":7}"#, "list: its items are not a list"),
+        (r#"{"items":[] "a":1}"#, "list: a comma is missing"),
+        (r#"{,"items":[]}"#, "list: a comma where a value is due"),
+        (r#"{"items" 1}"#, "list: expected a colon"),
+        ("{1:2}", "list: expected a member"),
+        ("7", "list: the answer is not a JSON object"),
+    ] {
+        assert_eq!(message(text), expected, "{text}");
+    }
+    for list in [r#"{"kind":"PodList","items":[]}"#, r#"{"kind":null,"items":null}"#, r#"{"kind":"List","items":[]}"#] {
+        assert!(matches!(&steps(&[list.as_bytes()], 1000).unwrap()[..], [ListStep::End { .. }]), "{list}");
+    }
+}
+
+// client-go: TestIsUnsupportedTableObject. A custom resource may call its list what it likes.
+#[test]
+fn table_of_the_resources_own_group_is_a_list_and_one_of_meta_k8s_io_is_not() {
+    let rows = || ApiResource { gvr: Gvr::new("custom.group", "v1", "rows"), kind: "Row".into(), namespaced: true };
+    let read = |text: &str| {
+        let (mut decoder, mut splitter) =
+            (Decoder::new(rows(), &Projection::default(), Vec::new()), ListSplitter::new(1000));
+        splitter.feed(text.as_bytes());
+        let mut objects = 0;
+        loop {
+            match splitter.finish(&mut decoder) {
+                Ok(ListStep::Object(_)) => objects += 1,
+                Ok(ListStep::End { .. }) => return Ok(objects),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => return Err((error.class, error.message)),
+            }
+        }
+    };
+    let items = r#""items":[{"metadata":{"name":"a"}}]"#;
+    for kind in ["Table", "Status"] {
+        for own in [
+            format!(r#"{{"apiVersion":"custom.group/v1","kind":"{kind}",{items}}}"#),
+            format!(r#"{{"kind":"{kind}","apiVersion":"custom.group/v1","metadata":{{}},{items}}}"#),
+            format!(r#"{{"apiVersion":"custom.group/v1",{items},"kind":"{kind}"}}"#),
+        ] {
+            assert_eq!(read(&own), Ok(1), "{own}");
+        }
+        for other in [
+            format!(r#"{{"apiVersion":"meta.k8s.io/v1","kind":"{kind}",{items}}}"#),
+            format!(r#"{{"kind":"{kind}","apiVersion":"meta.k8s.io/v1beta1",{items}}}"#),
+            format!(r#"{{"apiVersion":"v1",{items},"kind":"{kind}"}}"#),
+            format!(r#"{{"kind":"{kind}",{items}}}"#),
+            format!(r#"{{"kind":"{kind}","items":null}}"#),
+            format!(r#"{{"kind":"{kind}","apiVersion":7,{items}}}"#),
+        ] {
+            let (class, message) = read(&other).unwrap_err();
+            assert_eq!(class, ErrorClass::Malformed, "{other}");
+            assert!(
+                message.contains("Table, which is made for people") || message.contains("with a Status"),
+                "{message}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_item_over_the_limit_is_skipped_by_name_and_the_next_is_read() {
+    let large = format!(r#"{{"metadata":{{"name":"big","namespace":"n"}},"x":"{}"}}"#, "}],\\\"".repeat(1000));
+    let text =
+        format!(r#"{{"items":[{large},{{"metadata":{{"name":"small"}}}}],"metadata":{{"resourceVersion":"1"}}}}"#);
+    for size in [1, 7, 100, 300, 10_000] {
+        let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+        assert_eq!(list(&pieces, 200), ["skip:n/big", "small", "end:1:None:None"], "pieces of {size}");
+    }
+}
+
+#[test]
+fn an_object_of_50_mib_costs_no_more_memory_than_the_limit() {
+    let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(1024 * 1024));
+    splitter.feed(br#"{"items":[{"metadata":{"name":"big","namespace":"n"},"x":""#);
+    let piece = vec![b'x'; 64 * 1024];
+    let mut skipped = 0;
+    for _ in 0..800 {
+        splitter.feed(&piece);
+        while !matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore) {
+            skipped += 1;
+        }
+        assert!(splitter.buffered() <= 3 * 1024 * 1024);
+    }
+    splitter.feed(br#""}],"metadata":{}}"#);
+    assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::End { .. }));
+    assert_eq!(skipped, 1);
+}
+
+/// The steps that these bytes lead to at once, without the end of the body.
+fn steps(pieces: &[&[u8]], limit: usize) -> Result<Vec<ListStep>, SourceError> {
+    let (mut decoder, mut splitter, mut steps) = (decoder(), ListSplitter::new(limit), Vec::new());
+    for piece in pieces {
+        splitter.feed(piece);
+        loop {
+            match splitter.next(&mut decoder)? {
+                ListStep::NeedMore => break,
+                step => steps.push(step),
+            }
+        }
+    }
+    Ok(steps)
+}
+
+#[test]
+fn numbers_and_words_at_the_end_of_any_line_may_go_on() {
+    let item = "{\n\"metadata\":\n{\"name\":\"a\"},\n\"x\": -12.5e+30\n,\"y\":\n[true\n,false,null\n,0.5]\n}";
+    let text = format!("{{\"items\":\n[{item}\n,{item},\n12\n,true ],\n\"metadata\":{{\"resourceVersion\":\"1\"}}}}");
+    let expected = ["a", "a", "skip:", "skip:", "end:1:None:None"];
+    for cut in 0..=text.len() {
+        let (first, second) = text.as_bytes().split_at(cut);
+        assert_eq!(list(&[first, second], 1000), expected, "cut at {cut}");
+    }
+}
+
+#[test]
+fn what_no_further_bytes_can_mend_is_refused_at_once() {
+    for broken in ["tx", "-x", "1.x", "1ex", "nul1", "01", "\"\\x\"", "\"a\" 1", "{1", "+1", "1.5.5"] {
+        for lines in 0..4 {
+            let before = "\"a\":1,\n".repeat(lines);
+            for after in [",\n\"some\":\"more\"", ",\"some\":\"more\""] {
+                let text = format!("{{\"items\":[{{{before}\"b\":{broken}{}", after.repeat(5));
+                let error = steps(&[text.as_bytes()], 1000).unwrap_err();
+                assert_eq!(error.class, ErrorClass::Malformed, "{text}");
+                assert!(error.message.starts_with("object: broken JSON at line "), "{}", error.message);
+            }
+        }
+    }
+}
+
+#[test]
+fn metadata_and_keys_are_looked_into_up_to_64_kib() {
+    let start = r#"{"metadata":"#;
+    let fits = format!("{{\"a\":\"{}", "x".repeat(64 * 1024 - 6));
+    assert_eq!(fits.len(), 64 * 1024);
+    assert!(steps(&[start.as_bytes(), fits.as_bytes()], 1000).unwrap().is_empty());
+    let error = steps(&[start.as_bytes(), fits.as_bytes(), b"x"], 1000).unwrap_err();
+    assert_eq!(error.message, "list: its metadata is longer than 64 KiB");
+    let key = format!("\"{}", "x".repeat(64 * 1024 - 1));
+    assert!(steps(&[b"{", key.as_bytes()], 1000).unwrap().is_empty());
+    let error = steps(&[b"{", key.as_bytes(), b"x"], 1000).unwrap_err();
+    assert_eq!(error.message, "list: a key without end");
+}
+
+#[test]
+fn an_item_may_be_as_large_as_the_limit() {
+    let item = |size: usize| {
+        let head = r#"{"metadata":{"name":"a","resourceVersion":"4"},"x":""#;
+        format!("{head}{}\"}}", "x".repeat(size - head.len() - 2))
+    };
+    for size in [200, 201] {
+        let text = format!("{{\"items\":[{}", item(size));
+        let (whole, halves) = (text.as_bytes(), text.as_bytes().split_at(100));
+        for pieces in [vec![whole], vec![halves.0, halves.1]] {
+            let steps = steps(&pieces, 200).unwrap();
+            match (&steps[..], size) {
+                ([ListStep::Object(_)], 200) => {}
+                ([ListStep::Skipped(skipped)], 201) => {
+                    assert_eq!(skipped.key.as_ref().unwrap().name(), "a");
+                    assert_eq!(skipped.version.as_ref().unwrap().to_string(), "4");
+                    assert_eq!(skipped.reason, "larger than the limit of 200 bytes");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_item_that_is_not_over_is_given_up_one_byte_past_the_limit() {
+    let head = r#"{"metadata":{"name":"a","namespace":"n"},"x":""#;
+    for first in [head.len(), 100, 150, 200] {
+        let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(200));
+        splitter.feed(br#"{"items":["#);
+        let item = format!("{head}{}", "x".repeat(201 - head.len()));
+        splitter.feed(&item.as_bytes()[..first]);
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore));
+        splitter.feed(&item.as_bytes()[first..200]);
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore), "it may be over at the limit");
+        splitter.feed(b"x");
+        let ListStep::Skipped(skipped) = splitter.next(&mut decoder).unwrap() else { panic!("{first}") };
+        assert_eq!(skipped.key.unwrap().as_str(), "n/a");
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore));
+        splitter.feed(br#""}]}"#);
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::End { .. }));
+    }
+}
+
+// Equal bytes in whatever pieces: what was read is given back though no piece ends with an item.
+#[test]
+fn a_long_list_holds_no_more_than_what_is_not_read_yet() {
+    let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(1024));
+    splitter.feed(br#"{"items":["#);
+    let items = r#"{"metadata":{"name":"a"}},"#.repeat(4000);
+    let mut read = 0;
+    for piece in items.as_bytes().chunks(1003) {
+        splitter.feed(piece);
+        while !matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore) {
+            read += 1;
+        }
+        assert!((1..8192).contains(&splitter.buffered()), "{}", splitter.buffered());
+    }
+    assert_eq!(read, 4000);
+}
+
+#[test]
+fn a_large_item_leaves_a_mebibyte_of_room_behind_and_a_list_that_is_over_none() {
+    let (mut decoder, mut splitter) = (decoder(), ListSplitter::default());
+    splitter
+        .feed(format!("{{\"items\":[{{\"metadata\":{{\"name\":\"a\"}},\"x\":\"{}\"}}", "x".repeat(3 << 20)).as_bytes());
+    assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::Object(_)));
+    assert!(splitter.buffered() > 3 << 20);
+    splitter.feed(b"]");
+    assert_eq!(splitter.buffered(), 1 << 20);
+    assert!(!splitter.is_done());
+    splitter.feed(b"}");
+    assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore | ListStep::End { .. }));
+    assert!(splitter.is_done());
+    splitter.feed(b"more");
+    assert_eq!(splitter.buffered(), 0);
+    assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore));
+}
+
+#[test]
+fn the_limits_are_what_the_documents_say() {
+    assert_eq!(MAX_OBJECT_BYTES, 16 << 20);
+    assert_eq!(KEPT_CAPACITY, 256 << 10);
+}
+
+/// Lines as text; a too long one as `long:` and the length of its head.
+fn lines(pieces: &[&[u8]], limit: usize) -> Result<Vec<String>, SourceError> {
+    let (mut splitter, mut out) = (LineSplitter::new(limit), Vec::new());
+    for piece in pieces {
+        splitter.feed(piece, |line| {
+            out.push(match line {
+                Line::Whole(line) => String::from_utf8_lossy(line).into_owned(),
+                Line::TooLong(head) => format!("long:{}", head.len()),
+            });
+            Ok(())
+        })?;
+    }
+    if splitter.is_inside() {
+        out.push(format!("rest:{}", String::from_utf8_lossy(splitter.rest())));
+    }
+    Ok(out)
+}
+
+#[test]
+fn lines_are_the_same_wherever_they_are_cut() {
+    let text = b"one\n\ntwo \xc3\xa9\r\n   \n0123456789abcdefghij\nthree\nfo";
+    let expected = ["one", "two é\r", "long:10", "three", "rest:fo"];
+    for cut in 0..=text.len() {
+        let (first, second) = text.split_at(cut);
+        assert_eq!(lines(&[first, second], 10).unwrap(), expected, "cut at {cut}");
+    }
+    let single: Vec<&[u8]> = text.chunks(1).collect();
+    assert_eq!(lines(&single, 10).unwrap(), expected);
+}
+
+#[test]
+fn a_line_without_end_ends_the_watch() {
+    let piece = [b'x'; 16];
+    let pieces: Vec<&[u8]> = std::iter::repeat_n(&piece[..], 3).collect();
+    assert_eq!(lines(&pieces, 16).unwrap(), ["long:16", "rest:"]);
+    let pieces: Vec<&[u8]> = std::iter::repeat_n(&piece[..], 5).collect();
+    assert_eq!(lines(&pieces, 16).unwrap_err().class, ErrorClass::Malformed);
+}
+
+#[test]
+fn a_line_may_be_as_long_as_the_limit_and_its_skipped_rest_four_times_as_long() {
+    let x = |length: usize| "x".repeat(length);
+    assert_eq!(lines(&[x(16).as_bytes(), b"\n"], 16).unwrap(), [x(16)]);
+    assert_eq!(lines(&[x(17).as_bytes(), b"\na\n"], 16).unwrap(), ["long:16", "a"]);
+    assert_eq!(lines(&[x(16).as_bytes(), b"x", b"\na\n"], 16).unwrap(), ["long:16", "a"]);
+    assert_eq!(lines(&[x(64).as_bytes(), b"\na\n"], 16).unwrap(), ["long:16", "a"]);
+    assert_eq!(lines(&[x(60).as_bytes(), b"xxxx\na\n"], 16).unwrap(), ["long:16", "a"]);
+    for pieces in [[x(65), String::new()], [x(60), x(5)], [x(60), x(5) + "\n"]] {
+        let pieces: Vec<_> = pieces.iter().map(String::as_bytes).collect();
+        let error = lines(&pieces, 16).unwrap_err();
+        assert_eq!(error.message, "watch: a line without end, 65 bytes and no newline");
+    }
+}
+
+#[test]
+fn a_long_line_gives_its_memory_back() {
+    for (length, kept) in [(KEPT_CAPACITY, true), (KEPT_CAPACITY + 1, false)] {
+        let mut splitter = LineSplitter::default();
+        let mut line = vec![b'x'; length];
+        splitter.feed(&line, |_| panic!("it is not over")).unwrap();
+        assert!(splitter.is_inside());
+        splitter.buffer.shrink_to_fit();
+        line.truncate(0);
+        let mut found = 0;
+        splitter
+            .feed(b"\n", |line| {
+                let Line::Whole(line) = line else { panic!("too long") };
+                found = line.len();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!((found, splitter.buffer.capacity() > 0, splitter.is_inside()), (length, kept, false));
+    }
+}
+
+#[test]
+fn what_the_caller_makes_of_a_line_comes_back() {
+    for feed in [&b"one\ntwo\n"[..], b"\n \none\ntwo\n", b"way too long\ntwo\n"] {
+        let mut splitter = LineSplitter::new(8);
+        let mut seen = 0;
+        let refused = splitter.feed(feed, |_| {
+            seen += 1;
+            Err(malformed("no"))
+        });
+        assert_eq!((refused.unwrap_err().message.as_str(), seen), ("no", 1));
+    }
+}
+
+proptest! {
+    #![proptest_config(informer_hub_testing::properties(256))]
+
+    #[test]
+    fn no_pieces_of_any_size_change_a_list(sizes in prop::collection::vec(1_usize..40, 1..60)) {
+        let (mut rest, mut pieces) = (LIST.as_bytes(), Vec::new());
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, tail) = rest.split_at((*size).min(rest.len()));
+            pieces.push(piece);
+            rest = tail;
+        }
+        prop_assert_eq!(list(&pieces, 1000), expected());
+    }
+
+    #[test]
+    fn no_bytes_make_the_splitters_panic(pieces in prop::collection::vec("[{}\\[\\]\",:a-fi\\\\ 0-9\n]{0,20}", 0..8)) {
+        let pieces: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
+        let _ = list(&pieces, 30);
+        let mut in_items: Vec<&[u8]> = vec![br#"{"items":["#];
+        in_items.extend(&pieces);
+        let _ = list(&in_items, 30);
+        let _ = lines(&pieces, 10);
+    }
+}

@@ -1,0 +1,232 @@
+//! What an apiserver means by a failure: `metav1.Status`, as an HTTP answer's body or as a watch's ERROR event.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{ErrorClass, SourceError};
+use informer_hub_types::printable_start;
+
+/// Longest message taken over from a server, in characters.
+const MAX_MESSAGE: usize = 512;
+
+/// `metav1.Status`, as far as it matters. Every field may be missing: proxies answer too.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    kind: Option<String>,
+    message: Option<String>,
+    reason: Option<String>,
+    code: Option<u16>,
+    details: Option<Details>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Details {
+    causes: Option<Vec<Cause>>,
+    retry_after_seconds: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Cause {
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+impl Status {
+    fn has_reason(&self, reason: &str) -> bool {
+        self.reason.as_deref() == Some(reason)
+    }
+
+    fn causes(&self) -> &[Cause] {
+        self.details.as_ref().and_then(|details| details.causes.as_deref()).unwrap_or_default()
+    }
+
+    /// Whether the apiserver has not come as far as the version asked for. Three generations of apiservers say so in
+    /// three ways; client-go's `isTooLargeResourceVersionError`.
+    fn is_too_large(&self) -> bool {
+        const OLD: &str = "Too large resource version";
+        let cause = |test: &dyn Fn(&Cause) -> bool| self.causes().iter().any(test);
+        cause(&|c| c.reason.as_deref() == Some("ResourceVersionTooLarge"))
+            || self.has_reason("Timeout") && (cause(&|c| c.message.as_deref() == Some(OLD)) || self.says(OLD))
+    }
+
+    fn says(&self, words: &str) -> bool {
+        self.message.as_deref().is_some_and(|message| message.contains(words))
+            || self.causes().iter().any(|c| c.message.as_deref().is_some_and(|message| message.contains(words)))
+    }
+
+    fn class(&self, code: u16, retry_after: Option<Duration>) -> ErrorClass {
+        let streaming = || self.says("sendInitialEvents") || self.says("resourceVersionMatch");
+        match code {
+            _ if self.has_reason("Expired") || self.has_reason("Gone") => ErrorClass::Expired,
+            _ if self.is_too_large() => ErrorClass::TooLarge,
+            // The apiserver cannot read its own object: only a list says what is left without it.
+            _ if self.has_reason("StoreReadError") => ErrorClass::Malformed,
+            410 => ErrorClass::Expired,
+            429 => ErrorClass::Throttled(retry_after),
+            400 | 403 | 422 if streaming() => ErrorClass::StreamingUnsupported,
+            401 => ErrorClass::Unauthorized,
+            403 => ErrorClass::Forbidden,
+            404 => ErrorClass::NotFound,
+            500.. if retry_after.is_some() => ErrorClass::Throttled(retry_after),
+            _ => ErrorClass::Transient,
+        }
+    }
+}
+
+/// What a failed HTTP answer, or an ERROR event's object, asks for.
+///
+/// `http_status` counts where the body has no code of its own; `retry_after` is the header's, and comes before the
+/// body's. The message is bounded, holds no control characters, and never quotes a body that is not a `Status`.
+#[must_use]
+pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Duration>) -> SourceError {
+    let parsed = serde_json::from_slice::<Status>(body).ok().filter(|s| s.kind.as_deref() == Some("Status"));
+    let Some(status) = parsed else {
+        let class = Status::default().class(http_status, retry_after);
+        return SourceError { class, message: format!("answered {http_status} without a Status") };
+    };
+    let code = status.code.filter(|code| *code >= 400).unwrap_or(http_status);
+    let asked = status.details.as_ref().and_then(|details| details.retry_after_seconds).filter(|s| *s > 0);
+    let class = status.class(code, retry_after.or(asked.map(Duration::from_secs)));
+    let reason = bounded(status.reason.as_deref().unwrap_or("no reason"));
+    let message = bounded(status.message.as_deref().unwrap_or("no message"));
+    SourceError { class, message: format!("answered {code} {reason}: {message}") }
+}
+
+/// At most [`MAX_MESSAGE`] characters of a text, on one line.
+pub fn bounded(text: &str) -> String {
+    printable_start(text, MAX_MESSAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(http: u16, body: &str) -> ErrorClass {
+        classify_status(http, body.as_bytes(), None).class
+    }
+
+    #[test]
+    fn a_status_is_classified_by_code_and_reason() {
+        let of =
+            |code: u16, reason: &str| class(200, &format!(r#"{{"kind":"Status","code":{code},"reason":"{reason}"}}"#));
+        assert_eq!(of(410, "Expired"), ErrorClass::Expired);
+        assert_eq!(of(410, "Gone"), ErrorClass::Expired);
+        assert_eq!(of(410, "Whatever"), ErrorClass::Expired);
+        assert_eq!(
+            (of(500, "Expired"), of(400, "Gone")),
+            (ErrorClass::Expired, ErrorClass::Expired),
+            "whatever the code"
+        );
+        assert_eq!(of(401, "Unauthorized"), ErrorClass::Unauthorized);
+        assert_eq!(of(403, "Forbidden"), ErrorClass::Forbidden);
+        assert_eq!(of(404, "NotFound"), ErrorClass::NotFound);
+        assert_eq!(of(429, "TooManyRequests"), ErrorClass::Throttled(None));
+        assert_eq!(of(500, "InternalError"), ErrorClass::Transient);
+        assert_eq!(of(500, "StoreReadError"), ErrorClass::Malformed);
+        assert_eq!(class(502, "<html>bad gateway</html>"), ErrorClass::Transient);
+        assert_eq!(class(410, ""), ErrorClass::Expired);
+    }
+
+    // client-go: TestReflectorFullListIfTooLarge.
+    #[test]
+    fn three_generations_of_too_large_are_understood() {
+        let now = r#"{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
+        let v1_17 = r#"{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"message":"Too large resource version"}]}}"#;
+        let older = r#"{"kind":"Status","code":504,"reason":"Timeout","message":"Timeout: Too large resource version: 9, current: 5"}"#;
+        for body in [now, v1_17, older] {
+            assert_eq!(class(504, body), ErrorClass::TooLarge, "{body}");
+        }
+        assert_eq!(class(504, r#"{"kind":"Status","code":504,"reason":"Timeout"}"#), ErrorClass::Transient);
+        let other = r#"{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"message":"slow etcd","reason":"x"}]}}"#;
+        assert_eq!(class(504, other), ErrorClass::Transient);
+        let no_timeout =
+            r#"{"kind":"Status","code":500,"reason":"InternalError","message":"Too large resource version"}"#;
+        assert_eq!(class(500, no_timeout), ErrorClass::Transient);
+    }
+
+    #[test]
+    fn the_header_says_when_to_come_back_and_else_the_body() {
+        let body = br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":7}}"#;
+        let after = |header| classify_status(429, body, header).class;
+        assert_eq!(after(None), ErrorClass::Throttled(Some(Duration::from_secs(7))));
+        assert_eq!(after(Some(Duration::from_secs(2))), ErrorClass::Throttled(Some(Duration::from_secs(2))));
+        let header = Some(Duration::from_secs(1));
+        assert_eq!(classify_status(503, b"", header).class, ErrorClass::Throttled(header));
+    }
+
+    #[test]
+    fn a_refused_streaming_list_is_told_from_a_refused_user() {
+        let plain = |code: u16| class(code, &format!(r#"{{"kind":"Status","code":{code},"message":"no"}}"#));
+        assert_eq!(
+            (plain(400), plain(403), plain(422)),
+            (ErrorClass::Transient, ErrorClass::Forbidden, ErrorClass::Transient)
+        );
+        let other = r#"{"kind":"Status","code":500,"message":"sendInitialEvents"}"#;
+        assert_eq!(class(500, other), ErrorClass::Transient, "not everything that speaks of it refuses it");
+        let body = r#"{"kind":"Status","code":403,"reason":"Forbidden","message":"sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"}"#;
+        assert_eq!(class(403, body), ErrorClass::StreamingUnsupported);
+        let body = r#"{"kind":"Status","code":422,"reason":"Invalid","details":{"causes":[{"message":"resourceVersionMatch is forbidden for watch"}]}}"#;
+        assert_eq!(class(422, body), ErrorClass::StreamingUnsupported);
+    }
+
+    #[test]
+    fn a_status_that_nobody_knows_is_a_failure_like_any_other() {
+        for body in [
+            r#"{"kind":"Status","code":418,"reason":"Teapot","message":"short and stout"}"#,
+            r#"{"kind":"Status","code":299,"reason":"Sparkle"}"#,
+            r#"{"kind":"Status","code":0}"#,
+            r#"{"kind":"Status","code":70000,"reason":"Huge"}"#,
+            r#"{"kind":"Status","code":"410"}"#,
+            r#"{"kind":"Status","details":{"causes":null,"retryAfterSeconds":0}}"#,
+            r#"{"kind":"Status","details":{"retryAfterSeconds":-1}}"#,
+            r#"{"kind":"Statu","code":410,"reason":"Expired"}"#,
+            r#"{"kind":"Status"}"#,
+            "{}",
+            "null",
+            "\u{0}",
+        ] {
+            assert_eq!(class(500, body), ErrorClass::Transient, "{body}");
+        }
+        let error = classify_status(500, br#"{"kind":"Status","code":299,"reason":"Sparkle"}"#, None);
+        assert_eq!(error.message, "answered 500 Sparkle: no message", "a success is no failure's code");
+    }
+
+    #[test]
+    fn the_code_counts_from_400_on_and_before_the_https() {
+        let code = |code: u16| class(500, &format!(r#"{{"kind":"Status","code":{code}}}"#));
+        assert_eq!(
+            (code(399), code(400), code(404)),
+            (ErrorClass::Transient, ErrorClass::Transient, ErrorClass::NotFound)
+        );
+        let message = |code: u16| {
+            let body = format!(r#"{{"kind":"Status","code":{code},"reason":"R","message":"m"}}"#);
+            classify_status(503, body.as_bytes(), None).message
+        };
+        assert_eq!((message(399).as_str(), message(400).as_str()), ("answered 503 R: m", "answered 400 R: m"));
+    }
+
+    #[test]
+    fn only_servers_errors_are_told_to_come_back_later() {
+        let after = Some(Duration::from_secs(1));
+        assert_eq!(classify_status(499, b"", after).class, ErrorClass::Transient);
+        assert_eq!(classify_status(500, b"", after).class, ErrorClass::Throttled(after));
+        assert_eq!(classify_status(500, b"", None).class, ErrorClass::Transient);
+        let body = br#"{"kind":"Status","code":504,"details":{"retryAfterSeconds":1}}"#;
+        assert_eq!(classify_status(504, body, None).class, ErrorClass::Throttled(after));
+    }
+
+    #[test]
+    fn a_message_is_bounded_and_quotes_no_foreign_body() {
+        let body = format!(r#"{{"kind":"Status","code":500,"message":"a\nb{}"}}"#, "x".repeat(10_000));
+        let error = classify_status(500, body.as_bytes(), None);
+        let expected = format!("answered 500 no reason: a b{}…", "x".repeat(MAX_MESSAGE - 3));
+        assert_eq!(error.message, expected);
+        assert_eq!(bounded(&"é".repeat(MAX_MESSAGE)), "é".repeat(MAX_MESSAGE), "nothing was cut off");
+        let error = classify_status(500, br#"{"kind":"Secret","data":{"password":"hunter2"}}"#, None);
+        assert!(!error.message.contains("hunter2"));
+    }
+}

@@ -1,0 +1,174 @@
+//! The objects of one resource, their recent history, and the snapshots that paged lists hold on to.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::object::{Event, EventKind, SimObject};
+use informer_hub_types::{ApiResource, Gvr, ObjectKey};
+
+/// Consistent snapshots kept for continue tokens and exact lists; older ones expire.
+const SNAPSHOTS: usize = 32;
+
+/// All objects of a resource at one version.
+pub(super) type Objects = OrdMap<ObjectKey, Arc<SimObject>>;
+
+/// A resource as the simulated cluster serves it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResourceDef {
+    /// Group, version, resource, kind, scope.
+    pub api: ApiResource,
+    /// Singular name, as discovery shows it.
+    pub singular: String,
+    /// Short names, as discovery shows them.
+    pub short_names: Vec<String>,
+    /// Whether it is a custom resource: its list items carry `kind` and `apiVersion`, those of built-in ones do not.
+    pub custom: bool,
+}
+
+impl ResourceDef {
+    /// A resource whose singular is its kind in lower case and that has no short names.
+    #[must_use]
+    pub fn new(gvr: &Gvr, kind: &str, namespaced: bool, custom: bool) -> Self {
+        Self {
+            api: ApiResource { gvr: gvr.clone(), kind: kind.into(), namespaced },
+            singular: kind.to_lowercase(),
+            short_names: Vec::new(),
+            custom,
+        }
+    }
+
+    /// The same with a short name more.
+    #[must_use]
+    pub fn short_name(mut self, name: &str) -> Self {
+        self.short_names.push(name.to_owned());
+        self
+    }
+}
+
+/// Where a watch stands in a resource's history.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Cursor(u64);
+
+/// The history before this point is gone: the watcher has to list again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expired;
+
+#[derive(Debug)]
+pub(super) struct Collection {
+    def: ResourceDef,
+    /// The version at which it began: of two under one name, the earlier has the lower.
+    born: u64,
+    objects: Objects,
+    /// Oldest first; bounded by `capacity`.
+    history: VecDeque<Arc<Event>>,
+    capacity: usize,
+    /// Number of the first event in `history`, counted from the beginning of the world.
+    first: u64,
+    /// Highest version whose event is no longer in `history`.
+    floor: u64,
+    /// Version of the last event.
+    last: u64,
+    snapshots: VecDeque<(u64, Objects)>,
+}
+
+impl Collection {
+    pub(super) fn new(def: ResourceDef, capacity: usize, floor: u64) -> Self {
+        let (objects, history, snapshots) = (Objects::new(), VecDeque::new(), VecDeque::new());
+        let (born, capacity) = (floor, capacity.max(1));
+        Self { def, born, objects, history, capacity, first: 0, floor, last: floor, snapshots }
+    }
+
+    pub(super) fn def(&self) -> &ResourceDef {
+        &self.def
+    }
+
+    pub(super) fn born(&self) -> u64 {
+        self.born
+    }
+
+    pub(super) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// Takes over a new or changed object and records the event.
+    pub(super) fn put(&mut self, object: SimObject) {
+        let object = Arc::new(object);
+        let previous = self.objects.insert(object.key().clone(), Arc::clone(&object));
+        let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
+        self.record(Event::new(kind, object, previous));
+    }
+
+    /// Removes the object of `last_state`'s key and records the event.
+    pub(super) fn remove(&mut self, last_state: SimObject) {
+        let previous = self.objects.remove(last_state.key());
+        self.record(Event::new(EventKind::Deleted, Arc::new(last_state), previous));
+    }
+
+    fn record(&mut self, event: Event) {
+        self.last = event.object.version();
+        self.history.push_back(Arc::new(event));
+        while self.history.len() > self.capacity {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(event) = self.history.pop_front() {
+            self.first += 1;
+            self.floor = self.floor.max(event.object.version());
+        }
+    }
+
+    /// Forgets all history and every snapshot. `version` is the cluster's own: everything older has expired.
+    pub(super) fn compact(&mut self, version: u64) {
+        while !self.history.is_empty() {
+            self.drop_oldest();
+        }
+        self.floor = self.floor.max(version);
+        self.snapshots.clear();
+    }
+
+    /// Where a watch from `version` starts.
+    pub(super) fn cursor_after(&self, version: u64) -> Result<Cursor, Expired> {
+        if version < self.floor {
+            return Err(Expired);
+        }
+        let skipped = self.history.partition_point(|event| event.object.version() <= version);
+        Ok(Cursor(self.first + skipped as u64))
+    }
+
+    /// Where a watch that has seen everything stands.
+    pub(super) fn end(&self) -> Cursor {
+        Cursor(self.first + self.history.len() as u64)
+    }
+
+    /// Up to `limit` events from `cursor` on, which is moved behind them.
+    pub(super) fn read(&self, cursor: &mut Cursor, limit: usize) -> Result<Vec<Arc<Event>>, Expired> {
+        let skip = cursor.0.checked_sub(self.first).ok_or(Expired)?;
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let events: Vec<_> = self.history.iter().skip(skip).take(limit).cloned().collect();
+        cursor.0 += events.len() as u64;
+        Ok(events)
+    }
+
+    /// Holds the present state for later pages of a list at `version`.
+    pub(super) fn hold(&mut self, version: u64) {
+        if self.snapshots.iter().any(|(held, _)| *held == version) {
+            return;
+        }
+        self.snapshots.push_back((version, self.objects.clone()));
+        if self.snapshots.len() > SNAPSHOTS {
+            self.snapshots.pop_front();
+        }
+    }
+
+    /// The state at `version`, where it is the present one (the cluster being at `now`) or has been held.
+    pub(super) fn at(&self, version: u64, now: u64) -> Option<Objects> {
+        if version >= self.last.max(self.floor) && version <= now {
+            return Some(self.objects.clone());
+        }
+        self.snapshots.iter().find(|(held, _)| *held == version).map(|(_, objects)| objects.clone())
+    }
+}

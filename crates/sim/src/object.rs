@@ -1,0 +1,186 @@
+//! One simulated object at one version, encoded once and shared by every answer that carries it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
+
+/// An object as the cluster stored it at one resourceVersion.
+#[derive(Clone, Debug)]
+pub struct SimObject {
+    key: ObjectKey,
+    uid: Uid,
+    version: u64,
+    labels: BTreeMap<String, String>,
+    node: String,
+    phase: String,
+    json: Bytes,
+    /// Length of `{"kind":…,"apiVersion":…,`: what a typed list leaves out of its items.
+    type_meta: usize,
+}
+
+impl SimObject {
+    /// Encodes `body`, whose metadata is complete but for its type.
+    pub(super) fn encode(gvr: &Gvr, kind: &str, version: u64, mut body: Value) -> Self {
+        if let Some(fields) = body.as_object_mut() {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
+        let text = |path: &str| body.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let labels = body.pointer("/metadata/labels").and_then(Value::as_object);
+        let pairs = labels.into_iter().flatten();
+        let labels = pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+        let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{}\",", gvr.api_version());
+        let plain = body.to_string();
+        Self {
+            key: ObjectKey::new(text("/metadata/namespace"), text("/metadata/name")),
+            uid: Uid::new(text("/metadata/uid")),
+            version,
+            labels,
+            node: text("/spec/nodeName").to_owned(),
+            phase: text("/status/phase").to_owned(),
+            type_meta: head.len(),
+            json: Bytes::from(head + plain.strip_prefix('{').unwrap_or(&plain)),
+        }
+    }
+
+    /// Namespace and name.
+    #[must_use]
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// `metadata.uid`.
+    #[must_use]
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// `metadata.resourceVersion` as a number, which it always is here.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// `metadata.resourceVersion`.
+    #[must_use]
+    pub fn resource_version(&self) -> ResourceVersion {
+        ResourceVersion::new(&self.version.to_string())
+    }
+
+    /// The value of one label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+
+    /// `spec.nodeName`, or empty.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// `status.phase`, or empty.
+    #[must_use]
+    pub fn phase(&self) -> &str {
+        &self.phase
+    }
+
+    /// The whole object with its type, as a watch or a GET shows it.
+    #[must_use]
+    pub fn json(&self) -> &Bytes {
+        &self.json
+    }
+
+    /// The object as a tree. Costs a parse.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.json).unwrap_or_default()
+    }
+
+    /// The object as an item of a typed list: without `kind` and `apiVersion`. Appends to `out`.
+    pub(super) fn write_untyped(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        out.extend_from_slice(&self.json[self.type_meta..]);
+    }
+
+    /// The object cut down to `PartialObjectMetadata`. Costs a parse and an encode.
+    pub(super) fn partial(&self) -> Bytes {
+        let value = self.value();
+        let metadata = &value["metadata"];
+        let partial = json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata });
+        Bytes::from(partial.to_string())
+    }
+
+    /// The same object as another version of its resource shows it. Costs a parse and an encode.
+    pub(super) fn read_as(&self, gvr: &Gvr, kind: &str) -> Self {
+        Self::encode(gvr, kind, self.version, self.value())
+    }
+
+    /// The same state under a later version, as a DELETED event shows it.
+    pub(super) fn at_version(&self, gvr: &Gvr, kind: &str, version: u64) -> Self {
+        let mut value = self.value();
+        value["metadata"]["resourceVersion"] = json!(version.to_string());
+        Self::encode(gvr, kind, version, value)
+    }
+}
+
+/// What a watch event says of its object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// ADDED.
+    Added,
+    /// MODIFIED.
+    Modified,
+    /// DELETED.
+    Deleted,
+}
+
+impl EventKind {
+    /// The word on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// One entry of a resource's history.
+#[derive(Debug)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// The object after it (for a deletion: its last state, under the deletion's version).
+    pub object: Arc<SimObject>,
+    /// The object before it.
+    pub previous: Option<Arc<SimObject>>,
+    line: OnceLock<Bytes>,
+}
+
+impl Event {
+    pub(super) fn new(kind: EventKind, object: Arc<SimObject>, previous: Option<Arc<SimObject>>) -> Self {
+        Self { kind, object, previous, line: OnceLock::new() }
+    }
+
+    /// The event as a watch line, encoded once for all watchers.
+    pub(super) fn line(&self) -> Bytes {
+        self.line.get_or_init(|| event_line(self.kind.as_str(), self.object.json())).clone()
+    }
+}
+
+/// `{"type":…,"object":…}` and a newline.
+pub(super) fn event_line(kind: &str, object: &[u8]) -> Bytes {
+    let mut line = Vec::with_capacity(object.len() + kind.len() + 24);
+    line.extend_from_slice(b"{\"type\":\"");
+    line.extend_from_slice(kind.as_bytes());
+    line.extend_from_slice(b"\",\"object\":");
+    line.extend_from_slice(object);
+    line.extend_from_slice(b"}\n");
+    line.into()
+}

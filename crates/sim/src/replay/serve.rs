@@ -1,0 +1,234 @@
+//! Connections and answers of a replay server.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use hyper::http::header::{ACCEPT, CONTENT_LENGTH, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::super::discovery::{self, Route};
+use super::super::http::{Query, SimBody, SimResponse, Status, json_response, typed_response};
+use super::super::world::{World, WorldConfig};
+use super::form::Form;
+use super::template::{BASE, Template};
+use super::{Plan, Story};
+use informer_hub_types::clock;
+
+/// Bytes written at once in a flood and in a list.
+const CHUNK: usize = 64 * 1024;
+
+pub(super) async fn serve(story: Arc<Story>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                // Only latency suffers if it cannot be set.
+                let _ = stream.set_nodelay(true);
+                let (story, tls) = (Arc::clone(&story), tls.clone());
+                connections.spawn(async move {
+                    match tls {
+                        None => speak(story, stream).await,
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                speak(story, stream).await;
+                            }
+                        }
+                    }
+                });
+            }
+        }
+    }
+}
+
+async fn speak(story: Arc<Story>, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+    let service = service_fn(|request| {
+        let answer = answer(&story, &request);
+        async move { Ok::<_, io::Error>(answer) }
+    });
+    // A connection's end is the client's business.
+    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// The part of the pods that a request is about, as of which event, and in which form.
+struct View {
+    story: Arc<Story>,
+    shard: Range<usize>,
+    events: u64,
+    form: Form,
+}
+
+impl View {
+    fn templates(&self) -> &[Template] {
+        &self.story.templates[self.shard.clone()]
+    }
+
+    /// The version of the list.
+    fn version(&self) -> u64 {
+        self.story.version_before(self.events)
+    }
+
+    /// How long after a period's begin this part has its turn: parts take turns, as independent clusters do.
+    fn turn(&self, every: Duration) -> Duration {
+        let nanos = every.as_nanos() * self.shard.start as u128 / self.story.templates.len().max(1) as u128;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The version that a pod of the part has in the list.
+    fn version_of(&self, at: usize) -> u64 {
+        let (at, pods) = (at as u64, self.shard.len() as u64);
+        match self.events.checked_sub(at + 1) {
+            None => BASE + 1 + (self.shard.start as u64 + at),
+            Some(since_first) => self.story.version_before(at + since_first / pods * pods + 1),
+        }
+    }
+}
+
+fn answer<B>(story: &Arc<Story>, request: &Request<B>) -> SimResponse {
+    let world = World::new(&WorldConfig { pods: 0, nodes: 0, widgets: 0, ..WorldConfig::default() });
+    let pods = world.resources().filter(|def| def.api.gvr == World::pods());
+    let (shard, path) = shard(request.uri().path(), story.templates.len());
+    let document = match Route::parse(path) {
+        Route::Version => Some(discovery::version()),
+        Route::ApiVersions => Some(discovery::api_versions()),
+        Route::Groups => Some(discovery::groups(pods)),
+        Route::Resources { group, version } => discovery::resources(&group, &version, pods),
+        Route::Objects { gvr, namespace: None, name: None } if gvr == World::pods() => {
+            let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let form = Form::wanted(accept, story.speaks_protobuf);
+            let events = story.plan.borrow().total;
+            let view = View { story: Arc::clone(story), shard, events, form };
+            return objects(view, &Query::parse(request.uri().query().unwrap_or_default()));
+        }
+        _ => None,
+    };
+    document.map_or_else(
+        || Status::new(404, "NotFound", "a replay server has pods of all namespaces and nothing else").response(),
+        |document| json_response(StatusCode::OK, &document),
+    )
+}
+
+/// Takes `/shards/<i>/<n>` off a path; all pods where that is not in front.
+fn shard(path: &str, pods: usize) -> (Range<usize>, &str) {
+    let parse = || {
+        let (index, rest) = path.strip_prefix("/shards/")?.split_once('/')?;
+        let (count, rest) = rest.split_once('/')?;
+        let (index, count) = (index.parse::<usize>().ok()?, count.parse::<usize>().ok()?);
+        (index < count && count <= pods).then(|| (pods * index / count..pods * (index + 1) / count, rest))
+    };
+    parse().unwrap_or((0..pods, path))
+}
+
+fn objects(view: View, query: &Query) -> SimResponse {
+    if !query.flag("watch") {
+        view.story.lists.fetch_add(1, Relaxed);
+        let size = view.form.list_size(view.templates(), view.version());
+        let mut response = typed_response(StatusCode::OK, view.form.content_type(false), list_body(view));
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(size));
+        return response;
+    }
+    if query.flag("sendInitialEvents") {
+        let why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+        return Status::invalid_options("sendInitialEvents", why).response();
+    }
+    let version = match query.number("resourceVersion") {
+        Ok(version) => version.unwrap_or(0),
+        Err(status) => return status.response(),
+    };
+    let next = view.story.event_after(version);
+    typed_response(StatusCode::OK, view.form.content_type(true), watch_body(view, next))
+}
+
+/// The list, in chunks; the first and the last item carry head and tail.
+fn list_body(view: View) -> SimBody {
+    let chunks = stream::unfold((view, 0), |(view, mut at)| async move {
+        let templates = view.templates();
+        if at >= templates.len() {
+            return None;
+        }
+        let mut chunk = Vec::with_capacity(CHUNK + CHUNK / 4);
+        if at == 0 {
+            chunk = view.form.list_head(templates, view.version());
+        }
+        while at < templates.len() && chunk.len() < CHUNK {
+            view.form.write_item(&templates[at], view.version_of(at), at == 0, &mut chunk);
+            at += 1;
+        }
+        if at == templates.len() {
+            chunk.extend_from_slice(view.form.list_tail());
+        }
+        Some((Ok(Frame::data(Bytes::from(chunk))), (view, at)))
+    });
+    StreamBody::new(chunks).boxed_unsync()
+}
+
+/// Events from `next` on, as the plan allows them; one bookmark first, so that the answer's head is sent at once.
+fn watch_body(view: View, next: u64) -> SimBody {
+    let first = Some(Bytes::from(view.form.bookmark(view.story.version_before(next))));
+    let plans = view.story.plan.subscribe();
+    let expired = plans.borrow().expired;
+    let chunks = stream::unfold((view, plans, Some(next), first), move |(view, mut plans, next, first)| async move {
+        let mut next = next?;
+        let chunk = match first {
+            Some(first) => Some(first),
+            None => events(&view, &mut plans, &mut next, expired).await,
+        };
+        match chunk {
+            Some(chunk) => Some((Ok(Frame::data(chunk)), (view, plans, Some(next), None))),
+            None => Some((Ok(Frame::data(view.form.gone()?)), (view, plans, None, None))),
+        }
+    });
+    StreamBody::new(chunks).boxed_unsync()
+}
+
+/// Waits until an event is due and gives all that are, up to a chunk. `None` when the watch has expired, or the server
+/// ended.
+async fn events(view: &View, plans: &mut watch::Receiver<Plan>, next: &mut u64, expired: u64) -> Option<Bytes> {
+    loop {
+        let plan = *plans.borrow_and_update();
+        if plan.expired != expired {
+            return None;
+        }
+        if *next >= plan.total {
+            plans.changed().await.ok()?;
+            continue;
+        }
+        let mut until = plan.total;
+        if let (Some(every), Some(ahead)) = (plan.every, next.checked_sub(plan.from)) {
+            let due = plan.started + view.turn(every) + every.saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
+            let now = clock::now();
+            if now < due {
+                tokio::time::sleep_until(due).await;
+                continue;
+            }
+            let late = (now - due).as_nanos() / every.as_nanos().max(1);
+            let ready = u64::try_from(late).unwrap_or(u64::MAX).saturating_add(1);
+            until = until.min(next.saturating_add(ready));
+        }
+        let (start, now, templates) = (*next, view.story.now(), view.templates());
+        let mut chunk = Vec::with_capacity(CHUNK + CHUNK / 4);
+        while *next < until && chunk.len() < CHUNK {
+            let at = usize::try_from(*next % templates.len() as u64).unwrap_or_default();
+            view.form.write_event(&templates[at], now, view.story.version_before(*next + 1), &mut chunk);
+            *next += 1;
+        }
+        view.story.sent.fetch_add(*next - start, Relaxed);
+        return Some(chunk.into());
+    }
+}

@@ -1,0 +1,343 @@
+//! Syntax errors of a filter in words: where, what was found there, and what would be right.
+//!
+//! The parser is generated and reports its own token sets (`mismatched input '<EOF>' expecting {'[', '{', …}`). Its
+//! position is kept, its text decides what was expected, and none of that text reaches a reader.
+
+use super::InvalidFilter;
+
+/// Characters of the expression that a message quotes at most.
+const QUOTED: usize = 24;
+/// What an operand looks like.
+const VALUE: &str = "a value such as object.metadata.name, 'text' or 3";
+/// Words that other languages have for operators of CEL.
+const WORDS: [(&str, &str); 5] = [("and", "&&"), ("or", "||"), ("not", "!"), ("is", "=="), ("eq", "==")];
+
+/// The first error of the parser in words. `line` and `column` count from 1; what is beyond the text means its end.
+pub(super) fn explain(text: &str, message: &str, line: usize, column: usize) -> InvalidFilter {
+    let source = Source::of(text);
+    let at = if text.trim().is_empty() { 0 } else { source.offset(line, column) };
+    let (line, column) = source.position(at);
+    InvalidFilter { problem: source.problem(message, at), line, column }
+}
+
+/// A character that is an opening bracket, and where it stands.
+type Open = (char, usize);
+
+struct Source {
+    text: Vec<char>,
+}
+
+impl Source {
+    fn of(text: &str) -> Self {
+        Self { text: text.chars().collect() }
+    }
+
+    fn problem(&self, message: &str, at: usize) -> String {
+        if self.text.iter().all(|c| c.is_whitespace()) {
+            return "expression is empty; write a condition such as object.status.phase == 'Failed'".to_owned();
+        }
+        if let Some(reserved) = message.strip_prefix("reserved identifier: ") {
+            return format!("{reserved} is a reserved word; as the key of a map write object['{reserved}']");
+        }
+        if message.starts_with("unsupported syntax") {
+            return format!("found {}, optional fields and names in ` are not supported; write has(…)", self.found(at));
+        }
+        if message.starts_with("argument must be a simple name") {
+            return "the first argument of exists, all, map and filter must be a name, as in list.exists(item, item == 1)"
+                .to_owned();
+        }
+        if message.starts_with("invalid argument to has()") {
+            return "has() takes a field, as in has(object.metadata.labels)".to_owned();
+        }
+        let before = self.before(at);
+        self.misspelt(message, at, before).unwrap_or_else(|| self.misplaced(message, at, before))
+    }
+
+    /// What is written as other languages have it, or is no part of any expression.
+    fn misspelt(&self, message: &str, at: usize, before: Before) -> Option<String> {
+        let word = self.word(at);
+        if let Some((word, right)) = WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)) {
+            return (before == Before::Value).then(|| format!("found {word:?}; write {right}"));
+        }
+        if before == Before::Value && self.word_before(at).eq_ignore_ascii_case("not") {
+            return Some("found \"not\" before a value; write !".to_owned());
+        }
+        let c = self.text.get(at).copied()?;
+        if c == '>' && at.checked_sub(1).and_then(|at| self.text.get(at)) == Some(&'<') {
+            return Some("found \"<>\"; write != for a difference".to_owned());
+        }
+        let is_no_token = message.contains("token recognition");
+        is_no_token.then(|| match c {
+            '=' => "found \"=\"; write == to compare".to_owned(),
+            '&' => "found \"&\"; write &&".to_owned(),
+            '|' => "found \"|\"; write ||".to_owned(),
+            quote @ ('"' | '\'') => self.broken_text(quote, at),
+            _ => format!("found {}, which is no part of CEL; remove it", self.found(at)),
+        })
+    }
+
+    /// A text that the lexer cannot end: its quote is missing, or a backslash begins no escape.
+    fn broken_text(&self, quote: char, at: usize) -> String {
+        let rest = self.text.get(at + 1..).unwrap_or_default();
+        let line: Vec<char> = rest.iter().copied().take_while(|c| *c != '\n').collect();
+        let escape = line.iter().position(|c| *c == '\\');
+        match (line.contains(&quote), escape) {
+            (true, Some(escape)) => {
+                let escape: String = line.iter().skip(escape).take(2).collect();
+                format!("found {escape:?} in a text, which is no escape; write \\\\ for a backslash")
+            }
+            _ => format!("the text that begins here has no closing {quote}"),
+        }
+    }
+
+    /// What could stand in an expression, but not here.
+    fn misplaced(&self, message: &str, at: usize, before: Before) -> String {
+        let (found, open) = (self.found(at), self.open(at));
+        let closing = |open: char| match open {
+            '(' => ')',
+            '[' => ']',
+            _ => '}',
+        };
+        let place = |at: usize| {
+            let (line, column) = self.position(at);
+            format!("line {line}, column {column}")
+        };
+        let c = self.text.get(at).copied();
+        if let Some(c @ (')' | ']' | '}')) = c {
+            match open {
+                None => return format!("found {found}, which closes nothing; remove it, or open it before"),
+                Some((begun, from)) if closing(begun) != c => {
+                    let (right, from) = (closing(begun), place(from));
+                    return format!("found {found} where the {begun:?} of {from} is still open; write {right:?}");
+                }
+                Some(_) => {}
+            }
+        }
+        match before {
+            Before::Dot => format!("expected the name of a field after the dot, found {found}"),
+            Before::Value if expects_colon(message) => format!("expected ':', found {found}"),
+            Before::Value => match open {
+                Some((begun, from)) if c.is_none() => {
+                    let (right, from) = (closing(begun), place(from));
+                    format!("found {found} where the {begun:?} of {from} is still open; write {right:?}")
+                }
+                _ => format!("expected an operator such as && or ==, found {found}"),
+            },
+            Before::Nothing => format!("expected {VALUE}, found {found}"),
+        }
+    }
+
+    /// What stands at a place, for a message.
+    fn found(&self, at: usize) -> String {
+        let Some(first) = self.text.get(at).copied() else { return "the end of the expression".to_owned() };
+        let word = self.word(at);
+        let run: String = match first {
+            '"' | '\'' => {
+                let rest = self.text.iter().skip(at + 1);
+                std::iter::once(first).chain(rest.copied().take_while(|c| *c != first)).chain([first]).collect()
+            }
+            _ if word.is_empty() => first.to_string(),
+            _ => word,
+        };
+        let shown: String = run.chars().take(QUOTED).collect();
+        let more = if run.chars().count() > QUOTED { "…" } else { "" };
+        // Control characters are written as escapes.
+        format!("{shown:?}{more}")
+    }
+
+    /// The letters and digits that begin at a place.
+    fn word(&self, at: usize) -> String {
+        self.text.iter().skip(at).take_while(|c| is_of_word(**c)).collect()
+    }
+
+    /// The word that ends before a place; empty if something else does.
+    fn word_before(&self, at: usize) -> String {
+        let is_blank = |at: &usize| self.text.get(*at).is_some_and(|c| c.is_whitespace());
+        let is_word = |at: &usize| self.text.get(*at).is_some_and(|c| is_of_word(*c));
+        let start = (0..at).rev().skip_while(is_blank).take_while(is_word).last();
+        start.map(|start| self.word(start)).unwrap_or_default()
+    }
+
+    /// What kind of thing ends before a place.
+    fn before(&self, at: usize) -> Before {
+        let last = self.code().take_while(|(place, _)| *place < at).filter(|(_, c)| !c.is_whitespace()).last();
+        match last {
+            Some((_, '.')) => Before::Dot,
+            // An operator that is a word.
+            Some((_, c)) if is_of_word(c) && self.word_before(at) == "in" => Before::Nothing,
+            Some((_, c)) if is_of_word(c) => Before::Value,
+            Some((_, ')' | ']' | '}' | '"' | '\'' | '`')) => Before::Value,
+            _ => Before::Nothing,
+        }
+    }
+
+    /// The innermost bracket that is open at a place.
+    fn open(&self, at: usize) -> Option<Open> {
+        let mut open = Vec::new();
+        for (place, c) in self.code().take_while(|(place, _)| *place < at) {
+            match c {
+                '(' | '[' | '{' => open.push((c, place)),
+                ')' | ']' | '}' => drop(open.pop()),
+                _ => {}
+            }
+        }
+        open.pop()
+    }
+
+    /// The characters outside of texts and comments; of a text only the quotes at its ends.
+    fn code(&self) -> impl Iterator<Item = (usize, char)> + '_ {
+        let (mut quote, mut comment, mut escaped) = (None, false, false);
+        self.text.iter().copied().enumerate().filter(move |(at, c)| match quote {
+            _ if comment => {
+                comment = *c != '\n';
+                false
+            }
+            Some(_) if std::mem::take(&mut escaped) => false,
+            Some(end) => {
+                escaped = *c == '\\';
+                if *c == end {
+                    quote = None;
+                }
+                *c == end
+            }
+            None => {
+                comment = *c == '/' && self.text.get(at + 1) == Some(&'/');
+                quote = matches!(c, '"' | '\'').then_some(*c);
+                !comment
+            }
+        })
+    }
+
+    /// The place that a line and a column mean, at most the end of the text.
+    fn offset(&self, line: usize, column: usize) -> usize {
+        let breaks = self.text.iter().enumerate().filter(|(_, c)| **c == '\n').map(|(at, _)| at + 1);
+        let start = std::iter::once(0).chain(breaks).nth(line.saturating_sub(1)).unwrap_or(self.text.len());
+        (start + column.saturating_sub(1)).min(self.text.len())
+    }
+
+    /// Line and column of a place, from 1.
+    fn position(&self, at: usize) -> (usize, usize) {
+        let before = &self.text[..at.min(self.text.len())];
+        let line = before.iter().filter(|c| **c == '\n').count() + 1;
+        let column = before.iter().rev().take_while(|c| **c != '\n').count() + 1;
+        (line, column)
+    }
+}
+
+/// What ends before a mistake, by which it shows what could follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// An operand that is complete.
+    Value,
+    /// The dot of a field.
+    Dot,
+    /// An operator, an opening bracket, or the beginning.
+    Nothing,
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether a colon is all that the parser could go on with, besides operators.
+fn expects_colon(message: &str) -> bool {
+    message.contains("':'") && !message.contains("'('")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Filter, InvalidFilter, MAX_LENGTH};
+    use informer_hub_testing::properties;
+
+    fn mistake(text: &str) -> InvalidFilter {
+        Filter::compile(text).expect_err(text)
+    }
+
+    #[test]
+    fn a_syntax_error_says_what_was_found_and_what_would_be_right() {
+        let end = "expected a value such as object.metadata.name, 'text' or 3, found the end of the expression";
+        for (text, line, column, problem) in [
+            ("object.status.phase ==", 1, 23, end),
+            ("object.status.phase ==\n 'Failed' &&", 2, 13, end),
+            ("object.status.phase = 'Failed'", 1, 21, "found \"=\"; write == to compare"),
+            ("event.initial and true", 1, 15, "found \"and\"; write &&"),
+            ("event.initial OR true", 1, 15, "found \"or\"; write ||"),
+            ("not event.initial", 1, 5, "found \"not\" before a value; write !"),
+            ("event.initial & true", 1, 15, "found \"&\"; write &&"),
+            ("event.type <> 'added'", 1, 13, "found \"<>\"; write != for a difference"),
+            ("event.type == 'added", 1, 15, "the text that begins here has no closing '"),
+            (
+                "event.type == 'a\\d'",
+                1,
+                15,
+                "found \"\\\\d\" in a text, which is no escape; write \\\\ for a backslash",
+            ),
+            (
+                "has(object.spec",
+                1,
+                16,
+                "found the end of the expression where the '(' of line 1, column 4 is still open; write ')'",
+            ),
+            ("[1, 2) == [1]", 1, 6, "found \")\" where the '[' of line 1, column 1 is still open; write ']'"),
+            ("event.initial)", 1, 14, "found \")\", which closes nothing; remove it, or open it before"),
+            ("object. == 1", 1, 9, "expected the name of a field after the dot, found \"=\""),
+            ("event.initial ? true", 1, 21, "expected ':', found the end of the expression"),
+            ("event.type 'added'", 1, 12, "expected an operator such as && or ==, found \"'added'\""),
+            ("event.type == 'a' ;", 1, 19, "found \";\", which is no part of CEL; remove it"),
+            ("object.if == 1 && if", 1, 19, "if is a reserved word; as the key of a map write object['if']"),
+            (" ", 1, 1, "expression is empty; write a condition such as object.status.phase == 'Failed'"),
+        ] {
+            let found = mistake(text);
+            assert_eq!((found.line, found.column, found.problem.as_str()), (line, column, problem), "{text}");
+        }
+        let told = mistake("true &&").to_string();
+        assert_eq!(told, format!("filter is not usable: line 1, column 8: {end}"));
+        assert!(mistake(&"a".repeat(MAX_LENGTH + 1)).problem.ends_with("at most 4096 are allowed"));
+    }
+
+    /// Words of the generated parser and lexer.
+    const RAW: [&str; 14] = [
+        "expecting",
+        "mismatched",
+        "extraneous",
+        "viable",
+        "recognition",
+        "<eof>",
+        "identifier",
+        "num_",
+        "cel_",
+        "rparen",
+        "context",
+        "syntax error",
+        "unknown`",
+        "recursion limit",
+    ];
+
+    const TOKENS: [&str; 44] = [
+        "object", "a", "'x'", "\"y\"", "1", "2u", "1.5", "true", "null", "b'z'", "(", ")", "[", "]", "{", "}", ".",
+        ",", ":", "?", "!", "-", "+", "*", "/", "%", "<", "<=", "==", "!=", "&&", "||", "in", "=", "&", "|", "'", "\"",
+        "\\", "@", "`", "\n", "// c", "has(",
+    ];
+
+    proptest! {
+        #![proptest_config(properties(192))]
+
+        #[test]
+        fn no_token_set_of_the_parser_reaches_a_person(
+            parts in prop::collection::vec((prop::sample::select(&TOKENS[..]), any::<bool>()), 0..12),
+        ) {
+            let words = parts.iter().flat_map(|(token, blank)| [*token, if *blank { " " } else { "" }]);
+            let text: String = words.collect();
+            if let Err(mistake) = Filter::compile(&text) {
+                let told = mistake.to_string().to_lowercase();
+                let raw = RAW.iter().find(|raw| told.contains(*raw));
+                prop_assert!(raw.is_none(), "{raw:?} in {told:?} of {text:?}");
+                let line = text.split('\n').nth(mistake.line - 1);
+                let room = line.map(|line| line.chars().count() + 1);
+                prop_assert!(room.is_some_and(|room| (1..=room).contains(&mistake.column)), "{mistake:?} of {text:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! A machine with a journal, driven without threads over a virtual clock.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rand::SeedableRng;
+
+use super::*;
+use crate::test_objects::{added, pod, updated};
+use crate::{EventType, LetterFilter, Outcome, Store, StoreLimits};
+use informer_hub_disk::Disk;
+use informer_hub_sim::disk::{DiskCall, SimDisk};
+use informer_hub_types::{Fsync, ObjectKey, ResourceVersion, clock};
+
+mod refused;
+
+type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
+
+/// A sink of which everything is at hand: killed, started again, and asked.
+struct Rig {
+    disk: SimDisk,
+    limits: StoreLimits,
+    fsync: Fsync,
+    store: Store,
+    machine: Machine<u32>,
+    health: Arc<SinkHealth>,
+    now: Instant,
+    receiver: Script,
+    answered: Vec<u32>,
+    /// What was acknowledged: id and JSON.
+    accepted: Vec<Event>,
+    sent: u32,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::with(StoreLimits::default(), Fsync::default())
+    }
+
+    fn with(limits: StoreLimits, fsync: Fsync) -> Self {
+        let disk = SimDisk::new(7);
+        let (store, machine, health) = open(&disk, limits, fsync);
+        let receiver: Script = Box::new(|_| Outcome::Accepted);
+        let (answered, accepted, now) = (Vec::new(), Vec::new(), clock::now());
+        Self { disk, limits, fsync, store, machine, health, now, receiver, answered, accepted, sent: 0 }
+    }
+
+    /// Without a journal; cannot be started again.
+    fn in_memory() -> Self {
+        let health = SinkHealth::new();
+        let machine = Machine::new(params(Arc::clone(&health)), None, StdRng::seed_from_u64(7));
+        Self { store: Store::in_memory(), machine, health, ..Self::new() }
+    }
+
+    fn receiver(&mut self, receiver: impl FnMut(&[Event]) -> Outcome + 'static) {
+        self.receiver = Box::new(receiver);
+    }
+
+    fn send(&mut self, notifications: Vec<Notification>) -> u32 {
+        self.sent += 1;
+        self.machine.take_in(notifications, jiff::Timestamp::UNIX_EPOCH, self.sent, self.now);
+        self.sent
+    }
+
+    /// Everything that is to be done by then.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            while let Some(action) = self.machine.next(self.now) {
+                match action {
+                    Action::Answer(number) => self.answered.push(number),
+                    Action::Attempt { lane, batch } => {
+                        let outcome = (self.receiver)(&batch);
+                        if outcome == Outcome::Accepted {
+                            self.accepted.extend(batch.iter().cloned());
+                        }
+                        self.machine.attempted(lane, Ok(outcome), self.now);
+                    }
+                    Action::Work(work) => {
+                        let done = self.store.run(work);
+                        self.machine.worked(done, self.now);
+                    }
+                }
+            }
+            let letters = self.machine.take_letters();
+            self.store.push_letters(&letters).unwrap();
+            self.machine.show();
+            match self.machine.wake_at(self.now) {
+                Some(wake) if wake <= end => self.now = wake.max(self.now),
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    /// The process is killed, or the power fails, and it is started again.
+    fn restart(&mut self, power: bool) {
+        if power {
+            self.disk.crash();
+        } else {
+            self.disk.kill();
+        }
+        (self.store, self.machine, self.health) = open(&self.disk, self.limits, self.fsync);
+    }
+
+    /// Versions that were accepted, by object.
+    fn versions(&self) -> HashMap<String, Vec<u64>> {
+        let mut all = HashMap::<_, Vec<_>>::new();
+        for event in &self.accepted {
+            all.entry(event.subject().to_owned()).or_default().push(event.version().as_number().unwrap());
+        }
+        all
+    }
+}
+
+fn open(disk: &SimDisk, limits: StoreLimits, fsync: Fsync) -> (Store, Machine<u32>, Arc<SinkHealth>) {
+    let port: Arc<dyn Disk> = Arc::new(disk.clone());
+    port.create_dir_all(Path::new("state")).unwrap();
+    port.sync_dir(Path::new("")).unwrap();
+    let (store, found) = Store::open(&port, Path::new("state/sinks/test"), limits, fsync, &|_| true).unwrap();
+    let health = SinkHealth::new();
+    let params = params(Arc::clone(&health));
+    (store, Machine::new(params, Some(found.durability), StdRng::seed_from_u64(7)), health)
+}
+
+fn params(health: Arc<SinkHealth>) -> MachineParams {
+    MachineParams {
+        name: "test".into(),
+        selection: Arc::default(),
+        options: EventOptions::default(),
+        batch: BatchParams { max_events: 10, ..BatchParams::default() },
+        retry: RetryParams::default(),
+        bounds: Bounds { events: 200, ..Bounds::default() },
+        concurrency: NonZeroUsize::new(4).unwrap(),
+        rate_limit: None,
+        health,
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn down(_: &[Event]) -> Outcome {
+    Outcome::Retry { after: None, content: false, error: "down".to_owned() }
+}
+
+fn update(name: &str, version: u64) -> Notification {
+    let (from, to) = ((version - 1).to_string(), version.to_string());
+    updated(pod(name, &from, "x"), pod(name, &to, "x"))
+}
+
+/// Versions 1 to `versions` of each of `objects`, objects interleaved.
+fn history(objects: usize, versions: u64) -> Vec<Notification> {
+    let one = |version, name: &str| match version {
+        1 => added(pod(name, "1", "x"), false),
+        _ => update(name, version),
+    };
+    (1..=versions).flat_map(|version| (0..objects).map(move |at| one(version, &format!("web-{at}")))).collect()
+}
+
+#[test]
+fn a_message_is_answered_when_it_is_on_disk_and_not_before() {
+    let mut rig = Rig::new();
+    rig.receiver(down);
+    let lone = rig.send(vec![added(pod("lone", "1", "x"), false)]);
+    rig.run(Duration::ZERO);
+    assert_eq!(rig.answered, [lone], "nothing was written lately, so it waits for nobody");
+    let number = rig.send(history(3, 1));
+    rig.run(Duration::from_millis(9));
+    assert_eq!(rig.answered, [lone]);
+    assert_eq!(rig.machine.at_risk(), 3);
+    rig.run(Duration::from_millis(2));
+    assert_eq!(rig.answered, [lone, number]);
+    assert_eq!((rig.machine.at_risk(), rig.machine.left()), (0, 4));
+    rig.restart(true);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 4);
+}
+
+#[test]
+fn of_a_message_the_event_that_has_a_trace_says_so_also_after_a_restart() {
+    let mut rig = Rig::new();
+    rig.receiver(|_| Outcome::Retry { after: None, content: false, error: "down".to_owned() });
+    let parent = TraceParent { trace: 5, span: 6 };
+    let (key, version) = (ObjectKey::new("shop", "a"), ResourceVersion::new("2"));
+    let traced = Some((Traced { span: tracing::Span::none(), key, version }, parent));
+    let notifications = vec![update("a", 1), update("b", 2), update("a", 2)];
+    rig.machine.take_in(Intake { notifications, traced }, jiff::Timestamp::UNIX_EPOCH, 1, rig.now);
+    rig.run(Duration::from_secs(1));
+    rig.restart(true);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(Duration::from_secs(60));
+    let mut parents: Vec<_> =
+        rig.accepted.iter().map(|event| (event.subject(), event.version().as_number(), event.trace_parent())).collect();
+    parents.sort_unstable_by_key(|(subject, version, _)| (*subject, *version));
+    let subjects = ["/v1/pods/shop/a", "/v1/pods/shop/b"];
+    let expected = [(subjects[0], Some(1), None), (subjects[0], Some(2), Some(parent)), (subjects[1], Some(2), None)];
+    assert_eq!(parents, expected);
+}
+
+#[test]
+fn what_was_not_acknowledged_is_delivered_after_a_restart_in_order_and_under_the_same_ids() {
+    for power in [false, true] {
+        let mut rig = Rig::new();
+        let mut seen = Vec::new();
+        let log = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let attempts = std::rc::Rc::clone(&log);
+        rig.receiver(move |batch| {
+            attempts.borrow_mut().extend(batch.iter().map(|event| (event.id().to_owned(), event.json().to_owned())));
+            down(batch)
+        });
+        rig.send(history(5, 4));
+        rig.run(10 * SECOND);
+        seen.append(&mut log.borrow_mut());
+        rig.restart(power);
+        rig.receiver(|_| Outcome::Accepted);
+        rig.run(10 * SECOND);
+        assert_eq!(rig.accepted.len(), 20);
+        assert!(rig.versions().values().all(|versions| versions == &[1, 2, 3, 4]));
+        let tried = |event: &Event| seen.iter().any(|(id, json)| id == event.id() && json == event.json());
+        assert!(rig.accepted.iter().any(tried));
+        let numbers: Vec<_> = rig.accepted.iter().map(|event| event.sequence().unwrap()).collect();
+        assert_eq!(numbers.iter().max(), Some(&19));
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_not_delivered_again_nor_what_was_told_before() {
+    let mut rig = Rig::new();
+    rig.send(history(5, 4));
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 20);
+    rig.restart(false);
+    // The caches are as of an older checkpoint: the same is seen once more, and then something new.
+    rig.send(history(5, 4));
+    rig.send(vec![update("web-0", 5)]);
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 21);
+    assert_eq!(rig.health.status().repeated, 20);
+    assert_eq!(rig.versions()["/v1/pods/shop/web-0"], [1, 2, 3, 4, 5]);
+    // Once the caches are not older than the journal, it need not remember.
+    rig.store.release(rig.store.state().end);
+    rig.send(vec![update("web-0", 6)]);
+    rig.run(SECOND);
+    rig.restart(false);
+    rig.send(vec![update("web-0", 6)]);
+    rig.run(SECOND);
+    assert_eq!(rig.health.status().repeated, 1, "what came after the release is remembered");
+}
+
+#[test]
+fn a_backlog_larger_than_memory_allows_waits_on_disk_and_comes_in_order() {
+    let mut rig = Rig::new();
+    rig.receiver(down);
+    for chunk in history(50, 40).chunks(100) {
+        rig.send(chunk.to_vec());
+        rig.run(Duration::from_millis(20));
+    }
+    assert_eq!(rig.answered.len(), 20, "nobody waits for a dead receiver");
+    assert_eq!((rig.health.status().pending_events, rig.machine.left()), (2000, 2000));
+    let on_disk = rig.store.state().bytes;
+    assert!((1..on_disk / 2).contains(&rig.health.status().pending_bytes), "what is on disk alone is not in memory");
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(Duration::from_secs(3600));
+    assert_eq!((rig.accepted.len(), rig.health.status().pending_bytes), (2000, 0));
+    assert!(rig.versions().values().all(|versions| versions.iter().copied().eq(1..=40)));
+    assert_eq!(rig.machine.left(), 0);
+}
+
+#[test]
+fn a_full_journal_merges_then_refuses_visibly_and_goes_on_when_there_is_room() {
+    let limits = StoreLimits { journal: 512 * 1024, ..StoreLimits::default() };
+    let mut rig = Rig::with(limits, Fsync::default());
+    rig.receiver(down);
+    // Of few objects any number of states find room.
+    for version in 1..=500 {
+        let one =
+            |at: usize| if version == 1 { history(20, 1)[at].clone() } else { update(&format!("web-{at}"), version) };
+        rig.send((0..20).map(one).collect());
+        rig.run(Duration::from_millis(200));
+    }
+    rig.run(20 * SECOND);
+    assert_eq!(rig.answered.len(), 500);
+    assert!(rig.health.status().merged > 1000, "{:?}", rig.health.status());
+    let refused: Vec<_> = (0..5000).map(|at| added(pod(&format!("other-{at}"), "1", "x"), false)).collect();
+    for chunk in refused.chunks(500) {
+        rig.send(chunk.to_vec());
+        rig.run(SECOND);
+    }
+    let trouble = rig.health.status().journal.and_then(|journal| journal.trouble);
+    assert!(trouble.is_some_and(|trouble| trouble.contains("full")));
+    assert!(rig.answered.len() < 510 && rig.health.status().journal.unwrap().bytes <= 2 * limits.journal);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(Duration::from_secs(7200));
+    assert_eq!((rig.machine.left(), rig.answered.len()), (0, 510));
+    assert_eq!(rig.health.status().journal.unwrap().trouble, None);
+    let versions = rig.versions();
+    assert_eq!(versions.len(), 5020);
+    for at in 0..20 {
+        let versions = &versions[&format!("/v1/pods/shop/web-{at}")];
+        assert_eq!(versions.last(), Some(&500));
+        assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_senders_waiting_and_mends_by_itself() {
+    let mut rig = Rig::new();
+    rig.disk.set_capacity(Some(0));
+    rig.send(history(5, 2));
+    rig.run(30 * SECOND);
+    assert!(rig.answered.is_empty() && rig.accepted.is_empty());
+    let trouble = rig.health.status().journal.and_then(|journal| journal.trouble);
+    assert!(trouble.is_some_and(|trouble| trouble.contains(&io::Error::from(io::ErrorKind::StorageFull).to_string())));
+    rig.disk.set_capacity(None);
+    rig.run(30 * SECOND);
+    assert_eq!((rig.answered.len(), rig.accepted.len()), (1, 10));
+    assert!(rig.versions().values().all(|versions| versions == &[1, 2]));
+}
+
+/// Checkpoints, which would let go of acknowledged events, may be what there is no room for.
+#[test]
+fn acknowledged_events_do_not_keep_a_disk_full() {
+    let mut rig = Rig::new();
+    rig.disk.set_capacity(Some(100_000));
+    for version in 1..=100 {
+        let one =
+            |at: usize| if version == 1 { history(10, 1)[at].clone() } else { update(&format!("web-{at}"), version) };
+        rig.send((0..10).map(one).collect());
+        rig.run(SECOND);
+    }
+    rig.run(60 * SECOND);
+    assert_eq!((rig.answered.len(), rig.machine.left()), (100, 0));
+    assert!(rig.versions().values().all(|versions| versions.iter().copied().eq(1..=100)));
+}
+
+#[test]
+fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
+    let mut rig = Rig::new();
+    let poison = |event: &Event| event.subject().ends_with("/web-3");
+    rig.receiver(move |batch| {
+        if batch.iter().any(poison) {
+            Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() }
+        } else {
+            Outcome::Accepted
+        }
+    });
+    rig.send(history(10, 2));
+    rig.run(DAY);
+    assert_eq!(rig.accepted.len(), 18);
+    let all = LetterFilter::default();
+    let letters = rig.store.list_letters(&all, 0, 10).unwrap();
+    assert_eq!((letters.len(), rig.health.status().dead_lettered), (2, 2));
+    rig.restart(true);
+    assert_eq!(rig.store.list_letters(&all, 0, 10).unwrap(), letters);
+    rig.receiver(|_| Outcome::Accepted);
+    let replayed = rig.store.replay_letters(&all);
+    assert_eq!((replayed.count, replayed.error.is_none()), (2, true));
+    rig.machine.appended(replayed.end.unwrap());
+    rig.run(SECOND);
+    assert_eq!(rig.versions()["/v1/pods/shop/web-3"], [1, 2]);
+    let ids: Vec<_> = rig.accepted[18..].iter().map(Event::id).collect();
+    assert!(letters.iter().all(|letter| ids.contains(&letter.id.as_str())));
+    assert!(rig.store.list_letters(&all, 0, 10).unwrap().is_empty());
+}
+
+#[test]
+fn what_could_not_be_synced_is_neither_delivered_nor_answered_for_before_it_can_be() {
+    let mut rig = Rig::new();
+    rig.disk.fail(DiskCall::Sync, u32::MAX);
+    rig.send(history(3, 1));
+    rig.run(SECOND);
+    assert_eq!((rig.accepted.len(), rig.answered.len()), (0, 0));
+    rig.disk.fail(DiskCall::Sync, 0);
+    rig.run(60 * SECOND);
+    assert_eq!((rig.accepted.len(), rig.answered.len(), rig.machine.left()), (3, 1, 0));
+}
+
+#[test]
+fn what_was_found_at_a_start_whose_disk_fails_is_answered_for_once_it_is_durable() {
+    let mut rig = Rig::new();
+    rig.disk.fail(DiskCall::Sync, u32::MAX);
+    rig.send(history(3, 1));
+    rig.run(SECOND);
+    rig.disk.kill();
+    rig.disk.fail(DiskCall::Sync, 4);
+    (rig.store, rig.machine, rig.health) = open(&rig.disk, rig.limits, rig.fsync);
+    let sent = rig.send(history(3, 1));
+    rig.run(Duration::ZERO);
+    assert_eq!((rig.accepted.len(), rig.answered.len()), (0, 0), "the journal has told of all of it");
+    rig.run(60 * SECOND);
+    assert_eq!((rig.accepted.len(), &rig.answered[..], rig.machine.left()), (3, &[sent][..], 0));
+}
+
+/// A rig with two dead letters of `web-0`, whose receiver takes everything now.
+fn rig_with_letters() -> Rig {
+    let mut rig = Rig::new();
+    rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });
+    rig.send(history(1, 2));
+    rig.run(DAY);
+    rig.receiver(|_| Outcome::Accepted);
+    rig
+}
+
+#[test]
+fn a_replay_that_the_disk_refuses_answers_nobody_before_his_events_are_stored() {
+    let mut rig = rig_with_letters();
+    // The sync, and what is done instead of it.
+    rig.disk.fail(DiskCall::Sync, 2);
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    assert_eq!((replayed.count, replayed.error.is_some()), (0, true));
+    rig.disk.fail(DiskCall::Append, 1);
+    let (sent, answered) = (rig.send(history(3, 1)), rig.answered.len());
+    rig.run(Duration::ZERO);
+    assert_eq!(rig.answered.len(), answered);
+    rig.run(SECOND);
+    assert_eq!(rig.answered.last(), Some(&sent));
+    assert_eq!(rig.versions()["/v1/pods/shop/web-2"], [1]);
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    assert_eq!((replayed.count, replayed.error.is_none()), (2, true));
+}
+
+#[test]
+fn a_replay_while_a_sync_has_failed_takes_nobodys_events_along() {
+    let mut rig = rig_with_letters();
+    rig.disk.fail(DiskCall::Sync, 2);
+    let sent = rig.send(history(3, 1));
+    rig.run(Duration::ZERO);
+    assert_ne!(rig.answered.last(), Some(&sent));
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    rig.machine.appended(replayed.end.unwrap());
+    rig.run(SECOND);
+    assert_eq!((rig.answered.last(), rig.machine.left()), (Some(&sent), 0));
+}
+
+#[test]
+fn dead_letters_that_are_replayed_while_others_are_written_are_delivered_too() {
+    let mut rig = rig_with_letters();
+    let before = rig.accepted.len();
+    rig.send(history(3, 1));
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    // What was sent is written behind them, and the machine hears of that first.
+    rig.run(Duration::ZERO);
+    rig.machine.appended(replayed.end.unwrap());
+    rig.run(SECOND);
+    assert_eq!((rig.accepted.len() - before, rig.machine.left()), (5, 0));
+}
+
+#[test]
+fn dead_letters_beyond_their_limit_are_forgotten_oldest_first_and_counted() {
+    let mut rig = Rig::with(StoreLimits { letters: 64 << 10, ..StoreLimits::default() }, Fsync::default());
+    rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });
+    rig.send(history(300, 1));
+    rig.run(DAY);
+    let letters = rig.store.list_letters(&LetterFilter::default(), 0, 1000).unwrap();
+    let status = rig.health.status();
+    assert_eq!((status.dead_lettered, rig.machine.left()), (300, 0));
+    assert!(!letters.is_empty() && status.dead_letters_forgotten > 0, "{status:?}");
+    assert_eq!(letters.len() as u64 + status.dead_letters_forgotten, 300);
+    assert_eq!(letters.last().map(|letter| letter.number), Some(299));
+}
+
+#[test]
+fn a_sink_that_is_disabled_keeps_what_is_pending_for_the_next_start() {
+    let mut rig = Rig::new();
+    rig.receiver(|_| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() });
+    rig.send(history(10, 1));
+    rig.run(SECOND);
+    rig.send(history(10, 2));
+    rig.run(DAY);
+    assert_eq!(rig.answered, [1, 2]);
+    let status = rig.health.status();
+    assert_eq!((status.disabled, status.discarded, status.dead_lettered), (true, 20, 0));
+    rig.restart(false);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 10);
+}
+
+#[test]
+fn each_setting_of_fsync_says_when_a_message_is_answered() {
+    for (fsync, millis) in
+        [(Fsync::Within(Duration::from_millis(50)), 50), (Fsync::Within(Duration::ZERO), 0), (Fsync::Never, 0)]
+    {
+        let mut rig = Rig::with(StoreLimits::default(), fsync);
+        rig.send(history(1, 1));
+        rig.run(Duration::from_millis(millis));
+        assert_eq!(rig.answered.len(), 1, "{fsync:?}");
+    }
+}
+
+#[test]
+fn a_full_message_waits_for_nobody() {
+    let mut rig = Rig::new();
+    rig.send(history(1, 1));
+    rig.run(Duration::ZERO);
+    rig.send(history(255, 1));
+    rig.run(Duration::from_millis(9));
+    assert_eq!(rig.answered, [1]);
+    rig.run(SECOND);
+    rig.send(history(1, 2));
+    rig.run(Duration::ZERO);
+    rig.send(history(128, 4).split_off(256));
+    rig.run(Duration::ZERO);
+    assert_eq!(rig.answered, [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_deletion_during_downtime_is_told_once() {
+    let mut rig = Rig::new();
+    rig.send(history(2, 3));
+    rig.run(SECOND);
+    rig.restart(false);
+    let gone = Notification::Deleted { object: pod("web-0", "2", "x"), tombstone: true };
+    rig.send(vec![gone.clone()]);
+    rig.run(SECOND);
+    rig.restart(false);
+    rig.send(vec![gone]);
+    rig.run(SECOND);
+    let deletions = rig.accepted.iter().filter(|event| event.event_type() == EventType::Deleted).count();
+    assert_eq!(deletions, 1);
+}

@@ -1,0 +1,135 @@
+//! The connection to NATS: made when it is needed, and anew where the library has lost it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::ContextBuilder;
+use async_nats::{Client, ConnectOptions, Event};
+use parking_lot::Mutex;
+
+use super::{IN_FLIGHT, NatsAuth, NatsParams};
+use informer_hub_types::{exponential_backoff, rng};
+
+/// How often the library tries on its own to get back a connection; after that the next attempt makes one.
+const RECONNECTS: usize = 10;
+/// Its longest pause between two such attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A connection.
+#[derive(Clone)]
+pub(super) struct Link {
+    client: Client,
+    pub(super) jetstream: Context,
+}
+
+/// The one connection of a transport, if there is one.
+pub(super) struct Links {
+    params: Arc<NatsParams>,
+    link: tokio::sync::Mutex<Option<Link>>,
+    /// What was last heard of the connection that is no good news: the server says some things to nobody in particular.
+    heard: Arc<Mutex<Option<String>>>,
+}
+
+impl std::fmt::Debug for Links {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Links").field("urls", &self.params.urls).finish_non_exhaustive()
+    }
+}
+
+impl Links {
+    pub(super) fn new(params: Arc<NatsParams>) -> Self {
+        Self { params, link: tokio::sync::Mutex::new(None), heard: Arc::default() }
+    }
+
+    /// The connection. One that is not up is not waited for but replaced: what its buffers hold is sent again anyway,
+    /// and files with credentials may have changed.
+    pub(super) async fn link(&self) -> Result<Link, String> {
+        let mut link = self.link.lock().await;
+        if let Some(link) = &*link
+            && link.client.connection_state() == State::Connected
+        {
+            return Ok(link.clone());
+        }
+        *link = None;
+        let new = self.connect().await?;
+        self.heard.lock().take();
+        *link = Some(new.clone());
+        Ok(new)
+    }
+
+    /// What was heard of the connection, to be put after an error.
+    pub(super) fn heard(&self) -> String {
+        self.heard.lock().as_ref().map(|heard| format!(" ({heard})")).unwrap_or_default()
+    }
+
+    async fn connect(&self) -> Result<Link, String> {
+        let params = &self.params;
+        let heard = Arc::clone(&self.heard);
+        let mut options = ConnectOptions::new()
+            .name(&params.name)
+            .connection_timeout(params.timeout)
+            .request_timeout(Some(params.timeout))
+            .max_reconnects(RECONNECTS)
+            .reconnect_delay_callback(pause)
+            .event_callback(move |event| {
+                let heard = Arc::clone(&heard);
+                async move { note(&heard, &event) }
+            });
+        options = authenticate(options, params.auth.as_ref()).await?;
+        if let Some(ca_file) = &params.ca_file {
+            options = options.add_root_certificates(ca_file.clone());
+        }
+        if let Some((cert, key)) = &params.client_cert {
+            options = options.add_client_certificate(cert.clone(), key.clone());
+        }
+        if params.ca_file.is_some() || params.client_cert.is_some() {
+            options = options.require_tls(true);
+        }
+        let connected = options.connect(&params.urls).await;
+        let client = connected.map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("cannot connect to {}: {}{cause}", params.urls.join(", "), error.kind())
+        })?;
+        let jetstream = ContextBuilder::new()
+            .timeout(params.timeout)
+            .ack_timeout(params.timeout)
+            .max_ack_inflight(IN_FLIGHT * 64)
+            .backpressure_on_inflight(true)
+            .build(client.clone());
+        Ok(Link { client, jetstream })
+    }
+}
+
+async fn authenticate(options: ConnectOptions, auth: Option<&NatsAuth>) -> Result<ConnectOptions, String> {
+    Ok(match auth {
+        None => options,
+        Some(NatsAuth::Token(token)) => options.token(token.clone()),
+        Some(NatsAuth::Password { user, password }) => options.user_and_password(user.clone(), password.clone()),
+        Some(NatsAuth::Nkey(seed)) => options.nkey(seed.clone()),
+        Some(NatsAuth::CredsFile(path)) => options
+            .credentials_file(path)
+            .await
+            .map_err(|error| format!("creds_file {} is not usable: {}", path.display(), error.kind()))?,
+    })
+}
+
+/// The pause before a reconnect, growing, with jitter.
+fn pause(attempt: usize) -> Duration {
+    let times = u32::try_from(attempt).unwrap_or(u32::MAX);
+    let longest = exponential_backoff(Duration::from_millis(50), times, LONGEST_PAUSE);
+    longest.mul_f64(0.5 + 0.5 * rng::unit())
+}
+
+fn note(heard: &Mutex<Option<String>>, event: &Event) {
+    match event {
+        Event::Connected => drop(heard.lock().take()),
+        Event::SlowConsumer(_) => {}
+        Event::Disconnected | Event::LameDuckMode | Event::Draining | Event::Closed => {
+            // A reason that was given says more.
+            heard.lock().get_or_insert_with(|| event.to_string());
+        }
+        Event::ServerError(_) | Event::ClientError(_) => *heard.lock() = Some(event.to_string()),
+    }
+}

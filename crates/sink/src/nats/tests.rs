@@ -1,0 +1,156 @@
+//! The transport against a small server on loopback; `tests/real` has the real one.
+
+use std::time::Duration;
+
+use super::fake::{FakeNats, Mood};
+use super::*;
+use crate::contract::{Bed, Fault, keeps_the_contract};
+use crate::test_objects::event;
+
+pub(super) fn params(url: String) -> NatsParams {
+    NatsParams {
+        name: "informer-hub".to_owned(),
+        urls: vec![url],
+        subject: "k8s.{cluster}.{resource}.{namespace}.{name}".parse().unwrap(),
+        stream: None,
+        auth: None,
+        ca_file: None,
+        client_cert: None,
+        timeout: Duration::from_secs(5),
+        shape: Arc::default(),
+    }
+}
+
+fn error(outcome: Outcome) -> (bool, String) {
+    match outcome {
+        Outcome::Retry { after: None, content, error } => (content, error),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn events_are_stored_once_in_order_with_their_ids_and_subjects() {
+    let server = FakeNats::start().await;
+    let transport = NatsTransport::new(params(server.url()));
+    let batch: Arc<[Event]> =
+        [("a", 1), ("b", 1), ("a", 2), ("a", 3)].map(|(name, version)| event(name, version, 10)).into();
+    assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
+    assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
+    let store = server.store.lock();
+    assert_eq!((store.stored.len(), store.duplicates), (4, 4));
+    for ((subject, id, payload), event) in store.stored.iter().zip(&*batch) {
+        assert_eq!((id.as_str(), payload.as_str()), (event.id(), event.json()));
+        assert!(subject.starts_with("k8s.prod-eu.pods.shop."), "{subject}");
+    }
+}
+
+#[test]
+fn a_wave_has_each_object_once() {
+    let message = |object: &str| Message {
+        object: object.to_owned(),
+        subject: String::new(),
+        id: String::new(),
+        payload: Bytes::new(),
+    };
+    let lengths = |objects: &[&str]| {
+        let messages: Vec<_> = objects.iter().map(|object| message(object)).collect();
+        waves(&messages).map(<[Message]>::len).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths(&[]), [0; 0]);
+    assert_eq!(lengths(&["a", "b", "c"]), [3]);
+    assert_eq!(lengths(&["a", "b", "a", "a", "c"]), [2, 1, 2]);
+    let many: Vec<_> = (0..=IN_FLIGHT * 2).map(|i| i.to_string()).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    assert_eq!(lengths(&many), [IN_FLIGHT, IN_FLIGHT, 1]);
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_said_and_tried_again() {
+    let server = FakeNats::start().await;
+    let batch: Arc<[Event]> = Arc::new([event("web", 1, 10)]);
+    let transport = NatsTransport::new(params(server.url()));
+    for (mood, words) in [
+        (Mood::NoStream, "no stream takes k8s.prod-eu.pods.shop.web: make one"),
+        (Mood::RefuseOnce, "maximum messages exceeded"),
+    ] {
+        server.store.lock().mood = mood;
+        let (content, error) = error(transport.attempt(Arc::clone(&batch)).await);
+        assert!(!content && error.contains(words), "{error}");
+    }
+    server.store.lock().mood = Mood::Well;
+    assert_eq!(transport.attempt(batch).await, Outcome::Accepted);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_or_hangs_ends_the_attempt() {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let batch: Arc<[Event]> = Arc::new([event("web", 1, 10)]);
+    let (_, missing) = error(NatsTransport::new(params(format!("nats://{free}"))).attempt(Arc::clone(&batch)).await);
+    assert!(missing.starts_with(&format!("cannot connect to nats://{free}: ")), "{missing}");
+    // One that accepts and says nothing.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let brief = |url| NatsParams { timeout: Duration::from_millis(200), ..params(url) };
+    let hanging = NatsTransport::new(brief(format!("nats://{addr}")));
+    let (content, hung) = error(hanging.attempt(Arc::clone(&batch)).await);
+    assert!(!content && (hung.contains("within 200ms") || hung.contains("timed out")), "{hung}");
+    let server = FakeNats::start().await;
+    server.store.lock().mood = Mood::Silent;
+    let (content, silent) = error(NatsTransport::new(brief(server.url())).attempt(batch).await);
+    assert!(!content && (silent.contains("within 200ms") || silent.contains("timed out")), "{silent}");
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_the_contents_fault() {
+    let server = FakeNats::start().await;
+    let transport = NatsTransport::new(params(server.url()));
+    let (content, error_text) = error(transport.attempt(Arc::new([event("web", 1, 2 << 20)])).await);
+    assert!(content && error_text.contains("more than the server takes"), "{error_text}");
+    server.store.lock().mood = Mood::Poison("web".to_owned());
+    let (content, error_text) = error(transport.attempt(Arc::new([event("web", 1, 1)])).await);
+    assert!(content && error_text.contains("more than the stream takes"), "{error_text}");
+}
+
+#[tokio::test]
+async fn who_the_hub_is_is_told_to_the_server_and_nobody_else() {
+    for (auth, told) in [
+        (NatsAuth::Token("hunter2".into()), r#""auth_token":"hunter2""#),
+        (NatsAuth::Password { user: "u".into(), password: "hunter2".into() }, r#""pass":"hunter2""#),
+    ] {
+        let server = FakeNats::start().await;
+        let params = NatsParams { auth: Some(auth), ..params(server.url()) };
+        assert!(!format!("{params:?}").contains("hunter2"));
+        let transport = NatsTransport::new(params);
+        assert!(!format!("{transport:?}").contains("hunter2"));
+        assert_eq!(transport.attempt(Arc::new([event("web", 1, 1)])).await, Outcome::Accepted);
+        assert!(server.store.lock().connects[0].contains(told));
+    }
+    let server = FakeNats::start().await;
+    let missing = NatsParams { auth: Some(NatsAuth::CredsFile("nowhere.creds".into())), ..params(server.url()) };
+    let (_, error) = error(NatsTransport::new(missing).attempt(Arc::new([event("web", 1, 1)])).await);
+    assert!(error.contains("creds_file nowhere.creds is not usable"), "{error}");
+}
+
+impl Bed for FakeNats {
+    fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
+        Arc::new(NatsTransport::new(NatsParams { timeout, ..params(self.url()) }))
+    }
+
+    fn set(&self, fault: Fault) {
+        self.store.lock().mood = match fault {
+            Fault::None => Mood::Well,
+            Fault::FailOnce => Mood::RefuseOnce,
+            Fault::Hang => Mood::Silent,
+            Fault::Poison(text) => Mood::Poison(text.to_owned()),
+        };
+    }
+
+    fn taken(&self) -> Vec<String> {
+        self.store.lock().stored.iter().map(|(_, _, payload)| payload.clone()).collect()
+    }
+}
+
+#[tokio::test]
+async fn nats_keeps_the_contract_of_transports() {
+    keeps_the_contract(FakeNats::start).await;
+}

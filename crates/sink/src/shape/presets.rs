@@ -1,0 +1,292 @@
+//! Messages for chats, each within the limits that the chat documents, whatever an object brings along.
+
+use serde_json::{Value, json};
+
+use super::Envelope;
+use crate::Event;
+use informer_hub_types::{Preset, printable};
+
+/// Characters of a Slack header (limit 150) and of one of its fields (2,000, counted when each may have become five).
+const SLACK_HEADER: usize = 150;
+const SLACK_FIELD: usize = 390;
+/// Characters of one value on a card; all of a Teams message may have 28 KB.
+const TEAMS_VALUE: usize = 500;
+/// Characters of a Discord title (256) and of a field's value (1,024); all of an embed may have 6,000.
+const DISCORD_TITLE: usize = 256;
+const DISCORD_VALUE: usize = 500;
+
+/// What is told of an event.
+struct Told {
+    title: String,
+    word: &'static str,
+    time: String,
+    facts: Vec<(&'static str, String)>,
+}
+
+impl Told {
+    fn of(event: &Event) -> Result<Self, String> {
+        let envelope = Envelope::of(event)?;
+        let word = event.event_type().as_str();
+        let data: Value = serde_json::from_str(envelope.data.get()).map_err(|error| error.to_string())?;
+        let text = |pointer: &str| data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (kind, name, namespace) = (text("/resource/kind"), text("/name"), text("/namespace"));
+        let place = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
+        let title = format!("{kind} {place} {word}");
+        let group = text("/resource/group");
+        let resource = text("/resource/resource");
+        let resource = if group.is_empty() { resource } else { format!("{resource}.{group}") };
+        let mut facts = vec![("Cluster", event.cluster().to_owned()), ("Resource", resource)];
+        let mut fact = |name, value: String| {
+            if !value.is_empty() {
+                facts.push((name, value));
+            }
+        };
+        fact("Namespace", namespace);
+        fact("Phase", text("/object/status/phase"));
+        fact("Reason", [text("/object/reason"), text("/object/status/reason")].concat());
+        fact("Message", [text("/object/message"), text("/object/status/message")].concat());
+        if data["tombstone"] == true {
+            fact("Note", "the deletion itself was not seen".to_owned());
+        }
+        Ok(Self { title, word, time: envelope.time.clone().into_owned(), facts })
+    }
+}
+
+/// Renders the message of an event for a chat.
+pub(super) fn message(preset: Preset, event: &Event) -> Result<String, String> {
+    let told = Told::of(event)?;
+    let message = match preset {
+        Preset::Slack => slack(&told),
+        Preset::Teams => teams(&told),
+        Preset::Discord => discord(&told),
+    };
+    Ok(message.to_string())
+}
+
+fn slack(told: &Told) -> Value {
+    // In Slack's markup these three begin mentions, links and entities; escaping them makes a text longer.
+    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let field = |(name, value): &(&str, String)| json!({ "type": "mrkdwn", "text": format!("*{name}*\n{}", escape(&short(value, SLACK_FIELD))) });
+    let fields: Vec<_> = told.facts.iter().map(field).collect();
+    let header = short(&told.title, SLACK_HEADER);
+    json!({
+        "text": escape(&header),
+        "blocks": [
+            { "type": "header", "text": { "type": "plain_text", "text": header, "emoji": false } },
+            { "type": "section", "fields": fields },
+            { "type": "context", "elements": [{ "type": "plain_text", "text": told.time, "emoji": false }] },
+        ],
+    })
+}
+
+fn teams(told: &Told) -> Value {
+    let fact = |(name, value): &(&str, String)| json!({ "title": name, "value": plain(&short(value, TEAMS_VALUE)) });
+    let facts: Vec<_> = told.facts.iter().map(fact).collect();
+    let colour = match told.word {
+        "added" => "Good",
+        "deleted" => "Attention",
+        _ => "Default",
+    };
+    let title = plain(&short(&told.title, TEAMS_VALUE));
+    json!({
+        "type": "message",
+        "attachments": [{
+            "contentType": "application/vnd.microsoft.card.adaptive",
+            "contentUrl": null,
+            "content": {
+                "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+                "type": "AdaptiveCard",
+                "version": "1.4",
+                "body": [
+                    { "type": "TextBlock", "text": title, "weight": "Bolder", "size": "Medium", "color": colour, "wrap": true },
+                    { "type": "FactSet", "facts": facts },
+                    { "type": "TextBlock", "text": told.time, "isSubtle": true, "spacing": "Small", "wrap": true },
+                ],
+            },
+        }],
+    })
+}
+
+fn discord(told: &Told) -> Value {
+    let field = |(name, value): &(&str, String)| json!({ "name": name, "value": plain(&short(value, DISCORD_VALUE)), "inline": value.len() < 40 });
+    let fields: Vec<_> = told.facts.iter().map(field).collect();
+    let colour = match told.word {
+        "added" => 0x57_F2_87,
+        "deleted" => 0xED_42_45,
+        _ => 0x58_65_F2,
+    };
+    json!({
+        "embeds": [{
+            "title": short(&told.title, DISCORD_TITLE), "color": colour, "fields": fields, "timestamp": told.time,
+        }],
+        "allowed_mentions": { "parse": [] },
+    })
+}
+
+/// A printable text, cut to so many characters (UTF-16 units, the strictest way that limits are
+/// counted); never empty, which chats refuse.
+fn short(text: &str, limit: usize) -> String {
+    let mut out = String::new();
+    let mut length = 0;
+    for c in printable(text).chars() {
+        // Room for the dots.
+        if length + c.len_utf16() > limit - 1 {
+            out.push('…');
+            break;
+        }
+        length += c.len_utf16();
+        out.push(c);
+    }
+    if out.trim().is_empty() { "–".to_owned() } else { out }
+}
+
+/// A text whose characters mean nothing to Markdown. At most twice as long.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '\\' | '*' | '_' | '`' | '~' | '|' | '[' | ']' | '<' | '>' | '#') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::event::EventOptions;
+    use super::super::super::event::tests::{added, object, origin};
+    use super::*;
+    use informer_hub_types::printable::hostile as hostile_text;
+
+    fn hostile() -> Vec<Event> {
+        let texts = [
+            String::new(),
+            "web-0".to_owned(),
+            "<!channel> @everyone & <@U123> [x](javascript:alert(1)) **b** ```".to_owned(),
+            "\u{202e}\0\"\\\r\n\u{7}".to_owned(),
+            hostile_text::TEXT.to_owned(),
+            "😀".repeat(100_000),
+            "*".repeat(100_000),
+            "&".repeat(100_000),
+        ];
+        let event = |text: &String| {
+            let json = json!({"status": {"phase": text, "reason": text, "message": text}, "reason": 1, "message": {"a": text}});
+            let object = object(origin("apps", "deployments", "Deployment"), text, text, "1", &json);
+            Event::new(
+                &added(object, false),
+                jiff::Timestamp::from_second(1_800_000_000).unwrap(),
+                &EventOptions::default(),
+            )
+            .unwrap()
+        };
+        texts.iter().map(event).collect()
+    }
+
+    fn message(preset: Preset, event: &Event) -> (Value, usize) {
+        let text = super::message(preset, event).unwrap();
+        (serde_json::from_str(&text).unwrap(), text.len())
+    }
+
+    /// Length as the strictest counts it.
+    fn length(value: &Value) -> usize {
+        let text = value.as_str().expect("a text");
+        assert!(!text.trim().is_empty());
+        text.encode_utf16().count()
+    }
+
+    #[test]
+    fn a_slack_message_keeps_to_slacks_limits() {
+        for event in hostile() {
+            let (message, _) = message(Preset::Slack, &event);
+            assert!(length(&message["text"]) <= 40_000);
+            let blocks = message["blocks"].as_array().unwrap();
+            assert!(blocks.len() <= 50);
+            assert!(length(&blocks[0]["text"]["text"]) <= 150);
+            let fields = blocks[1]["fields"].as_array().unwrap();
+            assert!((1..=10).contains(&fields.len()));
+            for field in fields {
+                assert!(length(&field["text"]) <= 2000);
+                let text = field["text"].as_str().unwrap();
+                assert!(!text.contains('<') && !text.contains('>'), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_teams_message_is_an_adaptive_card_within_its_limit() {
+        for event in hostile() {
+            let (message, bytes) = message(Preset::Teams, &event);
+            assert!(bytes <= 28 * 1024, "{bytes}");
+            assert_eq!(message["type"], "message");
+            let attachment = &message["attachments"][0];
+            assert_eq!(attachment["contentType"], "application/vnd.microsoft.card.adaptive");
+            let card = &attachment["content"];
+            assert_eq!((&card["type"], &card["version"]), (&"AdaptiveCard".into(), &"1.4".into()));
+            assert!(length(&card["body"][0]["text"]) > 0);
+            for fact in card["body"][1]["facts"].as_array().unwrap() {
+                assert!(length(&fact["title"]) > 0 && length(&fact["value"]) > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_discord_message_keeps_to_the_limits_of_embeds_and_mentions_nobody() {
+        for event in hostile() {
+            let (message, _) = message(Preset::Discord, &event);
+            assert_eq!(message["allowed_mentions"], json!({"parse": []}));
+            let embed = &message["embeds"][0];
+            assert!(length(&embed["title"]) <= 256);
+            let fields = embed["fields"].as_array().unwrap();
+            assert!(fields.len() <= 25);
+            let mut all = length(&embed["title"]);
+            for field in fields {
+                assert!(length(&field["name"]) <= 256 && length(&field["value"]) <= 1024);
+                all += length(&field["name"]) + length(&field["value"]);
+            }
+            assert!(all <= 6000, "{all}");
+            assert!(embed["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+        }
+    }
+
+    #[test]
+    fn chat_messages_show_names_and_messages_without_harm() {
+        let event = &hostile()[4];
+        for preset in [Preset::Slack, Preset::Teams, Preset::Discord] {
+            let (message, _) = message(preset, event);
+            let mut texts = Vec::new();
+            gather(&message, &mut texts);
+            let shown: Vec<_> = texts.iter().filter(|text| text.contains("forged")).collect();
+            assert!(shown.len() > 3, "{preset:?}: {texts:?}");
+            // Slack's own layout has a break between a field's name and its value.
+            for text in shown {
+                hostile_text::assert_harmless("a chat", text, 1);
+            }
+        }
+    }
+
+    fn gather(value: &Value, texts: &mut Vec<String>) {
+        match value {
+            Value::String(text) => texts.push(text.clone()),
+            Value::Array(values) => values.iter().for_each(|value| gather(value, texts)),
+            Value::Object(members) => members.values().for_each(|value| gather(value, texts)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn people_read_what_happened_where() {
+        let json = json!({"status": {"phase": "Failed"}});
+        let object = object(origin("", "pods", "Pod"), "shop", "web-0", "1", &json);
+        let event = Event::new(
+            &added(object, false),
+            jiff::Timestamp::from_second(1_800_000_000).unwrap(),
+            &EventOptions::default(),
+        )
+        .unwrap();
+        let (message, _) = message(Preset::Slack, &event);
+        assert_eq!(message["text"], "Pod shop/web-0 added");
+        let text = message.to_string();
+        assert!(text.contains("prod-eu") && text.contains("Failed"), "{text}");
+    }
+}

@@ -1,0 +1,143 @@
+//! What goes out in one attempt: the body and its headers. Pure.
+
+use std::io::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use flate2::write::GzEncoder;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use sha2::{Digest, Sha256};
+
+use super::{Compression, SigningKeys};
+use crate::Event;
+use informer_hub_types::TraceParent;
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// Fast, and small enough for JSON.
+const ZSTD_LEVEL: i32 = 3;
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("informer-hub/", env!("CARGO_PKG_VERSION")));
+
+/// A body as it goes over the wire.
+///
+/// # Errors
+/// Memory, or a fault of the library.
+pub(super) fn encode(body: String, compression: Option<Compression>) -> std::io::Result<Vec<u8>> {
+    match compression {
+        None => Ok(body.into_bytes()),
+        Some(Compression::Gzip) => {
+            let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(body.as_bytes())?;
+            encoder.finish()
+        }
+        Some(Compression::Zstd) => zstd::bulk::compress(body.as_bytes(), ZSTD_LEVEL),
+    }
+}
+
+/// `webhook-id`: what a receiver de-duplicates requests by. The same for the same events, however often they are
+/// tried; for a single event it is the event's own id.
+pub(super) fn batch_id(batch: &[Event]) -> String {
+    if let [event] = batch {
+        return event.id().to_owned();
+    }
+    let mut hash = Sha256::new();
+    for event in batch {
+        hash.update(event.id());
+        hash.update(b"\n");
+    }
+    URL_SAFE_NO_PAD.encode(&hash.finalize()[..16])
+}
+
+/// What the headers of an attempt are made from, beside its id, moment and body.
+#[derive(Debug)]
+pub(super) struct HeaderParams<'p> {
+    pub(super) content_type: &'p HeaderValue,
+    pub(super) compression: Option<Compression>,
+    pub(super) extra: &'p HeaderMap,
+    pub(super) keys: Option<&'p SigningKeys>,
+    /// The attempt's own span, if it has one.
+    pub(super) trace: Option<TraceParent>,
+}
+
+/// The headers of one attempt made at `timestamp` (seconds since the epoch). What is signed is the content, `body`
+/// before it is compressed: a coding is undone on the way to the code that verifies, often by somebody else, and the
+/// libraries of Standard Webhooks take a text.
+pub(super) fn headers(id: &str, timestamp: i64, body: &[u8], params: &HeaderParams<'_>) -> HeaderMap {
+    let mut headers = params.extra.clone();
+    headers.insert(CONTENT_TYPE, params.content_type.clone());
+    headers.insert(USER_AGENT, AGENT);
+    headers.insert(WEBHOOK_TIMESTAMP, timestamp.into());
+    headers.insert(WEBHOOK_ID, ascii(id));
+    if let Some(keys) = params.keys {
+        headers.insert(WEBHOOK_SIGNATURE, ascii(&keys.sign(id, timestamp, body)));
+    }
+    if let Some(trace) = params.trace {
+        headers.insert(TRACE_PARENT, ascii(&trace.to_string()));
+    }
+    if let Some(compression) = params.compression {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(compression.as_str()));
+    }
+    headers
+}
+
+fn ascii(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("ids, digits and base64 are legal in headers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::event::tests::event;
+    use super::*;
+
+    #[test]
+    fn a_body_is_compressed_as_its_header_says() {
+        let body = "[1]".repeat(1000);
+        assert_eq!(encode(body.clone(), None).unwrap(), body.as_bytes());
+        for compression in [Compression::Gzip, Compression::Zstd] {
+            let encoded = encode(body.clone(), Some(compression)).unwrap();
+            assert!(encoded.len() < body.len() / 10);
+            let decoded = match compression {
+                Compression::Gzip => std::io::read_to_string(flate2::read::GzDecoder::new(&encoded[..])).unwrap(),
+                Compression::Zstd => String::from_utf8(zstd::bulk::decompress(&encoded, 10_000).unwrap()).unwrap(),
+            };
+            assert_eq!(decoded, body);
+        }
+    }
+
+    #[test]
+    fn the_batch_id_depends_on_the_events_and_their_order_alone() {
+        let (a, b) = (event("a", 1, 0), event("b", 1, 0));
+        assert_eq!(batch_id(&[a.clone(), b.clone()]), batch_id(&[a.clone(), b.clone()]));
+        assert_ne!(batch_id(&[a.clone(), b.clone()]), batch_id(&[b, a.clone()]));
+        assert_eq!(batch_id(std::slice::from_ref(&a)), a.id());
+    }
+
+    #[test]
+    fn headers_name_the_shape_and_the_sender_and_nothing_overrides_them() {
+        let extra = HeaderMap::from_iter([
+            (CONTENT_TYPE, HeaderValue::from_static("text/html")),
+            (HeaderName::from_static("x-api-key"), HeaderValue::from_static("k")),
+        ]);
+        let content_type = HeaderValue::from_static("application/json");
+        let params = HeaderParams {
+            content_type: &content_type,
+            compression: Some(Compression::Gzip),
+            extra: &extra,
+            keys: None,
+            trace: Some(TraceParent { trace: 10, span: 11 }),
+        };
+        let headers = headers("id", 12, b"[]", &params);
+        assert_eq!(headers[TRACE_PARENT], "00-0000000000000000000000000000000a-000000000000000b-01");
+        assert_eq!(headers.get_all(CONTENT_TYPE).iter().collect::<Vec<_>>(), ["application/json"]);
+        assert_eq!(
+            (&headers[WEBHOOK_TIMESTAMP], &headers["x-api-key"]),
+            (&"12".parse().unwrap(), &"k".parse().unwrap())
+        );
+        assert_eq!(headers[CONTENT_ENCODING], "gzip");
+        assert!(headers[USER_AGENT].to_str().unwrap().starts_with("informer-hub/"));
+        assert!(!headers.contains_key(WEBHOOK_SIGNATURE));
+    }
+}

@@ -1,0 +1,236 @@
+//! The HTTP side of a webhook: the client, one exchange, and what its answer means.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use parking_lot::Mutex;
+use reqwest::{Response, Url};
+use tracing::Span;
+
+use super::caller::{Caller, chain, server};
+use super::request::HeaderParams;
+use super::{WebhookError, WebhookParams, request};
+use crate::{Event, Outcome};
+use informer_hub_disk::FileStates;
+use informer_hub_types::{TraceParent, clock, printable};
+
+/// How much of an answer's body is read.
+const MAX_ANSWER: usize = 4096;
+/// How much of it goes into an error message.
+const MAX_QUOTE: usize = 200;
+
+/// A client and whom it talks to.
+#[derive(Debug)]
+pub(super) struct Service {
+    client: Mutex<Made>,
+    params: WebhookParams,
+    content_type: HeaderValue,
+}
+
+/// A client, and what the files were like that it was made from.
+#[derive(Debug)]
+struct Made {
+    client: Caller,
+    files: FileStates,
+    /// Files that no client could be made from; said once.
+    broken: FileStates,
+}
+
+impl Service {
+    pub(super) fn new(params: WebhookParams) -> Result<Self, WebhookError> {
+        let files = file_states(&params);
+        let made = Made { client: Caller::new(&params)?, files, broken: FileStates::default() };
+        let content_type = params.shape.content_type(params.batched);
+        let content_type = HeaderValue::from_str(content_type).unwrap_or(HeaderValue::from_static("text/plain"));
+        Ok(Self { client: Mutex::new(made), params, content_type })
+    }
+
+    /// The client; a new one where its files have changed. What cannot be used (yet: files are replaced one after the
+    /// other) leaves the old one in its place.
+    fn client(&self) -> Caller {
+        let mut made = self.client.lock();
+        let files = file_states(&self.params);
+        if files != made.files {
+            match Caller::new(&self.params) {
+                Ok(client) => *made = Made { client, files, broken: FileStates::default() },
+                Err(error) if files != made.broken => {
+                    let error = chain(&error);
+                    tracing::warn!(url = %self.params.url, error, "changed certificate files are not usable (yet)");
+                    made.broken = files;
+                }
+                Err(_) => {}
+            }
+        }
+        made.client.clone()
+    }
+
+    /// One attempt, over within the timeout.
+    pub(super) async fn exchange(&self, batch: &[Event]) -> Outcome {
+        let params = &self.params;
+        let body = match params.shape.batch(batch, params.batched) {
+            Ok(body) => body,
+            Err(error) => return Outcome::Unsendable { error },
+        };
+        let id = request::batch_id(batch);
+        let timestamp = clock::wall().as_second();
+        let header_params = HeaderParams {
+            content_type: &self.content_type,
+            compression: params.compression,
+            extra: params.headers.values(),
+            keys: params.signing_keys.as_ref(),
+            trace: TraceParent::of(&Span::current()),
+        };
+        let headers = request::headers(&id, timestamp, body.as_bytes(), &header_params);
+        let body = match request::encode(body, params.compression) {
+            Ok(body) => body,
+            Err(error) => return retry(format!("the body could not be compressed: {error}")),
+        };
+        let client = self.client();
+        let exchange = async {
+            match client.post(&params.url.0, headers, body).await {
+                Ok(response) => judge(response, &params.url.0).await,
+                Err(error) => retry(error),
+            }
+        };
+        let outcome = match tokio::time::timeout(params.timeout, exchange).await {
+            Ok(outcome) => outcome,
+            Err(_) => retry(format!("no answer from {} within {:?}", server(&params.url.0), params.timeout)),
+        };
+        if let Outcome::Retry { error, .. } | Outcome::Unsendable { error } | Outcome::Disable { error } = &outcome {
+            Span::current().record("otel.status_code", "ERROR").record("otel.status_description", error);
+        }
+        outcome
+    }
+}
+
+/// Turns an answer into an outcome.
+pub(super) async fn judge(mut response: Response, own: &Url) -> Outcome {
+    let status = response.status();
+    // The span of the attempt, where somebody traces.
+    Span::current().record("http.response.status_code", status.as_u16());
+    if status.is_success() {
+        // Acknowledged, whatever becomes of the rest; reading it lets the connection be used again.
+        read_some(&mut response).await;
+        return Outcome::Accepted;
+    }
+    if status.is_redirection() {
+        return retry(redirected(&response, own));
+    }
+    let after = match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry_after(response.headers()),
+        _ => None,
+    };
+    let quote = quote(&read_some(&mut response).await, own);
+    let error = format!("receiver answered {status}{quote}");
+    match status {
+        StatusCode::GONE => Outcome::Disable { error },
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
+            Outcome::Retry { after, content: true, error }
+        }
+        _ => Outcome::Retry { after, content: false, error },
+    }
+}
+
+fn retry(error: String) -> Outcome {
+    Outcome::Retry { after: None, content: false, error }
+}
+
+/// Names the host alone: the rest of an address may hold credentials.
+fn redirected(response: &Response, own: &Url) -> String {
+    let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let target = location.and_then(|location| own.join(location).ok());
+    let host = target.as_ref().and_then(Url::host_str).unwrap_or("an unknown host");
+    let status = response.status();
+    format!("receiver answered {status} and points to {host}; redirects are not followed, set url to the final address")
+}
+
+/// Up to [`MAX_ANSWER`] bytes of the body; less where it breaks off.
+async fn read_some(response: &mut Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let room = MAX_ANSWER - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if body.len() >= MAX_ANSWER {
+            break;
+        }
+    }
+    body
+}
+
+/// The beginning of a body, as one line of printable text. Error pages like to repeat the address, of which path and
+/// query may be the credentials.
+fn quote(body: &[u8], own: &Url) -> String {
+    let mut text = String::from_utf8_lossy(body).into_owned();
+    for part in [own.query(), Some(own.path().trim_matches('/'))].into_iter().flatten().filter(|part| part.len() > 3) {
+        text = text.replace(part, "…");
+    }
+    let line: String = printable(&text).chars().take(MAX_QUOTE).collect();
+    let line = line.trim();
+    if line.is_empty() { String::new() } else { format!(": {line}") }
+}
+
+/// `Retry-After` as a delay: seconds, or a date. That is compared with the receiver's own `Date`, where it says one: its
+/// clock and ours need not agree.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = |text: &str| jiff::Timestamp::try_from(httpdate::parse_http_date(text).ok()?).ok();
+    let said = headers.get(DATE).and_then(|now| date(now.to_str().ok()?.trim()));
+    Some(Duration::try_from(date(text)?.duration_since(said.unwrap_or_else(clock::wall))).unwrap_or_default())
+}
+
+/// What the files are like that a client is made from.
+fn file_states(params: &WebhookParams) -> FileStates {
+    let cert = params.client_cert.iter().flat_map(|cert| [&cert.cert_file, &cert.key_file]);
+    FileStates::of(params.ca_file.iter().chain(cert))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer_hub_types::printable::hostile;
+
+    fn after(text: &str) -> Option<Duration> {
+        retry_after(&HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]))
+    }
+
+    #[test]
+    fn retry_after_is_read_as_seconds_or_as_a_date() {
+        assert_eq!(after("120"), Some(Duration::from_secs(120)));
+        let soon: std::time::SystemTime = (clock::wall() + Duration::from_secs(600)).into();
+        let wait = after(&httpdate::fmt_http_date(soon)).unwrap();
+        assert!((590..=600).contains(&wait.as_secs()), "{wait:?}");
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        for nonsense in ["", "soon", "-1", "99999999999999999999999"] {
+            assert_eq!(after(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_receiver_with_another_clock_is_waited_for_as_long_as_it_says() {
+        let both = |date: &str, after: &str| {
+            let headers = [(DATE, date.parse().unwrap()), (RETRY_AFTER, after.parse().unwrap())];
+            retry_after(&HeaderMap::from_iter(headers))
+        };
+        let (now, soon) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT");
+        assert_eq!(both(now, soon), Some(Duration::from_secs(60)), "not for ever, and not at once");
+        assert_eq!(both(soon, now), Some(Duration::ZERO));
+        let (ours, later) = (clock::wall(), clock::wall() + Duration::from_secs(60));
+        let [ours, later] = [ours, later].map(|it| httpdate::fmt_http_date(it.into()));
+        assert_eq!(both(&ours, &later), Some(Duration::from_secs(60)));
+        assert!(both("nonsense", &later).is_some_and(|wait| wait <= Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_quote_is_one_short_line() {
+        let own = Url::parse("http://host/hooks/T0K3N?key=K3Y").unwrap();
+        assert_eq!(quote(b"", &own), "");
+        assert_eq!(quote(b" no\nsuch\x1b[31m ", &own), ": no such");
+        hostile::assert_harmless("a receiver's answer", &quote(hostile::TEXT.as_bytes(), &own), 0);
+        assert!(quote(&[0xff; 4096], &own).chars().count() <= MAX_QUOTE + 2);
+        assert_eq!(quote(b"Cannot POST /hooks/T0K3N?key=K3Y", &own), ": Cannot POST /…?…");
+    }
+}

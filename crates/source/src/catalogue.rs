@@ -1,0 +1,297 @@
+//! All that a cluster offers to be watched, in two requests where it has not changed: aggregated discovery with its tags.
+//!
+//! Servers before Kubernetes 1.27 do not aggregate; of them each version of each group is asked for by itself.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt};
+use kube::Client;
+use serde::Deserialize;
+
+use super::discovery::{AT_ONCE, DEADLINE, Group, GroupList, MAX_DOCUMENT, Resource, ResourceList, get};
+use super::request::{Get, Query, encode, stalled};
+use informer_hub_reflector::{Discovered, ErrorClass, SourceError, bounded};
+use informer_hub_types::{Catalogue, GroupOffer, Offer, VersionOffer};
+
+/// What discovery is asked for in, best first; a server that knows neither form answers the old one.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+    application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// Either form of `/api` and `/apis`.
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    kind: String,
+    /// Of the aggregated form.
+    #[serde(default)]
+    items: Vec<AggregatedGroup>,
+    /// Of the old form of `/apis`.
+    #[serde(default)]
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct AggregatedGroup {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    versions: Vec<AggregatedVersion>,
+}
+
+#[derive(Deserialize, Default)]
+struct Metadata {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct AggregatedVersion {
+    version: String,
+    #[serde(default)]
+    freshness: String,
+    #[serde(default)]
+    resources: Vec<AggregatedResource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregatedResource {
+    resource: String,
+    #[serde(default)]
+    response_kind: ResponseKind,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    singular_resource: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    short_names: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct ResponseKind {
+    #[serde(default)]
+    kind: String,
+}
+
+/// Asks a cluster what it offers, unless that is what is known; `None` then. Takes 15 s at most. Call it on the runtime of
+/// the client.
+///
+/// # Errors
+/// The cluster cannot be asked, or answers with something else. A group behind an aggregated API that is down is no error;
+/// it is stale in the catalogue.
+pub(super) async fn catalogue(client: &Client, known: Option<&Discovered>) -> Result<Option<Discovered>, SourceError> {
+    let asking = ask(client, known);
+    let late = |_| stalled(&format!("discovery does not come to its end within {} s", DEADLINE.as_secs()));
+    tokio::time::timeout(DEADLINE, asking).await.map_err(late)?
+}
+
+/// All that a cluster offers to be watched. Takes 15 s at most. Call it on the runtime of the client.
+///
+/// # Errors
+/// The cluster cannot be asked, or answers with something else.
+pub async fn offers(client: &Client) -> Result<Catalogue, SourceError> {
+    let found = catalogue(client, None).await?;
+    Ok(found.map(|found| Catalogue::clone(&found.catalogue)).unwrap_or_default())
+}
+
+async fn ask(client: &Client, known: Option<&Discovered>) -> Result<Option<Discovered>, SourceError> {
+    let tag = known.and_then(|known| known.groups_tag.as_deref());
+    let Some((groups, groups_tag)) = fetch(client, "/apis", tag).await? else { return Ok(None) };
+    // Of the core group there is something new with another release of the apiserver, which shows in the others too.
+    let core_known = known.and_then(|known| Some((known.core_tag.as_deref()?, known.catalogue.groups.first()?)));
+    let core = fetch(client, "/api", core_known.map(|(tag, _)| tag)).await?;
+    let (mut offers, core_tag) = match (core, core_known) {
+        (None, Some((tag, core))) => (vec![core.clone()], Some(tag.to_owned())),
+        (None, None) => (Vec::new(), None),
+        (Some((document, tag)), _) if is_aggregated(&document) => (offers_of(document.items), tag),
+        (Some(_), _) => (vec![legacy_group(client, "", &["v1"]).await?], None),
+    };
+    if is_aggregated(&groups) {
+        offers.extend(offers_of(groups.items));
+    } else {
+        offers.extend(legacy_groups(client, groups.groups).await?);
+    }
+    let catalogue = Catalogue { groups: offers };
+    if known.is_some_and(|known| *known.catalogue == catalogue && known.groups_tag == groups_tag) {
+        return Ok(None);
+    }
+    Ok(Some(Discovered { catalogue: Arc::new(catalogue), core_tag, groups_tag }))
+}
+
+fn is_aggregated(document: &Document) -> bool {
+    document.kind == "APIGroupDiscoveryList"
+}
+
+async fn fetch(
+    client: &Client,
+    path: &str,
+    tag: Option<&str>,
+) -> Result<Option<(Document, Option<String>)>, SourceError> {
+    let request = Get { path: path.to_owned(), query: Query::default(), accept: ACCEPT, compressed: true };
+    let Some((body, tag)) = request.fetch_unless(tag, client, MAX_DOCUMENT, DEADLINE).await? else { return Ok(None) };
+    let document: Document = serde_json::from_slice(&body).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let message = format!("GET {path}: not a discovery document: line {line} column {column}");
+        SourceError { class: ErrorClass::Malformed, message: bounded(&message) }
+    })?;
+    if !matches!(document.kind.as_str(), "APIGroupDiscoveryList" | "APIGroupList" | "APIVersions") {
+        let message = format!("GET {path}: not a discovery document, but of kind {:?}", document.kind);
+        return Err(SourceError { class: ErrorClass::Malformed, message: bounded(&message) });
+    }
+    Ok(Some((document, tag)))
+}
+
+fn offers_of(groups: Vec<AggregatedGroup>) -> Vec<GroupOffer> {
+    let version = |version: AggregatedVersion| VersionOffer {
+        name: version.version.into(),
+        is_stale: version.freshness == "Stale",
+        resources: version.resources.into_iter().filter_map(AggregatedResource::offer).collect(),
+    };
+    let group = |group: AggregatedGroup| GroupOffer {
+        name: group.metadata.name.into(),
+        versions: group.versions.into_iter().map(version).collect(),
+    };
+    groups.into_iter().map(group).collect()
+}
+
+impl AggregatedResource {
+    /// `None` where it cannot be listed and watched.
+    fn offer(self) -> Option<Offer> {
+        let can = |verb: &str| self.verbs.iter().any(|known| known == verb);
+        (can("list") && can("watch")).then(|| Offer {
+            plural: self.resource.into(),
+            singular: self.singular_resource.into(),
+            short_names: self.short_names.into_iter().map(Into::into).collect(),
+            kind: self.response_kind.kind.into(),
+            namespaced: self.scope == "Namespaced",
+        })
+    }
+}
+
+async fn legacy_groups(client: &Client, groups: Vec<Group>) -> Result<Vec<GroupOffer>, SourceError> {
+    let list = GroupList { groups };
+    let asked = list.groups.iter().map(|group| async { legacy_group(client, &group.name, &group.versions()).await });
+    let asked: Vec<_> = asked.collect();
+    let mut answers = std::pin::pin!(stream::iter(asked).buffered(AT_ONCE));
+    let mut offers = Vec::new();
+    while let Some(offer) = answers.next().await {
+        offers.push(offer?);
+    }
+    Ok(offers)
+}
+
+/// A group of a server that does not aggregate. A version that does not answer is stale; the server itself has to.
+async fn legacy_group(client: &Client, group: &str, versions: &[&str]) -> Result<GroupOffer, SourceError> {
+    let mut offers = Vec::new();
+    for version in versions {
+        let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });
+        for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
+            path.push('/');
+            encode(part, &mut path);
+        }
+        let (resources, is_stale) = match get::<ResourceList>(client, path).await {
+            Ok(list) => (list.resources, false),
+            Err(error) if error.class == ErrorClass::NotFound => continue,
+            Err(error) if matches!(error.class, ErrorClass::Refused | ErrorClass::Unauthorized) => return Err(error),
+            Err(_) => (Vec::new(), true),
+        };
+        let offered = resources.into_iter().filter(Resource::is_watchable).map(|resource| Offer {
+            plural: resource.name.into(),
+            singular: resource.singular_name.into(),
+            short_names: resource.short_names.into_iter().flatten().map(Into::into).collect(),
+            kind: resource.kind.into(),
+            namespaced: resource.namespaced,
+        });
+        offers.push(VersionOffer { name: (*version).into(), is_stale, resources: offered.collect() });
+    }
+    Ok(GroupOffer { name: group.into(), versions: offers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testserver::{Act, TestServer, failure, head, json};
+    use super::*;
+
+    const GROUPS: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+        {"metadata":{"name":"example.com"},"versions":[
+            {"version":"v1","freshness":"Current","resources":[
+                {"resource":"widgets","responseKind":{"kind":"Widget"},"scope":"Namespaced","singularResource":"widget",
+                 "verbs":["get","list","watch"],"shortNames":["wd"]},
+                {"resource":"reviews","responseKind":{"kind":"Review"},"scope":"Cluster","verbs":["create"]}]}]},
+        {"metadata":{"name":"down.example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}]}"#;
+    const CORE: &str = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{},"versions":[{"version":"v1","resources":[
+        {"resource":"nodes","responseKind":{"kind":"Node"},"scope":"Cluster","singularResource":"node",
+         "verbs":["list","watch"]}]}]}]}"#;
+
+    fn tagged(tag: &str, body: &str) -> Vec<Act> {
+        vec![head("200 OK", &format!("Content-Type: application/json\r\nETag: \"{tag}\"\r\n")), Act::Send(body.into())]
+    }
+
+    fn names(catalogue: &Catalogue) -> Vec<String> {
+        let text = |resource: &informer_hub_types::ApiResource| {
+            format!("{} {}{}", resource.gvr.long(), resource.kind, if resource.namespaced { "" } else { " cluster" })
+        };
+        catalogue.resources().iter().map(|(resource, _)| text(resource)).collect()
+    }
+
+    #[tokio::test]
+    async fn aggregated_discovery_is_read_once_and_then_asked_for_by_its_tag() {
+        let server = TestServer::start(|request| {
+            let is_known = request.to_ascii_lowercase().contains("if-none-match");
+            match request.split(' ').nth(1).unwrap_or_default() {
+                "/apis" if is_known => vec![head("304 Not Modified", "")],
+                "/apis" => tagged("g", GROUPS),
+                "/api" => tagged("c", CORE),
+                _ => failure(404, "NotFound", ""),
+            }
+        })
+        .await;
+        let client = server.client().await;
+        let found = catalogue(&client, None).await.unwrap().unwrap();
+        assert_eq!(names(&found.catalogue), ["nodes.v1. Node cluster", "widgets.v1.example.com Widget"]);
+        assert!(found.catalogue.is_stale("down.example.com") && !found.catalogue.is_stale("example.com"));
+        assert_eq!((found.groups_tag.as_deref(), found.core_tag.as_deref()), (Some("\"g\""), Some("\"c\"")));
+        assert!(catalogue(&client, Some(&found)).await.unwrap().is_none());
+        let requests = server.requests();
+        assert_eq!(requests.len(), 3, "{requests:#?}");
+        assert!(requests[2].to_ascii_lowercase().contains("if-none-match: \"g\""), "{}", requests[2]);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_aggregate_is_asked_for_each_version() {
+        let list = |plural: &str, kind: &str| {
+            json(&format!(
+                r#"{{"kind":"APIResourceList","resources":[{{"name":"{plural}","singularName":"","kind":"{kind}","namespaced":true,"verbs":["list","watch"]}}]}}"#
+            ))
+        };
+        let server = TestServer::start(move |request| match request.split(' ').nth(1).unwrap_or_default() {
+            "/api" => json(r#"{"kind":"APIVersions","versions":["v1"]}"#),
+            "/apis" => json(
+                r#"{"kind":"APIGroupList","groups":[{"name":"example.com","preferredVersion":{"version":"v2"},
+                "versions":[{"version":"v1"},{"version":"v2"}]},{"name":"down.com","versions":[{"version":"v1"}]}]}"#,
+            ),
+            "/api/v1" => list("pods", "Pod"),
+            "/apis/example.com/v1" => list("carts", "Cart"),
+            "/apis/example.com/v2" => list("widgets", "Widget"),
+            "/apis/down.com/v1" => failure(503, "ServiceUnavailable", ""),
+            _ => failure(404, "NotFound", ""),
+        })
+        .await;
+        let client = server.client().await;
+        let found = catalogue(&client, None).await.unwrap().unwrap();
+        let expected = ["pods.v1. Pod", "widgets.v2.example.com Widget", "carts.v1.example.com Cart"];
+        assert_eq!(names(&found.catalogue), expected);
+        assert!(found.catalogue.is_stale("down.com"));
+        assert!(catalogue(&client, Some(&found)).await.unwrap().is_none(), "nothing has changed");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_discovery_is_an_error() {
+        for answer in [json("{}"), json("[1]"), json(r#"{"kind":"Status"}"#), failure(500, "InternalError", "")] {
+            let server = TestServer::always(answer).await;
+            assert!(catalogue(&server.client().await, None).await.is_err());
+        }
+    }
+}

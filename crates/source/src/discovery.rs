@@ -1,0 +1,256 @@
+//! From the name of a resource, as a person writes it, to the resource that a cluster has.
+
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use kube::Client;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::request::{Get, Query, encode, stalled};
+use informer_hub_reflector::{ErrorClass, SourceError, bounded};
+use informer_hub_types::{ApiResource, Gvr, ResourceRef, nearest};
+
+/// How long a look-up may take in all.
+pub(super) const DEADLINE: Duration = Duration::from_secs(15);
+/// Largest discovery document that is read.
+pub(super) const MAX_DOCUMENT: usize = 8 * 1024 * 1024;
+/// Groups that are asked at the same time.
+pub(super) const AT_ONCE: usize = 8;
+
+/// Why a resource could not be looked up.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DiscoveryError {
+    /// The cluster has no such resource, or not one that can be listed and watched. For whoever wrote the name to
+    /// mend, or for somebody to install.
+    #[error("no resource {resource:?}{}", suggest(nearest))]
+    NotFound {
+        /// What was asked for.
+        resource: String,
+        /// What the cluster has that is written nearly the same, nearest first.
+        nearest: Vec<String>,
+    },
+    /// The cluster cannot be asked, or a part of it that might have the resource. Try again as its class says.
+    #[error(transparent)]
+    Unavailable(#[from] SourceError),
+}
+
+fn suggest(nearest: &[String]) -> String {
+    if nearest.is_empty() { String::new() } else { format!("; there is {}", nearest.join(", ")) }
+}
+
+#[derive(Deserialize)]
+pub(super) struct GroupList {
+    #[serde(default)]
+    pub(super) groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Group {
+    #[serde(default)]
+    pub(super) name: String,
+    preferred_version: Option<GroupVersion>,
+    #[serde(default)]
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Deserialize)]
+struct GroupVersion {
+    version: String,
+}
+
+impl Group {
+    /// The preferred version first.
+    pub(super) fn versions(&self) -> Vec<&str> {
+        let mut versions: Vec<&str> = self.preferred_version.iter().map(|v| v.version.as_str()).collect();
+        for version in &self.versions {
+            if !versions.contains(&version.version.as_str()) {
+                versions.push(&version.version);
+            }
+        }
+        versions
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct ResourceList {
+    #[serde(default)]
+    pub(super) resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Resource {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) singular_name: String,
+    #[serde(default)]
+    pub(super) namespaced: bool,
+    #[serde(default)]
+    pub(super) kind: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+    pub(super) short_names: Option<Vec<String>>,
+}
+
+impl Resource {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let singular = Some(self.singular_name.as_str()).filter(|name| !name.is_empty());
+        let short = self.short_names.iter().flatten().map(String::as_str);
+        std::iter::once(self.name.as_str()).chain(singular).chain(short)
+    }
+
+    /// Servers that give no singular name mean the kind in lower case.
+    fn is_called(&self, name: &str) -> bool {
+        self.names().any(|known| known == name) || self.singular_name.is_empty() && self.kind.eq_ignore_ascii_case(name)
+    }
+
+    /// Whether it is a resource of its own that can be listed and watched.
+    pub(super) fn is_watchable(&self) -> bool {
+        let can = |verb: &str| self.verbs.iter().any(|known| known == verb);
+        !self.name.contains('/') && can("list") && can("watch")
+    }
+}
+
+/// A search through a cluster's resources.
+struct Search<'s> {
+    client: &'s Client,
+    wanted: &'s ResourceRef,
+    /// `plural` or `plural.group` of what was seen and is something else.
+    seen: Vec<String>,
+    /// The first part of the cluster that could not be asked.
+    unavailable: Option<SourceError>,
+}
+
+/// Finds the resource that `wanted` names: by its plural, singular or short name.
+///
+/// A bare name is looked for in the core group and then in the others, in the server's order and in their preferred
+/// versions. A group that does not answer (an aggregated API that is down) matters only when the resource is found
+/// nowhere else. Takes 15 s at most. Call it on the runtime of the client.
+///
+/// # Errors
+/// See [`DiscoveryError`].
+pub async fn resolve(client: &Client, wanted: &ResourceRef) -> Result<ApiResource, DiscoveryError> {
+    let search = Search { client, wanted, seen: Vec::new(), unavailable: None };
+    if let Ok(found) = tokio::time::timeout(DEADLINE, search.run()).await {
+        found
+    } else {
+        let message = format!("discovery does not come to its end within {} s", DEADLINE.as_secs());
+        Err(stalled(&message).into())
+    }
+}
+
+impl Search<'_> {
+    async fn run(mut self) -> Result<ApiResource, DiscoveryError> {
+        let version = self.wanted.version.as_deref();
+        let found = match self.wanted.group.as_deref() {
+            Some("") => self.look_into(&[("", version.unwrap_or("v1"))]).await,
+            Some(group) => match version {
+                Some(version) => self.look_into(&[(group, version)]).await,
+                None => self.look_into_group(group).await?,
+            },
+            None => match self.look_into(&[("", "v1")]).await {
+                Some(found) => Some(found),
+                None => self.look_everywhere().await?,
+            },
+        };
+        match (found, self.unavailable) {
+            (Some(found), _) => Ok(found),
+            (None, Some(error)) => Err(error.into()),
+            (None, None) => {
+                let resource = self.wanted.to_string();
+                Err(DiscoveryError::NotFound { nearest: nearest(&resource, self.seen), resource })
+            }
+        }
+    }
+
+    async fn look_into_group(&mut self, name: &str) -> Result<Option<ApiResource>, SourceError> {
+        let mut path = String::from("/apis/");
+        encode(name, &mut path);
+        match get::<Group>(self.client, path).await {
+            Ok(group) => {
+                let versions: Vec<_> = group.versions().into_iter().map(|version| (name, version)).collect();
+                Ok(self.look_into(&versions).await)
+            }
+            Err(error) if error.class == ErrorClass::NotFound => {
+                // Only to say what is written nearly the same.
+                let groups: Result<GroupList, _> = get(self.client, "/apis".to_owned()).await;
+                let names = groups.map(|list| list.groups).unwrap_or_default().into_iter().map(|group| group.name);
+                self.seen.extend(names.map(|group| format!("{}.{group}", self.wanted.resource)));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn look_everywhere(&mut self) -> Result<Option<ApiResource>, SourceError> {
+        let list: GroupList = get(self.client, "/apis".to_owned()).await?;
+        let preferred = |group| Some((Group::versions(group).first().copied()?, group.name.as_str()));
+        let places: Vec<_> =
+            list.groups.iter().filter_map(preferred).map(|(version, group)| (group, version)).collect();
+        Ok(self.look_into(&places).await)
+    }
+
+    /// Looks into groups and versions, a few at a time, and takes the first in order that has the resource.
+    async fn look_into(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
+        let paths = places.iter().map(|(group, version)| {
+            let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });
+            for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
+                path.push('/');
+                encode(part, &mut path);
+            }
+            path
+        });
+        let paths: Vec<_> = paths.collect();
+        let requests = paths.into_iter().map(|path| {
+            let client = self.client.clone();
+            async move { get::<ResourceList>(&client, path).await }
+        });
+        let answers = stream::iter(requests).buffered(AT_ONCE);
+        let mut answers = std::pin::pin!(stream::iter(places).zip(answers));
+        while let Some((&(group, version), answer)) = answers.next().await {
+            match answer {
+                Ok(list) => {
+                    if let Some(found) = self.pick(group, version, &list.resources) {
+                        return Some(found);
+                    }
+                }
+                Err(error) if error.class == ErrorClass::NotFound => {}
+                Err(error) => drop(self.unavailable.get_or_insert(error)),
+            }
+        }
+        None
+    }
+
+    /// An exact plural comes before a short name that some other resource has.
+    fn pick(&mut self, group: &str, version: &str, resources: &[Resource]) -> Option<ApiResource> {
+        let wanted = self.wanted.resource.as_str();
+        let watchable = || resources.iter().filter(|resource| resource.is_watchable());
+        let found = watchable().find(|r| r.name == wanted).or_else(|| watchable().find(|r| r.is_called(wanted)));
+        if found.is_none() {
+            for resource in watchable() {
+                let full = |name: &str| if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") };
+                self.seen.extend(resource.names().map(full));
+            }
+        }
+        found.map(|resource| ApiResource {
+            gvr: Gvr::new(group, version, &resource.name),
+            kind: resource.kind.as_str().into(),
+            namespaced: resource.namespaced,
+        })
+    }
+}
+
+pub(super) async fn get<T: DeserializeOwned>(client: &Client, path: String) -> Result<T, SourceError> {
+    let request = Get { path: path.clone(), query: Query::default(), accept: "application/json", compressed: true };
+    let body = request.fetch(client, MAX_DOCUMENT, DEADLINE).await?;
+    serde_json::from_slice(&body).map_err(|error| {
+        let message = format!("GET {path}: not a discovery document: line {} column {}", error.line(), error.column());
+        SourceError { class: ErrorClass::Malformed, message: bounded(&message) }
+    })
+}
+
+#[cfg(test)]
+#[path = "discovery_tests.rs"]
+mod tests;

@@ -1,0 +1,327 @@
+use std::time::Duration;
+
+use futures::StreamExt;
+
+use super::super::testserver::{Act, PATIENCE, TestServer, failure, head, json};
+use super::*;
+use informer_hub_reflector::{ErrorClass, ListChunk, Projection, WatchItem};
+use informer_hub_types::{Gvr, ResourceVersion, View};
+
+const JSON: &str = "Content-Type: application/json\r\n";
+const CHUNKED: &str = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+
+async fn source_with(server: &TestServer, scope: Scope, options: KubeSourceOptions) -> KubeSource {
+    let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
+    let decoder = Decoder::new(pods, &Projection::default(), Vec::new());
+    KubeSource::new(server.live().await, scope, decoder, options, Threads::current())
+}
+
+async fn source(server: &TestServer) -> KubeSource {
+    source_with(server, Scope::all(), KubeSourceOptions::default()).await
+}
+
+fn list() -> ListRequest {
+    ListRequest { version: VersionMatch::Any, limit: Some(500), continue_token: None }
+}
+
+fn watch() -> WatchRequest {
+    let version = VersionMatch::NotOlderThan(ResourceVersion::new("5"));
+    WatchRequest { version, timeout: Duration::from_secs(300), initial_events: false }
+}
+
+/// What a list brings, as text.
+async fn run_list(source: &KubeSource) -> (Vec<String>, Result<(), SourceError>) {
+    let mut out = Vec::new();
+    let run = async {
+        let mut stream = source.list(list()).await?;
+        while let Some(chunk) = stream.next().await {
+            match chunk? {
+                ListChunk::Items(items) => out.extend(items.iter().map(|object| object.key().as_str().to_owned())),
+                ListChunk::Skipped(skipped) => out.push(format!("skip:{}", skipped.key.unwrap())),
+                ListChunk::End { version, .. } => out.push(format!("end:{version}")),
+            }
+        }
+        Ok(())
+    };
+    let result = tokio::time::timeout(PATIENCE, run).await.expect("the list hangs");
+    (out, result)
+}
+
+/// What a watch brings, as text.
+async fn run_watch(source: &KubeSource) -> (Vec<String>, Result<(), SourceError>) {
+    let mut out = Vec::new();
+    let run = async {
+        let mut stream = source.watch(watch()).await?;
+        while let Some(batch) = stream.next().await {
+            out.extend(batch?.items.iter().map(describe));
+        }
+        Ok(())
+    };
+    let result = tokio::time::timeout(PATIENCE, run).await.expect("the watch hangs");
+    (out, result)
+}
+
+fn describe(item: &WatchItem) -> String {
+    match item {
+        WatchItem::Added(object) => format!("+{}", object.key()),
+        WatchItem::Modified(object) => format!("~{}", object.key()),
+        WatchItem::Deleted(object) => format!("-{}", object.key()),
+        WatchItem::Bookmark { version, .. } => format!("@{version}"),
+        WatchItem::Skipped(skipped) => format!("skip:{}", skipped.key.as_ref().map_or("", |key| key.as_str())),
+    }
+}
+
+fn event(kind: &str, name: &str) -> String {
+    format!(r#"{{"type":"{kind}","object":{{"metadata":{{"name":"{name}","namespace":"ns","resourceVersion":"7"}}}}}}"#)
+        + "\n"
+}
+
+fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+const LIST: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a","namespace":"ns"}},{"metadata":{"name":"b","namespace":"ns"}}]}"#;
+
+#[tokio::test]
+async fn a_list_is_read_in_chunks_of_any_size() {
+    for size in [1, 2, 3, 7, 50, 1000] {
+        let mut acts = vec![head("200 OK", CHUNKED)];
+        acts.extend(LIST.as_bytes().chunks(size).map(|piece| Act::Send(chunk(piece))));
+        acts.push(Act::Send(b"0\r\n\r\n".to_vec()));
+        let server = TestServer::always(acts).await;
+        let (found, result) = run_list(&source(&server).await).await;
+        assert_eq!(found, ["ns/a", "ns/b", "end:9"], "chunks of {size}");
+        result.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_watch_is_read_in_drips_to_its_end() {
+    let text = event("ADDED", "a") + &event("MODIFIED", "a") + &event("DELETED", "a") + &event("BOOKMARK", "");
+    let mut acts = vec![head("200 OK", CHUNKED)];
+    acts.extend(text.as_bytes().chunks(1).map(|piece| Act::Send(chunk(piece))));
+    acts.push(Act::Send(b"0\r\n\r\n".to_vec()));
+    let server = TestServer::always(acts).await;
+    let (found, result) = run_watch(&source(&server).await).await;
+    assert_eq!(found, ["+ns/a", "~ns/a", "-ns/a", "@7"]);
+    result.unwrap();
+}
+
+#[tokio::test]
+async fn requests_say_what_is_wanted() {
+    let server = TestServer::always(json(LIST)).await;
+    let scope = Scope {
+        namespace: Some("sh op".into()),
+        label_selector: Some("app in (a,b)".into()),
+        field_selector: Some("status.phase=Running".into()),
+        view: View::Metadata,
+    };
+    let options = KubeSourceOptions { metadata_only: true, ..KubeSourceOptions::default() };
+    let source = source_with(&server, scope, options).await;
+    let _ = run_list(&source).await;
+    let _ = run_watch(&source).await;
+    let streaming = WatchRequest { version: VersionMatch::MostRecent, initial_events: true, ..watch() };
+    drop(source.watch(streaming).await);
+    let page = ListRequest { continue_token: Some("t/=".to_owned()), ..list() };
+    drop(source.list(page).await);
+    let requests = server.requests();
+    let selectors = "labelSelector=app%20in%20%28a%2Cb%29&fieldSelector=status.phase%3DRunning";
+    let line = |request: &str| request.lines().next().unwrap().to_owned();
+    let path = format!("GET /api/v1/namespaces/sh%20op/pods?{selectors}");
+    assert_eq!(line(&requests[0]), format!("{path}&limit=500&resourceVersion=0 HTTP/1.1"));
+    let timed = format!("{path}&watch=true&allowWatchBookmarks=true&timeoutSeconds=300");
+    assert_eq!(line(&requests[1]), format!("{timed}&resourceVersion=5 HTTP/1.1"));
+    assert_eq!(
+        line(&requests[2]),
+        format!("{timed}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan HTTP/1.1")
+    );
+    assert_eq!(line(&requests[3]), format!("{path}&limit=500&continue=t%2F%3D HTTP/1.1"));
+    let lower: Vec<String> = requests.iter().map(|request| request.to_lowercase()).collect();
+    assert!(lower[0].contains("accept: application/json;as=partialobjectmetadatalist;"), "{}", lower[0]);
+    assert!(lower[0].contains("accept-encoding: gzip"), "{}", lower[0]);
+    assert!(lower[0].contains(concat!("user-agent: informer-hub/", env!("CARGO_PKG_VERSION"))), "{}", lower[0]);
+    assert!(lower[1].contains("accept: application/json;as=partialobjectmetadata;"), "{}", lower[1]);
+    assert!(lower[1].contains("accept-encoding: identity"), "{}", lower[1]);
+}
+
+#[tokio::test]
+async fn failures_have_the_class_that_the_answer_asks_for() {
+    for (acts, class) in [
+        (failure(410, "Expired", ""), ErrorClass::Expired),
+        (failure(429, "TooManyRequests", "Retry-After: 3\r\n"), ErrorClass::Throttled(Some(Duration::from_secs(3)))),
+        (failure(403, "Forbidden", ""), ErrorClass::Forbidden),
+        (failure(401, "Unauthorized", ""), ErrorClass::Unauthorized),
+        (failure(404, "NotFound", ""), ErrorClass::NotFound),
+        (failure(500, "InternalError", ""), ErrorClass::Transient),
+        (vec![head("200 OK", "Content-Type: text/html\r\n"), Act::Send(b"<html>".to_vec())], ErrorClass::Malformed),
+        (vec![head("200 OK", JSON), Act::Send(b"garbage\n".to_vec())], ErrorClass::Malformed),
+        (vec![Act::Send(b"SSH-2.0-OpenSSH\r\n\r\n".to_vec())], ErrorClass::Transient),
+        (vec![], ErrorClass::Transient),
+    ] {
+        let server = TestServer::always(acts.clone()).await;
+        let source = source(&server).await;
+        let error = run_list(&source).await.1.unwrap_err();
+        assert_eq!(error.class, class, "list: {error} {acts:?}");
+        let error = run_watch(&source).await.1.unwrap_err();
+        assert_eq!(error.class, class, "watch: {error} {acts:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_port_is_refused() {
+    let server = TestServer::always(vec![]).await;
+    let source = source(&server).await;
+    let expected = format!("cannot connect to {}: connection refused", server.url());
+    drop(server);
+    // The listener goes with its task, which ends at its next turn.
+    for _ in 0..1000 {
+        let error = run_list(&source).await.1.unwrap_err();
+        if error.class == ErrorClass::Refused {
+            assert_eq!(error.message, expected);
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("never refused");
+}
+
+#[tokio::test]
+async fn an_error_event_ends_the_watch_after_what_came_before() {
+    let text = event("ADDED", "a")
+        + r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#
+        + "\n";
+    let server = TestServer::always(json(&text)).await;
+    let (found, result) = run_watch(&source(&server).await).await;
+    assert_eq!(found, ["+ns/a"]);
+    assert_eq!(result.unwrap_err().class, ErrorClass::Expired);
+}
+
+// client-go: TestCloseWatchChannelOnError.
+#[tokio::test]
+async fn error_event_ends_a_watch_that_the_server_keeps_open_and_its_connection_closes() {
+    let status = r#"{"kind":"Status","code":500,"reason":"InternalError","message":"m"}"#;
+    let text = event("ADDED", "a") + &format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n");
+    let server = TestServer::always(vec![head("200 OK", JSON), Act::Send(text.into()), Act::Hold]).await;
+    let (found, result) = run_watch(&source(&server).await).await;
+    assert_eq!(found, ["+ns/a"]);
+    assert_eq!(result.unwrap_err().class, ErrorClass::Transient);
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_inside_a_line_is_broken_and_what_came_before_counts() {
+    let half = &event("ADDED", "b")[..30];
+    let close = json(&(event("ADDED", "a") + half));
+    let chunked = vec![head("200 OK", CHUNKED), Act::Send(chunk((event("ADDED", "a") + half).as_bytes()))];
+    for acts in [close, chunked] {
+        let server = TestServer::always(acts).await;
+        let (found, result) = run_watch(&source(&server).await).await;
+        assert_eq!(found, ["+ns/a"]);
+        assert_eq!(result.unwrap_err().class, ErrorClass::Transient);
+    }
+    let server = TestServer::always(json(event("ADDED", "a").trim_end())).await;
+    let (found, result) = run_watch(&source(&server).await).await;
+    assert_eq!(found, ["+ns/a"], "a last line may lack its newline");
+    result.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_off_is_broken() {
+    let half = &LIST.as_bytes()[..LIST.len() - 5];
+    for acts in [
+        vec![head("200 OK", JSON), Act::Send(half.to_vec())],
+        vec![head("200 OK", CHUNKED), Act::Send(chunk(half))],
+        vec![head("200 OK", &format!("{JSON}Content-Length: 10000\r\n")), Act::Send(half.to_vec())],
+    ] {
+        let server = TestServer::always(acts).await;
+        let (_, result) = run_list(&source(&server).await).await;
+        assert_eq!(result.unwrap_err().class, ErrorClass::Transient);
+    }
+}
+
+#[tokio::test]
+async fn an_object_of_50_mib_is_skipped_by_name_in_a_list_and_in_a_watch() {
+    let piece = vec![b'x'; 1024 * 1024];
+    let big = r#"{"metadata":{"name":"big","namespace":"ns"},"data":""#;
+    let small = r#"{"metadata":{"name":"a","namespace":"ns"}}"#;
+    let server = TestServer::start(move |request| {
+        let (before, after) = if request.contains("watch=true") {
+            (format!(r#"{{"type":"ADDED","object":{big}"#), "\"}}\n".to_owned() + &event("ADDED", "a"))
+        } else {
+            (format!(r#"{{"items":[{big}"#), format!(r#""}},{small}],"metadata":{{"resourceVersion":"9"}}}}"#))
+        };
+        let body = [Act::Send(before.into()), Act::Repeat(piece.clone(), 50), Act::Send(after.into())];
+        [vec![head("200 OK", JSON)], body.to_vec()].concat()
+    })
+    .await;
+    let source = source(&server).await;
+    let (found, result) = run_list(&source).await;
+    assert_eq!(found, ["skip:ns/big", "ns/a", "end:9"]);
+    result.unwrap();
+    let (found, result) = run_watch(&source).await;
+    assert_eq!(found, ["skip:ns/big", "+ns/a"]);
+    result.unwrap();
+}
+
+#[tokio::test]
+async fn a_line_without_end_ends_the_watch_and_its_connection() {
+    let acts = vec![head("200 OK", JSON), Act::Repeat(vec![b'x'; 64 * 1024], usize::MAX)];
+    let server = TestServer::always(acts).await;
+    let options = KubeSourceOptions { max_object_bytes: 1024 * 1024, ..KubeSourceOptions::default() };
+    let source = source_with(&server, Scope::all(), options).await;
+    let (_, result) = run_watch(&source).await;
+    assert_eq!(result.unwrap_err().class, ErrorClass::Malformed);
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn dropping_a_stream_or_a_future_closes_the_connection() {
+    let open = vec![head("200 OK", JSON), Act::Send(event("ADDED", "a").into()), Act::Hold];
+    let server = TestServer::always(open).await;
+    let source = source(&server).await;
+    let mut stream = source.watch(watch()).await.unwrap();
+    assert_eq!(stream.next().await.unwrap().unwrap().items.len(), 1);
+    drop(stream);
+    server.closed().await;
+
+    let server = TestServer::always(vec![Act::Hold]).await;
+    let source = self::source(&server).await;
+    let mut waiting = source.list(list());
+    while server.requests().is_empty() {
+        assert!(futures::poll!(&mut waiting).is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(waiting);
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn silence_is_an_error_where_it_is_no_excuse() {
+    let short = Duration::from_millis(50);
+    let stall = StallPolicy { watch_head: short, list_head: short, list_chunk: short, ..StallPolicy::default() };
+    let options = KubeSourceOptions { stall, ..KubeSourceOptions::default() };
+    let silent = TestServer::always(vec![Act::Hold]).await;
+    let source = source_with(&silent, Scope::all(), options.clone()).await;
+    assert_eq!(run_list(&source).await.1.unwrap_err().class, ErrorClass::Stalled);
+    assert_eq!(run_watch(&source).await.1.unwrap_err().class, ErrorClass::Stalled);
+    let half = TestServer::always(vec![head("200 OK", JSON), Act::Send(LIST[..100].into()), Act::Hold]).await;
+    let source = source_with(&half, Scope::all(), options).await;
+    assert_eq!(run_list(&source).await.1.unwrap_err().class, ErrorClass::Stalled);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_behind_gets_everything_in_larger_batches() {
+    let count = 5000;
+    let acts = vec![head("200 OK", JSON), Act::Repeat(event("MODIFIED", "a").into(), count)];
+    let server = TestServer::always(acts).await;
+    let source = source(&server).await;
+    let mut stream = source.watch(watch()).await.unwrap();
+    let (mut total, mut batches) = (0, 0);
+    while let Some(batch) = stream.next().await {
+        total += batch.unwrap().items.len();
+        batches += 1;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(total, count);
+    assert!(batches < count / 4, "{batches} batches");
+}

@@ -1,0 +1,317 @@
+//! Requests to an apiserver: their URLs, their deadlines, and what their failures mean.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::{AuthError, Body};
+
+use super::exec::NoCredentials;
+use informer_hub_dial::causes;
+use informer_hub_reflector::{ErrorClass, SourceError, bounded, classify_status};
+
+/// What is read of an error's body.
+const MAX_ERROR_BODY: usize = 64 * 1024;
+/// How long an error's body may take.
+const ERROR_BODY_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A GET that answers in JSON.
+#[derive(Debug, Clone)]
+pub(super) struct Get {
+    pub(super) path: String,
+    pub(super) query: Query,
+    pub(super) accept: &'static str,
+    /// Whether the answer may come compressed.
+    pub(super) compressed: bool,
+}
+
+/// The query of a URL, percent-encoded.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Query(String);
+
+impl Query {
+    pub(super) fn add(&mut self, key: &str, value: &str) {
+        self.0.push(if self.0.is_empty() { '?' } else { '&' });
+        self.0.push_str(key);
+        self.0.push('=');
+        encode(value, &mut self.0);
+    }
+
+    #[cfg(test)]
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Percent-encodes everything that is not unreserved (RFC 3986).
+pub(super) fn encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+impl Get {
+    /// Sends the request and waits for a good answer's head.
+    ///
+    /// # Errors
+    /// Every answer but 2xx with JSON, classified; and every failure to get one. The message names the path.
+    pub(super) async fn open(self, client: &Client, deadline: Duration) -> Result<Response<Body>, SourceError> {
+        self.open_unless(None, client, deadline).await
+    }
+
+    /// The same, unless what is there has this tag: then the answer is a 304 without a body.
+    async fn open_unless(
+        self,
+        tag: Option<&str>,
+        client: &Client,
+        deadline: Duration,
+    ) -> Result<Response<Body>, SourceError> {
+        let path = self.path.clone();
+        let named = |error: SourceError| about("GET", &path, error);
+        let response = send(client, self.request(tag).map_err(named)?, deadline).await.map_err(named)?;
+        let status = response.status();
+        if status == StatusCode::NOT_MODIFIED && tag.is_some() {
+            return Ok(response);
+        }
+        if !status.is_success() {
+            let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+            let body = collect(response.into_body(), MAX_ERROR_BODY, ERROR_BODY_DEADLINE).await.unwrap_or_default();
+            return Err(named(classify_status(status.as_u16(), &body, header.map(Duration::from_secs))));
+        }
+        match response.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable")) {
+            Some(kind) if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") => {
+                let message = format!("answered {:?} where application/json is due", bounded(kind));
+                Err(named(SourceError { class: ErrorClass::Malformed, message }))
+            }
+            _ => Ok(response),
+        }
+    }
+
+    /// Sends the request and reads the whole answer.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and when the body is longer than `limit` or does not come in time.
+    pub(super) async fn fetch(self, client: &Client, limit: usize, deadline: Duration) -> Result<Vec<u8>, SourceError> {
+        let path = self.path.clone();
+        let response = self.open(client, deadline).await?;
+        let body = collect(response.into_body(), limit, deadline).await;
+        body.map_err(|error| about("GET", &path, error))
+    }
+
+    /// Reads the whole answer and its tag, unless what is there has this tag still: then `None`.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub(super) async fn fetch_unless(
+        self,
+        tag: Option<&str>,
+        client: &Client,
+        limit: usize,
+        deadline: Duration,
+    ) -> Result<Option<(Vec<u8>, Option<String>)>, SourceError> {
+        let path = self.path.clone();
+        let response = self.open_unless(tag, client, deadline).await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let tag = response.headers().get(ETAG).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+        let body = collect(response.into_body(), limit, deadline).await;
+        let body = body.map_err(|error| about("GET", &path, error))?;
+        Ok(Some((body, tag)))
+    }
+
+    fn request(self, tag: Option<&str>) -> Result<Request<Body>, SourceError> {
+        let mut builder = Request::get(format!("{}{}", self.path, self.query.0)).header(ACCEPT, self.accept);
+        if let Some(tag) = tag {
+            builder = builder.header(IF_NONE_MATCH, tag);
+        }
+        if !self.compressed {
+            builder = builder.header(ACCEPT_ENCODING, "identity");
+        }
+        builder.body(Body::empty()).map_err(|error| transient(format!("not a request: {error}")))
+    }
+}
+
+/// Notes which server a request goes to: the client knows, and whoever waits for its answer says so.
+#[derive(Clone, Default)]
+pub(super) struct Asked(Arc<OnceLock<Arc<str>>>);
+
+impl Asked {
+    pub(super) fn note(&self, server: &Arc<str>) {
+        // A request that is sent again goes to the same one.
+        let _ = self.0.set(Arc::clone(server));
+    }
+
+    fn server(&self) -> &str {
+        self.0.get().map_or("the server", |server| server)
+    }
+}
+
+/// Sends a request and waits for the head of its answer.
+///
+/// # Errors
+/// No connection, or no answer within `deadline`. The message names the server.
+pub(super) async fn send(
+    client: &Client,
+    mut request: Request<Body>,
+    deadline: Duration,
+) -> Result<Response<Body>, SourceError> {
+    let asked = Asked::default();
+    request.extensions_mut().insert(asked.clone());
+    match tokio::time::timeout(deadline, client.send(request)).await {
+        Err(_) => Err(stalled(&format!("no answer from {} within {} s", asked.server(), deadline.as_secs()))),
+        Ok(sent) => sent.map_err(|error| failure(&error)),
+    }
+}
+
+/// The beginning of an error about a server that was not reached, whatever was asked of it.
+const NO_CONNECTION: &str = "cannot connect to ";
+
+/// Names the request that failed, unless no server was reached.
+pub(super) fn about(method: &str, path: &str, error: SourceError) -> SourceError {
+    if error.message.starts_with(NO_CONNECTION) {
+        return error;
+    }
+    SourceError { message: format!("{method} {path}: {}", error.message), ..error }
+}
+
+/// Reads a body up to `limit`.
+pub(super) async fn collect(mut body: Body, limit: usize, deadline: Duration) -> Result<Vec<u8>, SourceError> {
+    let read = async {
+        let mut bytes = Vec::new();
+        while let Some(data) = next_data(&mut body).await? {
+            if bytes.len() + data.len() > limit {
+                let message = format!("the answer is larger than {limit} bytes");
+                return Err(SourceError { class: ErrorClass::Malformed, message });
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    };
+    tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| Err(stalled("the answer does not come to its end")))
+}
+
+/// The next data of a body; `None` at its end.
+///
+/// # Cancel safety
+/// Nothing is lost when it is dropped.
+pub(super) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, SourceError> {
+    loop {
+        match body.frame().await {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(failure(&error)),
+            Some(Ok(frame)) => {
+                // Trailers mean nothing here.
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn stalled(message: &str) -> SourceError {
+    SourceError { class: ErrorClass::Stalled, message: message.to_owned() }
+}
+
+pub(super) fn transient(message: String) -> SourceError {
+    SourceError { class: ErrorClass::Transient, message }
+}
+
+/// What a failure of the client means.
+pub(super) fn failure(error: &kube::Error) -> SourceError {
+    let is_plugins = matches!(error, kube::Error::Service(cause) if cause.is::<NoCredentials>());
+    let class = if is_plugins || matches!(error, kube::Error::Auth(_)) {
+        ErrorClass::Unauthorized
+    } else if is_refused(error) {
+        ErrorClass::Refused
+    } else {
+        ErrorClass::Transient
+    };
+    SourceError { class, message: bounded(&describe(error)) }
+}
+
+/// An error with its causes, without what a credential plugin wrote.
+pub(super) fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Auth(error) => format!("credentials cannot be had: {}", describe_auth(error)),
+        error => chain(error),
+    }
+}
+
+fn describe_auth(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { cmd, out } => format!("command '{cmd}' failed with {}", out.status),
+        AuthError::AuthExecStart(error) => format!("the command cannot be run: {error}"),
+        AuthError::ReadTokenFile(error, path) => format!("token file {} cannot be read: {error}", path.display()),
+        AuthError::MissingCommand => "the exec section names no command".to_owned(),
+        AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed => {
+            "the command's output is no ExecCredential with a status".to_owned()
+        }
+        AuthError::NoValidNativeRootCA(_) => "the system has no root certificates".to_owned(),
+        _ => "its section of the kubeconfig does not work".to_owned(),
+    }
+}
+
+/// An error of the client and its causes, without what only wraps them.
+fn chain(error: &kube::Error) -> String {
+    let source = error.source().filter(|_| matches!(error, kube::Error::Service(_)));
+    source.map_or_else(|| causes(error), causes)
+}
+
+fn is_refused(error: &kube::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_query_are_encoded() {
+        let mut query = Query::default();
+        query.add("labelSelector", "app in (a,b),tier!=x");
+        query.add("continue", "a+b/c=é");
+        assert_eq!(query.as_str(), "?labelSelector=app%20in%20%28a%2Cb%29%2Ctier%21%3Dx&continue=a%2Bb%2Fc%3D%C3%A9");
+    }
+
+    #[test]
+    fn of_a_failure_its_causes_are_told_and_not_what_wraps_them() {
+        let eof = std::io::Error::new(
+            std::io::ErrorKind::UnexpectedEof,
+            "peer closed connection without sending TLS close_notify: https://docs.rs/rustls/latest/rustls/",
+        );
+        let error = failure(&kube::Error::Service(Box::new(eof)));
+        assert_eq!(error.message, "peer closed connection without sending TLS close_notify");
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = failure(&kube::Error::Service(Box::new(refused)));
+        assert_eq!((error.class, error.message.as_str()), (ErrorClass::Refused, "connection refused"));
+    }
+
+    #[test]
+    fn what_a_credential_plugin_wrote_is_not_repeated() {
+        let status = std::process::ExitStatus::default();
+        let out = std::process::Output { status, stdout: b"hunter2".to_vec(), stderr: b"hunter2".to_vec() };
+        let error = kube::Error::Auth(AuthError::AuthExecRun { cmd: "aws".to_owned(), out: Box::new(out) });
+        let error = failure(&error);
+        assert!(error.class == ErrorClass::Unauthorized && error.message.contains("aws"));
+        assert!(!error.message.contains("hunter2") && !error.message.contains("104, 117"), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! A server on loopback that answers each request with scripted bytes, right or wrong.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use super::live::{Live, Way};
+use super::{Access, connect};
+
+/// One thing that the server does.
+#[derive(Debug, Clone)]
+pub(super) enum Act {
+    /// Sends these bytes.
+    Send(Vec<u8>),
+    /// Sends these bytes, so often.
+    Repeat(Vec<u8>, usize),
+    /// Keeps the connection open until the client closes it.
+    Hold,
+}
+
+/// A running server; ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct TestServer {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+    closed: Arc<Notify>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Longer than anything in a test takes that goes well.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+impl TestServer {
+    /// A server that answers a request (its head, as text) with what `script` says, then closes the connection.
+    pub(super) async fn start(script: impl Fn(&str) -> Vec<Act> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (requests, closed) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
+        let (log, notify, script) = (Arc::clone(&requests), Arc::clone(&closed), Arc::new(script));
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (log, notify, script) = (Arc::clone(&log), Arc::clone(&notify), Arc::clone(&script));
+                tokio::spawn(async move {
+                    let mut stream = stream;
+                    let Some(head) = read_head(&mut stream).await else { return };
+                    log.lock().push(head.clone());
+                    if !perform(stream, script(&head)).await {
+                        notify.notify_one();
+                    }
+                });
+            }
+        });
+        Self { address, requests, closed, task }
+    }
+
+    /// A server that answers every request with the same.
+    pub(super) async fn always(acts: Vec<Act>) -> Self {
+        Self::start(move |_| acts.clone()).await
+    }
+
+    /// Where this server is.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A client for this server.
+    pub(super) async fn client(&self) -> kube::Client {
+        let access = Access::Server { server: self.url(), ca_file: None, token: None };
+        connect(access, true, None, &informer_hub_types::Threads::current()).await.unwrap()
+    }
+
+    /// The same, as informers have it.
+    pub(super) async fn live(&self) -> std::sync::Arc<Live> {
+        let access = Access::Server { server: self.url(), ca_file: None, token: None };
+        Live::connect(None, Way { access, compression: true }, None, &informer_hub_types::Threads::current())
+            .await
+            .unwrap()
+    }
+
+    /// The heads of all requests so far.
+    pub(super) fn requests(&self) -> Vec<String> {
+        self.requests.lock().clone()
+    }
+
+    /// Waits until a client has closed its connection early.
+    pub(super) async fn closed(&self) {
+        tokio::time::timeout(PATIENCE, self.closed.notified()).await.expect("the connection stays open");
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// A head with `headers`, for a body that ends with the connection.
+pub(super) fn head(status: &str, headers: &str) -> Act {
+    Act::Send(format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}\r\n").into_bytes())
+}
+
+/// A whole JSON answer.
+pub(super) fn json(body: &str) -> Vec<Act> {
+    vec![head("200 OK", "Content-Type: application/json\r\n"), Act::Send(body.into())]
+}
+
+/// A whole failure, with a `Status` of this code and reason.
+pub(super) fn failure(code: u16, reason: &str, headers: &str) -> Vec<Act> {
+    let body = format!(
+        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","code":{code},"reason":"{reason}","message":"m"}}"#
+    );
+    vec![head(&format!("{code} X"), &format!("Content-Type: application/json\r\n{headers}")), Act::Send(body.into())]
+}
+
+async fn perform(mut stream: TcpStream, acts: Vec<Act>) -> bool {
+    for act in acts {
+        let (bytes, times) = match act {
+            Act::Send(bytes) => (bytes, 1),
+            Act::Repeat(bytes, times) => (bytes, times),
+            Act::Hold => {
+                let mut rest = [0; 64];
+                while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+                return false;
+            }
+        };
+        for _ in 0..times {
+            if stream.write_all(&bytes).await.is_err() {
+                return false;
+            }
+        }
+    }
+    let _ = stream.shutdown().await;
+    true
+}

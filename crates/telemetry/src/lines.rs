@@ -1,0 +1,64 @@
+//! Log lines: harmless to terminals and one event each, whatever is in their fields; as JSON they name the trace in which
+//! they were written, so that one leads to the other.
+
+use std::{fmt, io};
+
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::LogFormat;
+use super::spans;
+use informer_hub_types::{TraceParent, printable_json, printable_lines};
+
+/// Writes lines with what is foreign in them made printable. The formats write a whole line at once; they escape colour
+/// codes in fields, so that in text those which are left are the format's own.
+#[derive(Debug)]
+pub(super) struct Printable<W> {
+    pub(super) out: W,
+    pub(super) format: LogFormat,
+    pub(super) colours: bool,
+}
+
+impl<W: io::Write> io::Write for Printable<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        let mut safe = match self.format {
+            LogFormat::Text => printable_lines(&text.replace('\n', " "), self.colours),
+            LogFormat::Json => printable_json(text),
+        };
+        safe.push('\n');
+        self.out.write_all(safe.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Adds `trace_id` and `span_id` to the objects that another format writes, where a span is current that is exported.
+/// Elsewhere a line costs what it did.
+#[derive(Debug)]
+pub(super) struct WithTrace<F>(pub(super) F);
+
+impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, ctx: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let Some(TraceParent { trace, span }) = spans::current() else {
+            return self.0.format_event(ctx, writer, event);
+        };
+        let mut line = String::new();
+        self.0.format_event(ctx, Writer::new(&mut line), event)?;
+        match line.trim_end().strip_suffix('}') {
+            Some(object) => writeln!(writer, "{object},\"trace_id\":\"{trace:032x}\",\"span_id\":\"{span:016x}\"}}"),
+            None => writer.write_str(&line),
+        }
+    }
+}

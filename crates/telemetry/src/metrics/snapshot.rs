@@ -1,0 +1,211 @@
+//! The values of all metrics at one moment.
+
+use std::fmt::Write;
+
+use super::catalogue::{CATALOGUE, Id, Kind};
+use informer_hub_types::HistogramState;
+
+/// See the module. Values of one metric lie together, in the order in which they were put in.
+#[derive(Debug)]
+pub struct Snapshot {
+    taken: jiff::Timestamp,
+    sets: Vec<Labels>,
+    points: Vec<Vec<Point>>,
+    histograms: Vec<Vec<(LabelSet, &'static str, HistogramState)>>,
+}
+
+/// The labels that values of one thing share, in the snapshot that gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LabelSet(u32);
+
+impl LabelSet {
+    /// Of a metric without labels, or with one that is a word.
+    pub const NONE: Self = Self(0);
+}
+
+/// A set of labels, and how it is written.
+#[derive(Debug, Default)]
+pub(super) struct Labels {
+    pub(super) pairs: Vec<(&'static str, String)>,
+    pub(super) text: String,
+}
+
+/// A value. What is the same for all clusters is a word and no label set of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    pub(super) set: LabelSet,
+    /// The value of the metric's last label; empty where the set has all of them.
+    pub(super) word: &'static str,
+    pub(super) value: f64,
+}
+
+impl Snapshot {
+    /// An empty one.
+    #[must_use]
+    pub fn new(taken: jiff::Timestamp) -> Self {
+        let per_metric = CATALOGUE.len();
+        Self {
+            taken,
+            sets: vec![Labels::default()],
+            points: vec![Vec::new(); per_metric],
+            histograms: vec![Vec::new(); per_metric],
+        }
+    }
+
+    /// Makes a set of labels, to be given with each value of what they name.
+    pub fn labels(&mut self, pairs: &[(&'static str, &str)]) -> LabelSet {
+        let Ok(number) = u32::try_from(self.sets.len()) else { return LabelSet::NONE };
+        let mut text = String::new();
+        for (name, value) in pairs {
+            let comma = if text.is_empty() { "" } else { "," };
+            let _ = write!(text, "{comma}{name}=\"{}\"", Escaped(value));
+        }
+        let pairs = pairs.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        self.sets.push(Labels { pairs, text });
+        LabelSet(number)
+    }
+
+    /// Puts a value in.
+    pub fn put(&mut self, id: Id, set: LabelSet, value: f64) {
+        self.put_word(id, set, "", value);
+    }
+
+    /// Puts a count or a size in.
+    pub fn count(&mut self, id: Id, set: LabelSet, value: u64) {
+        self.put(id, set, exact(value));
+    }
+
+    /// Puts a state in: 1 or 0.
+    pub fn flag(&mut self, id: Id, set: LabelSet, value: bool) {
+        self.count(id, set, u64::from(value));
+    }
+
+    /// Puts a count in whose last label is this word.
+    pub fn count_word(&mut self, id: Id, set: LabelSet, word: &'static str, value: u64) {
+        self.put_word(id, set, word, exact(value));
+    }
+
+    fn put_word(&mut self, id: Id, set: LabelSet, word: &'static str, value: f64) {
+        debug_assert!(self.fits(id, set, word), "the labels of {} are {:?}", id.metric().name, id.metric().labels);
+        debug_assert_ne!(id.metric().kind, Kind::Histogram);
+        self.points[id as usize].push(Point { set, word, value });
+    }
+
+    /// Puts a histogram in, whose last label is a word, unless that is empty.
+    pub fn histogram(&mut self, id: Id, set: LabelSet, word: &'static str, state: HistogramState) {
+        debug_assert!(self.fits(id, set, word), "the labels of {} are {:?}", id.metric().name, id.metric().labels);
+        debug_assert_eq!(id.metric().kind, Kind::Histogram);
+        self.histograms[id as usize].push((set, word, state));
+    }
+
+    fn fits(&self, id: Id, set: LabelSet, word: &str) -> bool {
+        let names = self.set(set).pairs.iter().map(|(name, _)| *name);
+        let mut expected = id.metric().labels.to_vec();
+        if !word.is_empty() {
+            expected.pop();
+        }
+        names.eq(expected)
+    }
+
+    /// Values in it; a histogram counts as one.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let histograms: usize = self.histograms.iter().map(Vec::len).sum();
+        self.points.iter().map(Vec::len).sum::<usize>() + histograms
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a metric with these label values, in the metric's order: for tests and tables.
+    #[must_use]
+    pub fn value(&self, id: Id, labels: &[&str]) -> Option<f64> {
+        let is_it = |point: &&Point| {
+            let of_set = self.set(point.set).pairs.iter().map(|(_, value)| value.as_str());
+            of_set.chain(Some(point.word).filter(|word| !word.is_empty())).eq(labels.iter().copied())
+        };
+        self.points_of(id).iter().find(is_it).map(|point| point.value)
+    }
+
+    pub(super) fn taken(&self) -> jiff::Timestamp {
+        self.taken
+    }
+
+    pub(super) fn set(&self, set: LabelSet) -> &Labels {
+        &self.sets[set.0 as usize]
+    }
+
+    pub(super) fn points_of(&self, id: Id) -> &[Point] {
+        &self.points[id as usize]
+    }
+
+    pub(super) fn histograms_of(&self, id: Id) -> &[(LabelSet, &'static str, HistogramState)] {
+        &self.histograms[id as usize]
+    }
+}
+
+/// A count as a float, which is what scrapers keep; exact up to 2^53.
+fn exact(value: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "scrapers keep floats")]
+    let value = value as f64;
+    value
+}
+
+/// A label's value as it stands between quotes.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(['\\', '"', '\n']) {
+            f.write_str(&rest[..at])?;
+            f.write_str(match rest.as_bytes()[at] {
+                b'\n' => "\\n",
+                b'"' => "\\\"",
+                _ => "\\\\",
+            })?;
+            rest = &rest[at + 1..];
+        }
+        f.write_str(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_by_its_labels() {
+        let mut snapshot = Snapshot::new(jiff::Timestamp::UNIX_EPOCH);
+        let (one, two) = (snapshot.labels(&[("cluster", "a")]), snapshot.labels(&[("cluster", "b")]));
+        snapshot.flag(Id::ClusterUp, one, true);
+        snapshot.flag(Id::ClusterUp, two, false);
+        snapshot.count_word(Id::Informers, two, "watching", 7);
+        snapshot.put(Id::ProcessCpu, LabelSet::NONE, 0.5);
+        assert_eq!(snapshot.value(Id::ClusterUp, &["a"]), Some(1.0));
+        assert_eq!(snapshot.value(Id::ClusterUp, &["b"]), Some(0.0));
+        assert_eq!(snapshot.value(Id::ClusterUp, &["c"]), None);
+        assert_eq!(snapshot.value(Id::Informers, &["b", "watching"]), Some(7.0));
+        assert_eq!(snapshot.value(Id::ProcessCpu, &[]), Some(0.5));
+        assert_eq!(snapshot.len(), 4);
+    }
+
+    #[test]
+    #[should_panic(expected = "the labels of informer_hub_objects are")]
+    fn a_value_with_other_labels_than_its_metrics_is_noticed() {
+        let mut snapshot = Snapshot::new(jiff::Timestamp::UNIX_EPOCH);
+        let set = snapshot.labels(&[("cluster", "a")]);
+        snapshot.count(Id::Objects, set, 1);
+    }
+
+    #[test]
+    fn a_label_that_would_end_its_quotes_is_escaped() {
+        let mut snapshot = Snapshot::new(jiff::Timestamp::UNIX_EPOCH);
+        let set = snapshot.labels(&[("cluster", "a\"b\\c\nd"), ("resource", "é")]);
+        assert_eq!(snapshot.set(set).text, r#"cluster="a\"b\\c\nd",resource="é""#);
+        assert_eq!(snapshot.set(set).pairs[0].1, "a\"b\\c\nd");
+    }
+}

@@ -1,0 +1,146 @@
+//! The key of an object within one cluster and resource.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use super::SharedStr;
+
+/// `namespace/name`, or `name` for a cluster-scoped object: client-go's `MetaNamespaceKeyFunc`.
+///
+/// One shared allocation; cloning counts a reference. Orders by its bytes, as etcd and so the apiserver's lists do:
+/// the keys of a namespace are one contiguous range.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey(SharedStr);
+
+impl ObjectKey {
+    /// Makes a key. An empty namespace means a cluster-scoped object.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        if namespace.is_empty() {
+            return Self(name.into());
+        }
+        let mut text = String::with_capacity(namespace.len() + 1 + name.len());
+        text.push_str(namespace);
+        text.push('/');
+        text.push_str(name);
+        Self(text.into())
+    }
+
+    /// The key of which this is the text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The namespace; `None` for a cluster-scoped object.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.split_once('/').map(|(namespace, _)| namespace)
+    }
+
+    /// The name without its namespace.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(_, name)| name)
+    }
+
+    /// The key as client-go writes it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text that is not a key; the caller's input is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a key: write namespace/name, or the name alone of a cluster-scoped object")]
+pub struct InvalidKey(
+    /// The text that was given.
+    pub String,
+);
+
+impl FromStr for ObjectKey {
+    type Err = InvalidKey;
+
+    /// client-go's `SplitMetaNamespaceKey`: what is wrong is a second slash, and nothing else.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) = text.split_once('/').unwrap_or(("", text));
+        if name.contains('/') { Err(InvalidKey(text.to_owned())) } else { Ok(Self::new(namespace, name)) }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Serialize for ObjectKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(informer_hub_testing::properties(256))]
+
+        // TestObjectNames
+        #[test]
+        fn a_key_parses_back_unless_it_has_a_second_slash(text in "[a-i/]{10}") {
+            let parts: Vec<_> = text.split('/').collect();
+            match (text.parse::<ObjectKey>(), parts.as_slice()) {
+                (Ok(key), [name]) => {
+                    prop_assert_eq!((key.namespace(), key.name(), key.as_str()), (None, *name, &*text));
+                }
+                (Ok(key), ["", name]) => prop_assert_eq!((key.namespace(), key.as_str()), (None, *name)),
+                (Ok(key), [namespace, name]) => {
+                    prop_assert_eq!((key.namespace(), key.name(), key.as_str()), (Some(*namespace), *name, &*text));
+                }
+                (Err(error), parts) => {
+                    prop_assert!(parts.len() > 2);
+                    prop_assert_eq!(error, InvalidKey(text.clone()));
+                }
+                (Ok(key), _) => prop_assert!(false, "{text} became {key}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_key_is_refused_with_what_would_be_right() {
+        let message = "a/b/c".parse::<ObjectKey>().unwrap_err().to_string();
+        let right = r#""a/b/c" is not a key: write namespace/name, or the name alone of a cluster-scoped object"#;
+        assert_eq!(message, right);
+    }
+
+    #[test]
+    fn a_key_encodes_and_parses_as_client_go_does() {
+        let key = ObjectKey::new("shop", "web-0");
+        assert_eq!((key.as_str(), key.namespace(), key.name()), ("shop/web-0", Some("shop"), "web-0"));
+        let key = ObjectKey::new("", "node-1");
+        assert_eq!((key.as_str(), key.namespace(), key.name()), ("node-1", None, "node-1"));
+    }
+
+    #[test]
+    fn the_keys_of_a_namespace_are_contiguous() {
+        let mut keys: Vec<_> = [("a", "x"), ("a-b", "x"), ("a", "z"), ("a0", "y"), ("b", "a")]
+            .map(|(namespace, name)| ObjectKey::new(namespace, name))
+            .into();
+        keys.sort();
+        let of_a: Vec<_> = keys.iter().map(|key| key.namespace() == Some("a")).collect();
+        assert_eq!(of_a, [false, true, true, false, false]);
+    }
+}

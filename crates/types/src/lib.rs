@@ -1,0 +1,78 @@
+//! Plain data that every other module speaks: names, keys, versions, objects, deltas, notifications.
+//!
+//! Nothing here does I/O or knows of actors, configuration or a Kubernetes client.
+//! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
+
+mod backoff;
+mod body;
+mod bucket;
+mod built_in;
+mod catalogue;
+pub mod clock;
+mod credential;
+mod delivery;
+mod delta;
+mod dictionary;
+mod fold;
+mod follow;
+mod fsync;
+mod health;
+mod histogram;
+mod intern;
+mod key;
+mod label_filter;
+mod limits;
+mod memory;
+mod name;
+mod notification;
+mod object;
+mod path;
+mod pattern;
+pub mod printable;
+mod resource;
+pub mod rng;
+mod saved;
+pub mod scan;
+mod secret_variables;
+mod selector;
+mod selector_parse;
+pub mod steps;
+mod suggest;
+mod threads;
+mod version;
+mod watched;
+
+/// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
+pub use arcstr::ArcStr as SharedStr;
+pub use backoff::exponential_backoff;
+pub use body::{PackOutcome, PackedTotals, Packer};
+pub use bucket::TokenBucket;
+pub use built_in::{BuiltIn, built_in, is_built_in};
+pub use catalogue::{Catalogue, Found, GroupOffer, Offer, VersionOffer, nearest};
+pub use credential::{Credential, CredentialKind, CredentialStatus, Expiry};
+pub use delivery::{BatchParams, Compression, EventType, Initial, OnFilterError, Preset, RateLimit, RetryParams};
+pub use delta::{Change, Delta, DeltaKind, Deltas};
+pub use dictionary::{CodecError, Dictionary, TrainError};
+pub use follow::{Allowance, Followed, InvalidTraceParent, SPANS, TraceParent, Traced};
+pub use fsync::Fsync;
+pub use health::{CheckpointState, Freshness, InformerHealth, ListReason, Phase};
+pub use histogram::{ClusterTimings, Exemplar, Histogram, HistogramState, LAG_SECONDS, REQUEST_SECONDS};
+pub use intern::Interner;
+pub use key::{InvalidKey, ObjectKey};
+pub use label_filter::{LabelFilter, LabelNeeds, text_hash};
+pub use limits::StoreLimits;
+pub use memory::{LEAST_MEMORY_LIMIT, MemoryState, MemoryStep, object_memory};
+pub use name::{ClusterLabels, ClusterName, InvalidName, check_name, first_names};
+pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
+pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
+pub use path::{FieldPath, InvalidPath, Segment};
+pub use pattern::{Exclusion, Groups, InvalidPattern, InvalidSelection, ResourcePattern, Selected};
+pub use printable::{printable, printable_char, printable_end, printable_json, printable_lines, printable_start};
+pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
+pub use saved::{DiskPacker, LaidBody, PackedBody, Shelf};
+pub use secret_variables::{is_secret_variable, mark_secret_variable};
+pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
+pub use suggest::nearest_name;
+pub use threads::Threads;
+pub use version::ResourceVersion;
+pub use watched::{Unwatched, Watched, Watcher};

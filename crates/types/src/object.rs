@@ -1,0 +1,533 @@
+//! A stored object: its bytes in an encoding, plus the head that is worth keeping decoded.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use triomphe::ThinArc;
+
+use super::body::{Body, PackedView};
+use super::fold::{Known, fold};
+use super::{CodecError, DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion, SharedStr};
+
+/// The encoding of an object's bytes. JSON today; the accessors of [`StoredObject`] are the only readers, so that
+/// another one (Kubernetes protobuf) touches nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// UTF-8 JSON, complete with `apiVersion` and `kind`.
+    Json,
+}
+
+/// `metadata.uid`: sixteen bytes, which are the UUID where it is one, else a shared text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Uid(UidRepr);
+
+/// The second half of a UUID is never zero, which leaves room for the other variant in the same sixteen bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum UidRepr {
+    Uuid(u64, NonZeroU64),
+    Text(SharedStr),
+}
+
+impl Uid {
+    /// Takes the UID over, whatever it looks like; empty where an object has none.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(parse_uuid(text).unwrap_or_else(|| UidRepr::Text(text.into())))
+    }
+
+    /// Its bytes, where it is a UUID.
+    #[must_use]
+    pub fn bytes(&self) -> Option<[u8; 16]> {
+        let UidRepr::Uuid(first, second) = &self.0 else { return None };
+        Some((u128::from(*first) << 64 | u128::from(second.get())).to_be_bytes())
+    }
+
+    /// The UUID of these bytes.
+    #[must_use]
+    pub fn of_bytes(bytes: [u8; 16]) -> Self {
+        let half = |half: &[u8]| half.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        let (first, second) = (half(&bytes[..8]), half(&bytes[8..]));
+        match NonZeroU64::new(second) {
+            Some(second) => Self(UidRepr::Uuid(first, second)),
+            None => Self::new(""),
+        }
+    }
+
+    /// Whether the object had no UID.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, UidRepr::Text(text) if text.is_empty())
+    }
+}
+
+/// A lower-case, hyphenated UUID; `None` for anything that would not print back the same.
+fn parse_uuid(text: &str) -> Option<UidRepr> {
+    let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    // Sixteen digits each.
+    let mut halves = [0_u64; 2];
+    for (at, byte) in bytes.iter().enumerate() {
+        let digit = match byte {
+            b'-' if is_dash(at) => continue,
+            b'0'..=b'9' if !is_dash(at) => byte - b'0',
+            b'a'..=b'f' if !is_dash(at) => byte - b'a' + 10,
+            _ => return None,
+        };
+        let half = &mut halves[usize::from(at > 18)];
+        *half = *half << 4 | u64::from(digit);
+    }
+    Some(UidRepr::Uuid(halves[0], NonZeroU64::new(halves[1])?))
+}
+
+/// Where a UUID has its hyphens.
+fn is_dash(at: usize) -> bool {
+    matches!(at, 8 | 13 | 18 | 23)
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            UidRepr::Text(text) => f.write_str(text),
+            UidRepr::Uuid(first, second) => {
+                let head = (first >> 32, first >> 16 & 0xffff, first & 0xffff);
+                let tail = (second.get() >> 48, second.get() & 0xffff_ffff_ffff);
+                write!(f, "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", head.0, head.1, head.2, tail.0, tail.1)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// An object's labels, sorted by key: one allocation per distinct set when interned, and one per distinct label.
+#[derive(Clone, Default)]
+pub struct Labels(Option<ThinArc<(), Label>>);
+
+/// `key=value` as one text: half the pointers of two. No key has a `=` in it.
+pub(super) type Label = SharedStr;
+
+fn key_and_value(label: &Label) -> (&str, &str) {
+    // They are short: a search that takes time to begin costs more than it saves.
+    let at = label.bytes().position(|byte| byte == b'=');
+    at.map_or((label, ""), |at| (&label[..at], &label[at + 1..]))
+}
+
+impl Labels {
+    /// Sorts `pairs` by key and takes them over; of a repeated key the last one counts. What has a `=` in its key is none of
+    /// Kubernetes' labels, and left out.
+    #[must_use]
+    pub fn new(pairs: Vec<(SharedStr, SharedStr)>) -> Self {
+        let legal = pairs.into_iter().filter(|(key, _)| !key.contains('='));
+        Self::of(legal.map(|(key, value)| format!("{key}={value}").into()).collect())
+    }
+
+    /// The same of labels as they are kept.
+    pub(super) fn of(mut labels: Vec<Label>) -> Self {
+        fn key(label: &Label) -> &str {
+            key_and_value(label).0
+        }
+        if labels.is_empty() {
+            return Self(None);
+        }
+        labels.reverse();
+        labels.sort_by(|a, b| key(a).cmp(key(b)));
+        labels.dedup_by(|later, earlier| key(later) == key(earlier));
+        Self(Some(ThinArc::from_header_and_iter((), labels.into_iter())))
+    }
+
+    fn labels(&self) -> &[Label] {
+        self.0.as_ref().map_or(&[], |labels| &labels.slice)
+    }
+
+    /// The value of `key`.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let labels = self.labels();
+        let at = labels.binary_search_by(|label| key_and_value(label).0.cmp(key)).ok()?;
+        Some(key_and_value(&labels[at]).1)
+    }
+
+    /// All pairs, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.labels().iter().map(key_and_value)
+    }
+
+    /// Whether there is no label.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether both are one allocation, as equal sets are that one [`Interner`](super::Interner) handed out.
+    #[must_use]
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+
+    /// What tells this set from all others that are held at the same time; zero for the empty one.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.0.as_ref().map_or(0, |labels| labels.as_ptr().addr())
+    }
+
+    /// Whether somebody besides the caller holds this set.
+    pub(super) fn is_shared(&self) -> bool {
+        self.0.as_ref().is_some_and(|labels| ThinArc::strong_count(labels) > 1)
+    }
+}
+
+impl PartialEq for Labels {
+    fn eq(&self, other: &Self) -> bool {
+        self.ptr_eq(other) || self.labels() == other.labels()
+    }
+}
+
+impl Eq for Labels {}
+
+impl Hash for Labels {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.labels().hash(state);
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// One value of one declared index. An object has any number of them, several for one index too.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IndexEntry {
+    /// The index, e.g. `by-node`.
+    pub index: SharedStr,
+    /// The value, e.g. `node-7`.
+    pub value: SharedStr,
+}
+
+/// What a decoder hands over to make a [`StoredObject`].
+#[derive(Debug)]
+pub struct StoredObjectParts {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub resource_version: ResourceVersion,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// Values of the declared indices.
+    pub index_values: Vec<IndexEntry>,
+    /// The projected JSON.
+    pub json: Vec<u8>,
+}
+
+/// One object at one resourceVersion. Immutable to every reader; shared by reference.
+pub struct StoredObject {
+    key: ObjectKey,
+    uid: Uid,
+    resource_version: ResourceVersion,
+    labels: Labels,
+    index_values: Box<[IndexEntry]>,
+    body: Mutex<Body>,
+}
+
+impl StoredObject {
+    /// Makes an object, its body plain.
+    #[must_use]
+    pub fn new(mut parts: StoredObjectParts) -> Self {
+        let json = std::mem::take(&mut parts.json);
+        Self::of(parts, json.into())
+    }
+
+    /// The same with a body that need not be copied, in the place of that of `parts`.
+    pub fn of(parts: StoredObjectParts, json: Arc<[u8]>) -> Self {
+        Self {
+            key: parts.key,
+            uid: parts.uid,
+            resource_version: parts.resource_version,
+            labels: parts.labels,
+            index_values: parts.index_values.into(),
+            body: Mutex::new(Body::Plain(json)),
+        }
+    }
+
+    /// Makes an object whose body is not there, or comes later; of `json` nothing is taken.
+    #[must_use]
+    pub fn bare(parts: StoredObjectParts) -> Self {
+        let object = Self::new(StoredObjectParts { json: Vec::new(), ..parts });
+        object.exchange(Body::Unkept);
+        object
+    }
+
+    /// What is known of an object whose last state cannot be taken in: its deletion can be told, nothing else. The store
+    /// never holds one.
+    #[must_use]
+    pub fn head_only(key: ObjectKey, uid: Uid, resource_version: ResourceVersion) -> Self {
+        let (labels, index_values, json) = (Labels::default(), Vec::new(), Vec::new());
+        Self::new(StoredObjectParts { key, uid, resource_version, labels, index_values, json })
+    }
+
+    /// The same object without its body, for a store that has no room for bodies.
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        Self {
+            key: self.key.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+            labels: self.labels.clone(),
+            index_values: self.index_values.clone(),
+            body: Mutex::new(Body::Unkept),
+        }
+    }
+
+    /// Whether the body is there. Without it, whatever reads it is told [`DecodeError::NotKept`].
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        !matches!(&*self.body.lock(), Body::Unkept)
+    }
+
+    /// Bytes of the JSON, however it lies; zero for a body that is not kept.
+    #[must_use]
+    pub fn plain_size(&self) -> usize {
+        match &*self.body.lock() {
+            Body::Plain(bytes) => bytes.len(),
+            Body::Packed(packed) => packed.plain_size(),
+            Body::Unkept => 0,
+        }
+    }
+
+    /// Whether it is one of those: it has no bytes.
+    #[must_use]
+    pub fn is_head_only(&self) -> bool {
+        matches!(&*self.body.lock(), Body::Plain(bytes) if bytes.is_empty())
+    }
+
+    /// Namespace and name.
+    #[must_use]
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// Takes the allocation of an equal key for its own: the map and the indices of a store have the one of the state
+    /// before. Of another key nothing is taken.
+    pub fn share_key(&mut self, key: &ObjectKey) {
+        if self.key == *key {
+            self.key.clone_from(key);
+        }
+    }
+
+    /// `metadata.uid`, the object's identity.
+    #[must_use]
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// `metadata.resourceVersion`.
+    #[must_use]
+    pub fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
+    }
+
+    /// `metadata.labels`.
+    #[must_use]
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// Values of the declared indices.
+    #[must_use]
+    pub fn index_values(&self) -> &[IndexEntry] {
+        &self.index_values
+    }
+
+    /// How the bytes are encoded.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        Encoding::Json
+    }
+
+    /// The whole object as JSON. Free for a young object, a decompression (about 3 µs for a pod) for an aged one.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the body is not kept, or its bytes are damaged.
+    pub fn json(&self) -> Result<Arc<[u8]>, DecodeError> {
+        match self.load() {
+            Loaded::Plain(bytes) => Ok(bytes),
+            Loaded::Packed(view) => Ok(self.with_known(|known| view.json(known))?.into()),
+            Loaded::Unkept => Err(DecodeError::NotKept { key: self.key.clone() }),
+        }
+    }
+
+    /// The scalar or composite values at `path`, as JSON texts; empty where the path leads nowhere.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the stored bytes are damaged.
+    pub fn path(&self, path: &FieldPath) -> Result<Vec<serde_json::Value>, DecodeError> {
+        let value: serde_json::Value = self.typed()?;
+        Ok(path.select(&value).into_iter().cloned().collect())
+    }
+
+    /// The object as a Rust type (a `k8s_openapi` struct, a `kube::CustomResource`, a `serde_json::Value`).
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the bytes do not fit the type, naming the object.
+    pub fn typed<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
+        serde_json::from_slice(&self.json()?).map_err(|source| DecodeError::Mismatch { key: self.key.clone(), source })
+    }
+
+    /// Bytes that the body takes now, of an allocation of its own or of a chunk.
+    #[must_use]
+    pub fn body_size(&self) -> usize {
+        match &*self.body.lock() {
+            Body::Plain(bytes) => bytes.len(),
+            Body::Packed(packed) => packed.size(),
+            Body::Unkept => 0,
+        }
+    }
+
+    /// The plain bytes, where they are still plain.
+    #[must_use]
+    pub fn plain(&self) -> Option<Arc<[u8]>> {
+        match self.load() {
+            Loaded::Plain(bytes) => Some(bytes),
+            Loaded::Packed(_) | Loaded::Unkept => None,
+        }
+    }
+
+    /// The body in the form in which it is compressed: what a dictionary is trained on. Empty where it is damaged.
+    #[must_use]
+    pub fn sample(&self) -> Vec<u8> {
+        let Ok(json) = self.json() else { return Vec::new() };
+        let mut folded = Vec::new();
+        if self.with_known(|known| fold(&json, known, &mut folded)) { folded } else { json.to_vec() }
+    }
+
+    /// Whether a [`Packer`](super::Packer) might make less of its packed body: the chunk is sparse, or of another
+    /// dictionary than this one. A plain body has its own time.
+    #[must_use]
+    pub fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
+        match &*self.body.lock() {
+            Body::Plain(_) | Body::Unkept => false,
+            Body::Packed(packed) => packed.wants_packing(dictionary),
+        }
+    }
+
+    /// The body as it is now, to be read while it may be exchanged.
+    pub(super) fn load(&self) -> Loaded {
+        match &*self.body.lock() {
+            Body::Plain(bytes) => Loaded::Plain(Arc::clone(bytes)),
+            Body::Packed(packed) => Loaded::Packed(packed.view()),
+            Body::Unkept => Loaded::Unkept,
+        }
+    }
+
+    /// Puts the same body in another form in the place of this one; readers keep what they have loaded.
+    pub(super) fn exchange(&self, body: Body) {
+        let before = std::mem::replace(&mut *self.body.lock(), body);
+        // Not under the lock: it may be the last of its chunk.
+        drop(before);
+    }
+
+    /// Reads or folds a body with what the head has of it.
+    pub(super) fn with_known<T>(&self, read: impl FnOnce(&Known<'_>) -> T) -> T {
+        let (uid, version) = (self.uid.to_string(), self.resource_version.to_string());
+        read(&[&uid, self.key.name(), &version])
+    }
+
+    /// The JSON as text, for messages to people; lossy.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the stored bytes are damaged.
+    pub fn json_text(&self) -> Result<String, DecodeError> {
+        let json = self.json()?;
+        Ok(match String::from_utf8_lossy(&json) {
+            Cow::Borrowed(text) => text.to_owned(),
+            Cow::Owned(text) => text,
+        })
+    }
+}
+
+/// A body that was looked at.
+pub(super) enum Loaded {
+    Plain(Arc<[u8]>),
+    Packed(PackedView),
+    Unkept,
+}
+
+impl From<CodecError> for DecodeError {
+    fn from(source: CodecError) -> Self {
+        Self::Damaged(source)
+    }
+}
+
+impl fmt::Debug for StoredObject {
+    /// The head alone: a body may hold a Secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredObject")
+            .field("key", &self.key)
+            .field("uid", &self.uid)
+            .field("resource_version", &self.resource_version)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn object(name: &str) -> StoredObject {
+        StoredObject::new(StoredObjectParts {
+            key: ObjectKey::new("ns", name),
+            uid: Uid::new(name),
+            resource_version: ResourceVersion::new("1"),
+            labels: Labels::default(),
+            index_values: Vec::new(),
+            json: format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"data":"{}"}}}}"#, "x".repeat(200)).into_bytes(),
+        })
+    }
+
+    #[test]
+    fn an_object_is_as_small_as_it_can_be() {
+        let sizes = [size_of::<Uid>(), size_of::<Labels>(), size_of::<Mutex<Body>>(), size_of::<StoredObject>()];
+        // With its two counts it fits in a class of 112 bytes.
+        assert_eq!(sizes, [16, 8, 32, 96]);
+    }
+
+    #[test]
+    fn a_uid_comes_back_as_it_was() {
+        for text in [
+            "",
+            "f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
+            "F81D4FAE-7DEC-11D0-A765-00A0C91E6BF6",
+            "x",
+            "é".repeat(18).as_str(),
+            "00000000-0000-0000-0000-000000000000",
+            "00000000-0000-0000-0000-000000000001",
+            "f81d4fae-7dec-11d0-a765000a0c91e6bf6-",
+            "-81d4fae-7dec-11d0-a765-00a0c91e6bf6",
+        ] {
+            assert_eq!(Uid::new(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn the_last_of_a_repeated_label_counts() {
+        let labels = Labels::new(vec![("b".into(), "1".into()), ("a".into(), "2".into()), ("b".into(), "3".into())]);
+        assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "2"), ("b", "3")]);
+        assert_eq!((labels.get("b"), labels.get("c")), (Some("3"), None));
+    }
+
+    #[test]
+    fn debug_output_shows_no_body() {
+        assert!(!format!("{:?}", object("web-1")).contains("xxx"));
+    }
+}

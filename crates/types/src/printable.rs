@@ -1,0 +1,196 @@
+//! Foreign text for people: names, error bodies, plugin output and whatever else the hub did not write itself.
+//!
+//! A terminal obeys control characters, a log reader splits at line breaks, and a reader is misled by characters that
+//! have no width or change the direction of writing. All texts on their way to a person go through this module.
+
+use std::fmt::Write;
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// The text on one line, without anything that a terminal obeys or that hides or reorders other characters.
+///
+/// Colour codes (ANSI CSI sequences) are removed. Every other control character and line break becomes a space; every
+/// invisible or direction-changing character becomes `U+FFFD`, so that it is seen. The result has at most as many
+/// characters as the text.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    Printable(text.chars().peekable()).collect()
+}
+
+/// As [`printable`], with at most `limit` characters and `…` if some are missing at the end.
+#[must_use]
+pub fn printable_start(text: &str, limit: usize) -> String {
+    let mut all = Printable(text.chars().peekable());
+    let mut short: String = all.by_ref().take(limit).collect();
+    if all.next().is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// As [`printable`], the last `limit` characters, with `…` before them if some are missing.
+#[must_use]
+pub fn printable_end(text: &str, limit: usize) -> String {
+    let whole = printable(text);
+    let missing = whole.chars().count().saturating_sub(limit);
+    if missing == 0 {
+        return whole;
+    }
+    std::iter::once('…').chain(whole.chars().skip(missing)).collect()
+}
+
+/// A JSON document that says the same and is printable but for its line breaks: unsafe characters, which can only be
+/// within texts, are written as `\\uXXXX`.
+#[must_use]
+pub fn printable_json(document: &str) -> String {
+    let mut safe = String::with_capacity(document.len());
+    for c in document.chars() {
+        if c == '\n' || printable_char(c) == c {
+            safe.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
+        }
+    }
+    safe
+}
+
+/// Several lines of the program's own making, each [`printable`] by itself; for whatever foreign text is in them. With
+/// `colours`, colour codes stay.
+#[must_use]
+pub fn printable_lines(text: &str, colours: bool) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for (at, line) in text.split('\n').enumerate() {
+        if at > 0 {
+            safe.push('\n');
+        }
+        let mut rest = line;
+        while let Some((before, code, after)) = colours.then(|| split_at_colour(rest)).flatten() {
+            safe.push_str(&printable(before));
+            safe.push_str(code);
+            rest = after;
+        }
+        safe.push_str(&printable(rest));
+    }
+    safe
+}
+
+/// Cuts a line at its first colour code: `ESC [ digits and ; m`.
+fn split_at_colour(line: &str) -> Option<(&str, &str, &str)> {
+    line.match_indices("\u{1b}[").find_map(|(start, begin)| {
+        let parameters = &line[start + begin.len()..];
+        let length = parameters.find(|c: char| !(c.is_ascii_digit() || c == ';'))?;
+        let end = start + begin.len() + length + 1;
+        parameters[length..].starts_with('m').then(|| (&line[..start], &line[start..end], &line[end..]))
+    })
+}
+
+/// The character in its printable form; itself if it is harmless.
+#[must_use]
+pub fn printable_char(c: char) -> char {
+    if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+        ' '
+    } else if is_deceptive(c) {
+        '\u{FFFD}'
+    } else {
+        c
+    }
+}
+
+/// Whether a character hides itself or others, or changes their order: zero-width characters, the marks, embeddings,
+/// overrides and isolates of bidirectional text, annotations and tags. The joiners U+200C and U+200D stay: Persian,
+/// Hindi and emoji need them.
+fn is_deceptive(c: char) -> bool {
+    matches!(c,
+        '\u{AD}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{180E}' | '\u{200B}' | '\u{200E}' | '\u{200F}'
+        | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
+        | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
+}
+
+struct Printable<'t>(Peekable<Chars<'t>>);
+
+impl Printable<'_> {
+    /// Skips the rest of a CSI sequence: parameters, intermediates, one final character.
+    fn skip_sequence(&mut self) {
+        while self.0.next_if(|c| matches!(c, ' '..='?')).is_some() {}
+        self.0.next_if(|c| matches!(c, '@'..='~'));
+    }
+}
+
+impl Iterator for Printable<'_> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        loop {
+            match self.0.next()? {
+                '\u{9B}' => self.skip_sequence(),
+                '\u{1B}' if self.0.next_if_eq(&'[').is_some() => self.skip_sequence(),
+                c => return Some(printable_char(c)),
+            }
+        }
+    }
+}
+
+/// Foreign text that attacks whoever reads it, and what holds of it wherever a person sees it.
+#[cfg(any(test, feature = "testing"))]
+pub mod hostile {
+    /// Colours, cursor moves, a title, line breaks of all kinds, overrides of direction, and what has no width.
+    pub const TEXT: &str = "ok\u{1b}[2J\u{1b}[31mred\u{1b}[0m\u{9b}1A\u{1b}]0;title\u{7}\r\n2026 ERROR forged\n\u{85}\u{2028}a\u{202e}b\u{2066}\u{200b}\u{feff}\0\u{7f}\u{8}end";
+
+    /// Fails unless a person can read this without harm. `breaks`: how many line breaks the program itself has made.
+    #[track_caller]
+    ///
+    /// # Panics
+    /// If a person cannot.
+    pub fn assert_harmless(way: &str, shown: &str, breaks: usize) {
+        assert!(shown.contains("end"), "{way} shows the text: {shown:?}");
+        let broken = shown.matches('\n').count();
+        assert!(broken <= breaks, "{way} has {broken} line breaks for {breaks}: {shown:?}");
+        let unsafe_char = shown.chars().find(|c| *c != '\n' && super::printable_char(*c) != *c);
+        assert_eq!(unsafe_char, None, "{way}: {shown:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printable_documents_and_lines_keep_what_the_program_has_made() {
+        let value = serde_json::json!({ "a": hostile::TEXT, "b\u{202e}": "\u{E0001}" });
+        let text = printable_json(&serde_json::to_string_pretty(&value).unwrap());
+        hostile::assert_harmless("JSON", &text, 3);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+        let own = "\u{1b}[31merror  \u{1b}[0m a\u{1b}[2J\u{1b}[\nb\t\u{1b}]c\n";
+        assert_eq!(printable_lines(own, true), "\u{1b}[31merror  \u{1b}[0m a\nb  ]c\n");
+        assert_eq!(printable_lines(own, false), "error   a\nb  ]c\n");
+    }
+
+    #[test]
+    fn printable_text_has_no_colours_breaks_or_hidden_characters() {
+        for (text, expected) in [
+            ("plain é 日本 👩\u{200D}🚀", "plain é 日本 👩\u{200D}🚀"),
+            ("\u{1b}[31;1mred\u{1b}[0m", "red"),
+            ("\u{9b}2Jgone", "gone"),
+            ("\u{1b}]0;title\u{7}x", " ]0;title x"),
+            ("a\r\nb\tc\u{85}d\u{2028}e", "a  b c d e"),
+            ("gpj\u{202e}exe.\u{2066}x\u{200b}y", "gpj\u{FFFD}exe.\u{FFFD}x\u{FFFD}y"),
+            ("\u{1b}[", ""),
+            ("\u{1b}[3\nm", " m"),
+            ("\u{7f}\u{0}", "  "),
+        ] {
+            assert_eq!(printable(text), expected, "{text:?}");
+        }
+        let every: String = ('\0'..=char::MAX).collect();
+        assert!(printable(&every).chars().all(|c| !c.is_control() && printable_char(c) == c));
+    }
+
+    #[test]
+    fn bounded_printable_text_says_where_it_was_cut() {
+        assert_eq!((printable_start("abc", 3).as_str(), printable_end("abc", 3).as_str()), ("abc", "abc"));
+        assert_eq!((printable_start("äbcd", 3).as_str(), printable_end("äbcd", 3).as_str()), ("äbc…", "…bcd"));
+        assert_eq!(printable_start("abc\u{1b}[0m", 3), "abc", "nothing that is shown is missing");
+    }
+}

@@ -1,0 +1,390 @@
+//! Selectors: which objects (by label, in kubectl's grammar) and which clusters.
+//!
+//! Grammar, rules and meaning are those of apimachinery's `labels` package; the parser is in `selector_parse`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use smol_str::SmolStr;
+
+use super::{ClusterLabels, ClusterName};
+
+/// A label selector in kubectl's grammar: `app=web,tier!=db,env in (prod,test),!canary,cores>4`.
+///
+/// All its requirements must hold; one without requirements (`""`) matches everything. It is kept in a canonical
+/// form (requirements and values sorted, repetitions dropped, `==` as `=`), so that two texts with the same
+/// requirements are equal and share an informer. Displays as a text that an apiserver takes and that parses to an
+/// equal selector.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+/// One condition on one label.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Requirement {
+    /// The label's key, a qualified name (`app`, `app.kubernetes.io/name`).
+    pub key: SmolStr,
+    /// What must hold of its value.
+    pub condition: Condition,
+}
+
+/// What must hold of a label's value.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Condition {
+    /// `a`: the label is there, whatever its value.
+    Exists,
+    /// `!a`: the label is not there.
+    DoesNotExist,
+    /// `a=b`, `a==b`: the label is there and has this value.
+    Equals(SmolStr),
+    /// `a!=b`: the label has another value or is not there.
+    NotEquals(SmolStr),
+    /// `a in (b,c)`: the label is there and has one of these values.
+    In(BTreeSet<SmolStr>),
+    /// `a notin (b,c)`: the label has none of these values or is not there.
+    NotIn(BTreeSet<SmolStr>),
+    /// `a>5`: the label is there, is an integer, and is greater.
+    GreaterThan(i64),
+    /// `a<5`: the label is there, is an integer, and is less.
+    LessThan(i64),
+}
+
+/// A text that is not a selector; the caller's input is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a label selector: {problem} at position {at}")]
+pub struct InvalidSelector {
+    /// The text that was given.
+    pub text: String,
+    /// Byte offset of the mistake.
+    pub at: usize,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl LabelSelector {
+    /// The selector that matches everything.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    /// A selector that matches nothing: `nothing,!nothing`, to an apiserver too.
+    #[must_use]
+    pub fn nothing() -> Self {
+        [Condition::Exists, Condition::DoesNotExist]
+            .into_iter()
+            .map(|condition| Requirement { key: "nothing".into(), condition })
+            .collect()
+    }
+
+    /// Whether the selector alone shows that nothing matches, so that no object need be looked at: a label has to be
+    /// there and must not be, or has to have one of no values. Other contradictions are not looked for.
+    #[must_use]
+    pub fn matches_nothing(&self) -> bool {
+        let absent = |wanted: &Requirement| {
+            let same = |other: &&Requirement| other.key == wanted.key;
+            wanted.condition == Condition::DoesNotExist
+                && self.requirements.iter().filter(same).any(|other| other.condition.needs_label())
+        };
+        let impossible = |wanted: &Requirement| matches!(&wanted.condition, Condition::In(of) if of.is_empty());
+        self.requirements.iter().any(|wanted| impossible(wanted) || absent(wanted))
+    }
+
+    /// Whether it has no requirement, and so matches everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// The requirements, sorted.
+    #[must_use]
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Whether labels match, given a look-up of one label's value. One look-up per requirement, up to the first
+    /// that does not hold; nothing is allocated.
+    pub fn matches<'v>(&self, label: impl Fn(&str) -> Option<&'v str>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.condition.holds(label(&requirement.key)))
+    }
+}
+
+impl FromIterator<Requirement> for LabelSelector {
+    fn from_iter<I: IntoIterator<Item = Requirement>>(requirements: I) -> Self {
+        let mut requirements: Vec<_> = requirements.into_iter().collect();
+        requirements.sort_unstable();
+        requirements.dedup();
+        Self { requirements }
+    }
+}
+
+impl FromStr for LabelSelector {
+    type Err = InvalidSelector;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        super::selector_parse::parse(text)
+    }
+}
+
+impl Condition {
+    /// Whether it holds of no object without the label.
+    fn needs_label(&self) -> bool {
+        !matches!(self, Self::DoesNotExist | Self::NotEquals(_) | Self::NotIn(_))
+    }
+
+    /// Whether it holds of a label's value; `None` where the label is not there.
+    #[must_use]
+    pub fn holds(&self, value: Option<&str>) -> bool {
+        let integer = || value.and_then(|v| v.parse::<i64>().ok());
+        match self {
+            Self::Exists => value.is_some(),
+            Self::DoesNotExist => value.is_none(),
+            Self::Equals(wanted) => value == Some(wanted),
+            Self::NotEquals(unwanted) => value != Some(unwanted),
+            Self::In(wanted) => value.is_some_and(|v| wanted.contains(v)),
+            Self::NotIn(unwanted) => value.is_none_or(|v| !unwanted.contains(v)),
+            Self::GreaterThan(bound) => integer().is_some_and(|v| v > *bound),
+            Self::LessThan(bound) => integer().is_some_and(|v| v < *bound),
+        }
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, requirement) in self.requirements.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            requirement.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        match &self.condition {
+            Condition::Exists => f.write_str(key),
+            Condition::DoesNotExist => write!(f, "!{key}"),
+            Condition::Equals(value) => write!(f, "{key}={value}"),
+            Condition::NotEquals(value) => write!(f, "{key}!={value}"),
+            Condition::In(values) => write!(f, "{key} in ({})", Joined(values)),
+            Condition::NotIn(values) => write!(f, "{key} notin ({})", Joined(values)),
+            Condition::GreaterThan(bound) => write!(f, "{key}>{bound}"),
+            Condition::LessThan(bound) => write!(f, "{key}<{bound}"),
+        }
+    }
+}
+
+/// Values with commas between them. The empty value sorts first, and `(,x)` and `()` are how the grammar writes it.
+struct Joined<'a>(&'a BTreeSet<SmolStr>);
+
+impl fmt::Display for Joined<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, value) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            f.write_str(value)?;
+        }
+        Ok(())
+    }
+}
+
+/// Which clusters: all of them, those with some labels, or those named.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum ClusterSelector {
+    /// Every cluster, now and later.
+    #[default]
+    All,
+    /// Clusters that carry each of these labels with this value.
+    Labels(ClusterLabels),
+    /// These clusters.
+    Names(Vec<ClusterName>),
+}
+
+impl ClusterSelector {
+    /// Every cluster, now and later.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::All
+    }
+
+    /// Whether a cluster is selected.
+    #[must_use]
+    pub fn matches(&self, name: &ClusterName, labels: &ClusterLabels) -> bool {
+        match self {
+            Self::All => true,
+            Self::Labels(wanted) => wanted.iter().all(|(key, value)| labels.get(key) == Some(value)),
+            Self::Names(names) => names.contains(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
+        let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+        selector.parse::<LabelSelector>().unwrap().matches(|key| labels.get(key).copied())
+    }
+
+    #[test]
+    fn the_empty_selector_matches_everything() {
+        for text in ["", "  ", "\t"] {
+            assert!(text.parse::<LabelSelector>().unwrap().is_empty());
+            assert!(matches(text, &[]) && matches(text, &[("a", "b")]));
+        }
+    }
+
+    #[test]
+    fn each_operator_means_what_apimachinery_means() {
+        let web = [("app", "web"), ("tier", ""), ("cores", "8")];
+        for yes in [
+            "app",
+            "app=web",
+            "app==web",
+            "app!=db",
+            "zone!=eu",
+            "app in (db,web)",
+            "app notin (db)",
+            "zone notin (eu)",
+            "!zone",
+            "tier=",
+            "tier in ()",
+            "tier in (,x)",
+            "tier",
+            "cores>7",
+            "cores<9",
+            "app=web,cores>7,!zone",
+            " app = web , tier ",
+            "app in(web)",
+        ] {
+            assert!(matches(yes, &web), "{yes}");
+        }
+        for no in [
+            "zone",
+            "app=db",
+            "zone=eu",
+            "app!=web",
+            "app in (db)",
+            "zone in (eu)",
+            "app notin (web,db)",
+            "!app",
+            "tier!=",
+            "cores>8",
+            "cores<8",
+            "app>1",
+            "zone>1",
+            "zone<1",
+            "app=web,zone",
+        ] {
+            assert!(!matches(no, &web), "{no}");
+        }
+    }
+
+    #[test]
+    fn a_selector_that_nothing_can_match_is_known_by_itself() {
+        let nothing = LabelSelector::nothing();
+        assert!(nothing.matches_nothing());
+        assert_eq!(nothing.to_string(), "nothing,!nothing");
+        for text in ["!a,a=b", "!a,a", "!a,a in (b)", "!a,a>1", "b,!a,a<1,c"] {
+            assert!(text.parse::<LabelSelector>().unwrap().matches_nothing(), "{text}");
+        }
+        for text in ["", "!a,b", "!a,a!=b", "!a,a notin (b)", "a=b,a=c", "a in ()"] {
+            assert!(!text.parse::<LabelSelector>().unwrap().matches_nothing(), "{text}");
+        }
+        let of_none = Requirement { key: "a".into(), condition: Condition::In(BTreeSet::new()) };
+        assert!(LabelSelector::from_iter([of_none]).matches_nothing());
+    }
+
+    #[test]
+    fn words_of_the_grammar_are_also_names() {
+        assert!(matches("in in (in,notin)", &[("in", "notin")]));
+        assert!(matches("notin=in", &[("notin", "in")]));
+    }
+
+    #[test]
+    fn texts_with_the_same_requirements_are_equal() {
+        let parse = |text: &str| text.parse::<LabelSelector>().unwrap();
+        assert_eq!(parse("b, a in (y,x,y),a in (x,y)"), parse("a in (x,y),b"));
+        assert_eq!(parse("a==b").to_string(), "a=b");
+        assert_eq!(parse("tier notin (,b), !c,a>5").to_string(), "a>5,!c,tier notin (,b)");
+    }
+
+    fn arb_value() -> impl Strategy<Value = SmolStr> {
+        "|[a-c]|[1-9]|[A-Za-z0-9][-A-Za-z0-9_.]{0,20}[A-Za-z0-9]".prop_map(SmolStr::from)
+    }
+
+    fn arb_requirement() -> impl Strategy<Value = Requirement> {
+        let key = prop_oneof!["[a-e]", "(in|notin)", "[a-c]{1,3}\\.io/[a-c]{1,3}"];
+        let set = || prop::collection::btree_set(arb_value(), 1..4);
+        let condition = prop_oneof![
+            Just(Condition::Exists),
+            Just(Condition::DoesNotExist),
+            arb_value().prop_map(Condition::Equals),
+            arb_value().prop_map(Condition::NotEquals),
+            set().prop_map(Condition::In),
+            set().prop_map(Condition::NotIn),
+            (0..10_i64).prop_map(Condition::GreaterThan),
+            (0..10_i64).prop_map(Condition::LessThan),
+        ];
+        (key, condition).prop_map(|(key, condition)| Requirement { key: key.into(), condition })
+    }
+
+    /// The meaning of one requirement, written down a second time from the documentation of Kubernetes.
+    fn model(requirement: &Requirement, labels: &BTreeMap<String, String>) -> bool {
+        let Some(value) = labels.get(requirement.key.as_str()) else {
+            return matches!(
+                requirement.condition,
+                Condition::DoesNotExist | Condition::NotEquals(_) | Condition::NotIn(_)
+            );
+        };
+        match &requirement.condition {
+            Condition::Exists => true,
+            Condition::DoesNotExist => false,
+            Condition::Equals(v) => v == value,
+            Condition::NotEquals(v) => v != value,
+            Condition::In(vs) => vs.iter().any(|v| v == value),
+            Condition::NotIn(vs) => vs.iter().all(|v| v != value),
+            Condition::GreaterThan(n) => value.parse().is_ok_and(|v: i64| v > *n),
+            Condition::LessThan(n) => value.parse().is_ok_and(|v: i64| v < *n),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(informer_hub_testing::properties(256))]
+
+        #[test]
+        fn a_displayed_selector_parses_to_itself(wanted in prop::collection::vec(arb_requirement(), 0..5)) {
+            let selector: LabelSelector = wanted.into_iter().collect();
+            let text = selector.to_string();
+            prop_assert_eq!(text.parse::<LabelSelector>(), Ok(selector), "{}", text);
+        }
+
+        #[test]
+        fn a_selector_matches_when_every_requirement_of_the_model_holds(
+            wanted in prop::collection::vec(arb_requirement(), 0..4),
+            labels in prop::collection::btree_map("[a-e]|in|notin", "[a-c]|[0-9]|", 0..5),
+        ) {
+            let selector: LabelSelector = wanted.iter().cloned().collect();
+            let got = selector.matches(|key| labels.get(key).map(String::as_str));
+            prop_assert_eq!(got, wanted.iter().all(|requirement| model(requirement, &labels)));
+            prop_assert!(!got || !selector.matches_nothing());
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "[a-c!=<>(), /.\\-é]{0,24}|\\PC{0,12}") {
+            if let Ok(selector) = text.parse::<LabelSelector>() {
+                prop_assert_eq!(selector.to_string().parse::<LabelSelector>(), Ok(selector));
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What somebody meant who wrote something else.
+
+/// Longer texts are no slip of the pen; a bound on the time to compare one.
+const LONGEST: usize = 64;
+
+/// The one of `known` that a person who wrote `text` most likely meant: the nearest, where a third of the letters at the
+/// most is wrong, and no more than `most`. One wrong letter may always be.
+#[must_use]
+pub fn nearest_name<'k>(text: &str, known: impl IntoIterator<Item = &'k str>, most: usize) -> Option<&'k str> {
+    if text.len() > LONGEST {
+        return None;
+    }
+    let text = text.to_lowercase();
+    let bound = (text.chars().count() / 3).clamp(1, most.max(1));
+    let distance = |candidate: &'k str| (strsim::damerau_levenshtein(&text, candidate), candidate);
+    known.into_iter().map(distance).filter(|(distance, _)| *distance <= bound).min().map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_is_meant_where_it_is_near() {
+        let known = ["namespaces", "resync", "name"];
+        assert_eq!(nearest_name("namespace", known, 3), Some("namespaces"));
+        assert_eq!(nearest_name("RESNYC", known, 3), Some("resync"));
+        assert_eq!(nearest_name("nmae", known, 3), Some("name"));
+        assert_eq!(nearest_name("colour", known, 3), None);
+        assert_eq!((nearest_name("nomospecas", known, 3), nearest_name("nomospecas", known, 2)), (None, None));
+        assert_eq!(
+            (nearest_name("namspcs", ["namespaces"], 3), nearest_name("namspacs", ["namespaces"], 2)),
+            (None, Some("namespaces"))
+        );
+        assert_eq!(nearest_name(&"a".repeat(65), ["a"], 100), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! The handle under every order of its critical sections and wakes that a search finds: no key is lost, none is worked on
+//! twice at a time, no worker sleeps for ever. A deadlock or a lost wake is an error of the search itself, which prints
+//! the schedule that shows it.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shuttle::future::{block_on, spawn, yield_now};
+use shuttle::scheduler::PctScheduler;
+use shuttle::{Config, Runner};
+
+use super::ms;
+use crate::{Fifo, ItemFastSlowRateLimiter, Work, WorkQueue};
+use informer_hub_testing::{cases, seed};
+
+thread_local! {
+    static HOOK: Cell<Option<fn()>> = const { Cell::new(None) };
+}
+
+/// Lets the search go on with another thread, if there is a search.
+pub(crate) fn point() {
+    if let Some(hook) = HOOK.get() {
+        hook();
+    }
+}
+
+/// Tries `test` in many orders: random ones, and such that are made to find what needs few unlucky moments.
+fn explore(test: impl Fn() + Send + Sync + 'static) {
+    let test = Arc::new(move || {
+        // Not while a panic is being told: the search is over then.
+        HOOK.set(Some(|| {
+            if !std::thread::panicking() {
+                shuttle::thread::yield_now();
+            }
+        }));
+        test();
+        HOOK.set(None);
+    });
+    let tries = usize::try_from(cases(1000)).unwrap();
+    let again = Arc::clone(&test);
+    let seed = seed();
+    shuttle::check_random_with_seed(move || again(), seed, tries);
+    Runner::new(PctScheduler::new_from_seed(seed, 3, tries), Config::default()).run(move || test());
+}
+
+fn queue() -> WorkQueue<u8> {
+    WorkQueue::with(Fifo::default(), ItemFastSlowRateLimiter::new(ms(0), ms(0), 0))
+}
+
+fn finished(work: Work<u8>) -> u8 {
+    let key = *work;
+    work.done();
+    key
+}
+
+/// What the workers have seen: for each key the number of changes to it, and of those that somebody has read.
+#[derive(Default)]
+struct World {
+    changes: BTreeMap<u8, u32>,
+    read: BTreeMap<u8, u32>,
+    working: BTreeMap<u8, bool>,
+}
+
+type Shared = Arc<parking_lot::Mutex<World>>;
+
+async fn worker(queue: WorkQueue<u8>, world: Shared) {
+    while let Some(work) = queue.get().await {
+        {
+            let mut world = world.lock();
+            assert_ne!(world.working.insert(*work, true), Some(true), "worked on twice at a time");
+            let now = world.changes.get(&*work).copied().unwrap_or(0);
+            world.read.insert(*work, now);
+        }
+        yield_now().await;
+        world.lock().working.insert(*work, false);
+        work.done();
+    }
+}
+
+/// Changes each key, and says so after that.
+async fn producer(queue: WorkQueue<u8>, world: Shared, keys: &'static [u8]) {
+    for key in keys {
+        *world.lock().changes.entry(*key).or_insert(0) += 1;
+        queue.add(*key);
+        yield_now().await;
+    }
+}
+
+#[test]
+fn no_change_is_missed_and_everybody_comes_home() {
+    explore(|| {
+        block_on(async {
+            let (queue, world) = (queue(), Shared::default());
+            let workers: Vec<_> = (0..3).map(|_| spawn(worker(queue.clone(), Arc::clone(&world)))).collect();
+            let producers: Vec<_> = [&[1, 2, 1][..], &[2, 1, 3]]
+                .map(|keys| spawn(producer(queue.clone(), Arc::clone(&world), keys)))
+                .into_iter()
+                .collect();
+            for producer in producers {
+                producer.await.unwrap();
+            }
+            assert!(queue.shut_down_with_drain().await);
+            {
+                let world = world.lock();
+                assert_eq!(world.read, world.changes, "the last state of each key has been read");
+            }
+            for worker in workers {
+                worker.await.unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn each_key_finds_a_waiting_worker() {
+    explore(|| {
+        block_on(async {
+            let queue = queue();
+            // None comes back for more, so each key needs a wake of its own.
+            let workers: Vec<_> = (0..3)
+                .map(|_| {
+                    let queue = queue.clone();
+                    spawn(async move { queue.get().await.map(Work::detach) })
+                })
+                .collect();
+            let adder = spawn({
+                let queue = queue.clone();
+                async move { queue.add(3) }
+            });
+            queue.add(1);
+            queue.add(2);
+            adder.await.unwrap();
+            let mut got = Vec::new();
+            for worker in workers {
+                got.extend(worker.await.unwrap());
+            }
+            got.sort_unstable();
+            assert_eq!(got, [1, 2, 3]);
+        });
+    });
+}
+
+#[test]
+fn a_worker_that_gives_up_waiting_takes_no_key_and_no_wake_with_it() {
+    explore(|| {
+        block_on(async {
+            let queue = queue();
+            let spawn_worker = || {
+                let queue = queue.clone();
+                spawn(async move { queue.get().await.map(finished) })
+            };
+            let (fickle, steady) = (spawn_worker(), spawn_worker());
+            yield_now().await;
+            let adder = spawn({
+                let queue = queue.clone();
+                async move { queue.add(1) }
+            });
+            fickle.abort();
+            adder.await.unwrap();
+            // The key is in line again if the fickle one had it and was stopped just then.
+            if fickle.await.is_ok() {
+                queue.add(1);
+            }
+            assert_eq!(steady.await.unwrap(), Some(1));
+        });
+    });
+}
+
+#[test]
+fn a_plain_shutdown_ends_a_drain_and_the_workers_whatever_they_are_doing() {
+    explore(|| {
+        block_on(async {
+            let queue = queue();
+            queue.add(1);
+            let held = queue.get().await;
+            let drain = spawn({
+                let queue = queue.clone();
+                async move { queue.shut_down_with_drain().await }
+            });
+            let idle = spawn({
+                let queue = queue.clone();
+                async move { queue.get().await.is_none() }
+            });
+            // It may be that the drain begins after this; then the second call ends it.
+            queue.shut_down();
+            assert!(idle.await.unwrap());
+            held.map(finished);
+            assert!(drain.await.is_ok());
+        });
+    });
+}

@@ -1,0 +1,58 @@
+//! Every test of client-go's `util/workqueue` by its behaviour, a model, fairness, and the orders in which threads can
+//! meet.
+
+mod delays;
+mod fairness;
+mod handle;
+pub(super) mod interleave;
+mod limiters;
+mod metrics;
+mod model;
+mod parallel;
+mod queue;
+mod workers;
+
+use std::time::Duration;
+
+use super::{Fifo, Key, Queue, Take};
+use informer_hub_types::clock::{self, Instant};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A pure queue with a clock of its own.
+struct Bench<T> {
+    queue: Queue<T>,
+    now: Instant,
+}
+
+impl<T: Key> Bench<T> {
+    fn new() -> Self {
+        Self { queue: Queue::new(Box::new(Fifo::default())), now: clock::now() }
+    }
+
+    fn add(&mut self, item: T) {
+        self.queue.add(item, self.now);
+    }
+
+    fn add_after(&mut self, item: T, delay: Duration) {
+        self.queue.add_after(item, delay, self.now);
+    }
+
+    fn take(&mut self) -> Option<T> {
+        match self.queue.take(self.now) {
+            Take::Item(item, _) => Some(item),
+            Take::Nothing | Take::Over => None,
+        }
+    }
+
+    fn done(&mut self, item: &T) {
+        self.queue.done(item, None, self.now);
+    }
+
+    fn step(&mut self, by: Duration) {
+        self.now += by;
+        self.queue.advance(self.now);
+    }
+}

@@ -1,8 +1,0 @@
-//! Tests of the language: what texts mean, what is wrong with those that mean nothing, and what holds of objects.
-
-pub(crate) mod arbitrary;
-mod bounds;
-mod docs;
-mod errors;
-mod matching;
-mod text;
