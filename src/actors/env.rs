@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use actix::ArbiterHandle;
 use parking_lot::RwLock;
 
-use super::cache::CacheDirectory;
-use super::capacity::Tuning;
-use super::checkpoint::Checkpoints;
-use super::memory::Budget;
-use super::messages::Wanted;
-use super::supervision::Census;
+use crate::actors::cache::actor::CacheDirectory;
+use crate::actors::checkpoint::keeper::Checkpoints;
+use crate::actors::memory::budget::Budget;
+use crate::actors::runtime::capacity::Tuning;
+use crate::actors::runtime::supervision::Census;
+use crate::actors::subscribe::resource_request::Wanted;
 use informer_hub_types::{ApiResource, Threads, View, Watched, Watcher};
 
 /// Shared by all actors of one hub; cheap to clone.
@@ -66,7 +66,7 @@ impl Env {
 
     /// The same threads with caches of their own, no limit to memory and nothing on disk: for informers that nobody asks
     /// questions of, but who started them.
-    pub(super) fn apart(&self) -> Self {
+    pub(in crate::actors) fn apart(&self) -> Self {
         let checkpoints = Checkpoints::default();
         let (io, arbiters, census) = (self.io.clone(), Arc::clone(&self.arbiters), self.census.clone());
         Self {
@@ -86,7 +86,7 @@ impl Env {
     }
 
     /// Notes a resource of which the configuration keeps only parts.
-    pub(super) fn note_partial(&self, wanted: Wanted) {
+    pub(in crate::actors) fn note_partial(&self, wanted: Wanted) {
         self.partial.write().push(wanted);
     }
 

@@ -15,62 +15,48 @@
 //! Data goes from right to left, one message in flight on each edge; control goes down the tree. An actor knows its
 //! neighbours as recipients of messages only.
 
-mod answered;
-mod cache;
-pub mod capacity;
+pub(crate) mod cache;
 mod checkpoint;
-mod cluster;
-mod discovery;
-pub mod durable;
+mod control;
 mod env;
-mod fifo;
-mod fleet;
-mod governor;
-mod headroom;
-mod inbox;
-mod informer;
-mod listener;
 mod memory;
-pub mod messages;
-mod pressure;
-mod processor;
-mod questions;
-mod reflector;
-mod registry;
-pub mod sink;
+mod pipeline;
+pub(crate) mod runtime;
+pub(crate) mod sinks;
 mod status;
-mod subscriber;
-mod subscription;
-mod supervision;
-mod sync;
-mod system;
+mod subscribe;
 #[cfg(test)]
 mod tests;
-mod turns;
-mod waiters;
-mod wanted;
-mod watch_errors;
-mod wishes;
-mod write_half;
 
-pub use cache::{CacheActor, CacheDirectory};
-pub use capacity::Tuning;
-pub use checkpoint::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
+/// Every message that reaches the actors from outside.
+pub mod messages {
+    pub use super::cache::messages::*;
+    pub use super::control::messages::*;
+    pub use super::pipeline::messages::*;
+    pub use super::subscribe::requests::*;
+    pub use super::subscribe::resource_request::{KnownResource, Wanted};
+}
+
+pub use cache::actor::{CacheActor, CacheDirectory};
+pub use cache::questions::Answering;
+pub use checkpoint::keeper::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
+pub use checkpoint::restore_plan::Wishes;
+pub use control::registry::{RegistryActor, RegistryError};
+pub use control::system::{Apart, HubSystem, SystemError};
 pub use env::Env;
+pub use memory::budget::{Budget, InformerMemory, MemoryStatus};
+pub use runtime::capacity::{self, Tuning};
+pub use runtime::gauge::{Gauge, MemoryTuning, ProcessGauge};
+pub use runtime::pressure::Pressure;
+pub use runtime::supervision::Census;
+pub use sinks::{durable, sink};
 #[cfg(test)]
-pub(crate) use fleet::testing;
-pub use fleet::{ClusterSeen, FleetView, InformerSeen, ListenerSeen};
-pub use memory::{Budget, Gauge, InformerMemory, MemoryStatus, MemoryTuning, ProcessGauge};
-pub use pressure::Pressure;
-pub use questions::Answering;
-pub use registry::{RegistryActor, RegistryError};
-pub use status::{
+pub(crate) use status::fleet_view::testing;
+pub use status::fleet_view::{ClusterSeen, FleetView, InformerSeen, ListenerSeen};
+pub use status::hub::{
     ClusterState, ClusterStatus, HubStatus, InformerStatus, ListenerStatus, PatternStatus, SurveyState, SurveyStatus,
 };
-pub use subscriber::Subscriber;
-pub use subscription::{Subscribe, Subscription, SubscriptionId};
-pub use supervision::Census;
-pub use sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
-pub use system::{Apart, HubSystem, SystemError};
-pub use watch_errors::WatchErrorHandler;
-pub use wishes::Wishes;
+pub use status::sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
+pub use subscribe::subscriber::Subscriber;
+pub use subscribe::subscription::{Subscribe, Subscription, SubscriptionId};
+pub use subscribe::watch_errors::WatchErrorHandler;

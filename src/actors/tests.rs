@@ -11,4 +11,4 @@ mod questions;
 mod reflector;
 mod supervision;
 
-pub(super) use crash::{Crash, CrashIn, Victim};
+pub(in crate::actors) use crash::{Crash, CrashIn, Victim};

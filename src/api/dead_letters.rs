@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{DEADLINE, wrong};
-use crate::actors::sink::{LetterAnswer, LetterRequest};
+use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
 use informer_hub_sink::{DeadLetter, LetterFilter, StoreError};
 
 /// What came of a request; `None`: there is no sink of that name.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use actix::Recipient;
 
-use crate::actors::durable::{ActorTransport, Deliveries};
-use crate::actors::sink::{SinkParams, StorePlace};
+use crate::actors::sinks::durable::{ActorTransport, Deliveries};
+use crate::actors::sinks::sink::{SinkParams, StorePlace};
 use informer_hub_sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, Initial, MachineParams, RetryParams, Selection, SinkHealth,
     StoreLimits,

@@ -16,7 +16,7 @@ use super::sources::ClusterSourceState;
 use super::start::{HubBuilder, StartError};
 use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
-use crate::actors::sink::Drain;
+use crate::actors::sinks::sink::Drain;
 use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor, Tuning};
 use crate::cache::Chain;
 use informer_hub_config::Config;

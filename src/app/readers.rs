@@ -13,7 +13,7 @@ use super::sinks;
 use super::start::StartError;
 use super::state::OpenState;
 use crate::actors::messages::Unsubscribe;
-use crate::actors::sink::{OpenStore, Sink, SinkParams, StorePlace};
+use crate::actors::sinks::sink::{OpenStore, Sink, SinkParams, StorePlace};
 use crate::actors::{Env, RegistryActor, Subscribe, SubscriptionId};
 use informer_hub_config::{Initial, ResourceConfig, SinkConfig};
 use informer_hub_dial::Dial;

@@ -30,7 +30,7 @@ use super::sources::Sources;
 use super::start::{Dials, StartError};
 use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
-use crate::actors::sink::{Drain, OpenStore};
+use crate::actors::sinks::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
 use informer_hub_config::{ClusterConfig, Config, ConfigErrors, Mistake};
 use informer_hub_disk::FileStates;

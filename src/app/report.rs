@@ -13,7 +13,7 @@ use super::readers::{Followed, Follower};
 use super::reload::ReloadStatus;
 use super::sources::{ClusterSourceStatus, Sources};
 use crate::actors::messages::GetStatus;
-use crate::actors::sink::{LetterAnswer, LetterRequest, Sink};
+use crate::actors::sinks::sink::{LetterAnswer, LetterRequest, Sink};
 use crate::actors::{HubStatus, RegistryActor};
 use informer_hub_disk::FileStates;
 use informer_hub_sink::{SinkHealth, SinkStatus, StoreError};

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::start::StartError;
-use crate::actors::sink::SinkParams;
+use crate::actors::sinks::sink::SinkParams;
 use informer_hub_config::{
     self as config, BodyConfig, HeaderConfig, HeaderText, NatsConfig, Secret, SinkConfig, TemplateText,
     TransportConfig, WebhookConfig,

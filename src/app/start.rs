@@ -16,7 +16,7 @@ use super::report::RunningSinks;
 use super::sources::Sources;
 use super::state::{Found, OpenState};
 use crate::actors::messages::{Keep, SetMemoryLimit, Start, Wanted};
-use crate::actors::sink::OpenStore;
+use crate::actors::sinks::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, RegistryError, SystemError, Tuning};
 use crate::state::{StateDir, StateError};
 use informer_hub_config::Config;

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::keeper::Keeping;
-use crate::actors::inbox::{Inbox, Mark};
-use crate::actors::subscription::Subscription;
+use crate::actors::checkpoint::keeper::Keeping;
+use crate::actors::subscribe::inbox::{Inbox, Mark};
+use crate::actors::subscribe::subscription::Subscription;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::Commit;
 
 /// One partition of a snapshot.
-pub(super) struct Barrier {
-    pub(super) id: PartitionId,
+pub(in crate::actors) struct Barrier {
+    pub(in crate::actors) id: PartitionId,
     /// Who has answered, or never was told: it knows all that is in the partition.
     passed: BTreeSet<String>,
     /// Who has not answered yet.
@@ -24,7 +24,7 @@ pub(super) struct Barrier {
 }
 
 impl Barrier {
-    pub(super) fn new(
+    pub(in crate::actors) fn new(
         keeping: &Keeping,
         (id, partition): (PartitionId, &Partition),
         readers: &[Arc<Subscription>],
@@ -54,7 +54,7 @@ impl Barrier {
     }
 
     /// Looks who has answered since; whether all have.
-    pub(super) fn look(&mut self) -> bool {
+    pub(in crate::actors) fn look(&mut self) -> bool {
         let passed = &mut self.passed;
         self.waiting.retain_mut(|(name, inbox, mark)| {
             let has_passed = inbox.has_passed(mark);
@@ -66,24 +66,24 @@ impl Barrier {
         self.is_open()
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(in crate::actors) fn is_open(&self) -> bool {
         self.waiting.is_empty() && self.absent.is_empty()
     }
 
     /// Whether waiting could help within a pass.
-    pub(super) fn is_hopeless(&self) -> bool {
+    pub(in crate::actors) fn is_hopeless(&self) -> bool {
         !self.absent.is_empty()
     }
 
     /// Who has not answered.
-    pub(super) fn held_by(&self) -> Vec<String> {
+    pub(in crate::actors) fn held_by(&self) -> Vec<String> {
         let waiting = self.waiting.iter().map(|(name, ..)| name.clone());
         let all: BTreeSet<_> = waiting.chain(self.absent.iter().cloned()).collect();
         all.into_iter().collect()
     }
 
     /// What may be written; `None` while somebody has not answered, and where there is nothing to write.
-    pub(super) fn commit(&self) -> Option<Commit> {
+    pub(in crate::actors) fn commit(&self) -> Option<Commit> {
         (self.is_open() && !self.is_nothing).then(|| Commit { id: self.id, readers: self.passed.clone() })
     }
 }

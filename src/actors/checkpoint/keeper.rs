@@ -13,10 +13,8 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use super::SharedKeeping;
-use super::leaving::Left;
-use crate::actors::messages::Wanted;
-use crate::actors::subscription::{Subscription, SubscriptionId};
+use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::subscription::{Subscription, SubscriptionId};
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::{CacheFiles, Moves};
 use crate::state::names::{self, Names};
@@ -40,16 +38,16 @@ pub type ToldVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<Resou
 
 /// What a hub keeps on disk, and where.
 pub struct Keeping {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) root: PathBuf,
+    pub(in crate::actors) disk: Arc<dyn Disk>,
+    pub(in crate::actors) root: PathBuf,
     /// How often.
-    pub(super) every: Duration,
+    pub(in crate::actors) every: Duration,
     /// For how long a reader that was there before the restart is waited for.
-    pub(super) grace: Duration,
-    pub(super) since: Instant,
+    pub(in crate::actors) grace: Duration,
+    pub(in crate::actors) since: Instant,
     /// What tells how old things on disk are. A machine's clock that is set meanwhile makes nothing older.
     clock: SteadyClock,
-    pub(super) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
+    pub(in crate::actors) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
     /// What names have meant, where that is kept, and whether there is news to be written.
     names: Mutex<(Names, bool)>,
     names_file: Option<PathBuf>,
@@ -59,15 +57,26 @@ pub struct Keeping {
     /// Of the partitions that came from disk.
     told: Mutex<ToldVersions>,
     /// Who writes, or says what is to be written; and how many wait for that.
-    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
-    pub(super) waiting: AtomicUsize,
+    pub(in crate::actors) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(in crate::actors) waiting: AtomicUsize,
     /// Partitions of clusters that were taken out before their readers had answered for all.
-    pub(super) left: Mutex<Vec<Left>>,
+    pub(in crate::actors) left: Mutex<Vec<Left>>,
     /// Clusters of which files may have what no cache has. The files themselves cannot be asked while they are written.
-    pub(super) away: Mutex<BTreeSet<ClusterName>>,
+    pub(in crate::actors) away: Mutex<BTreeSet<ClusterName>>,
     /// Whether at the last pass every partition had been heard of that had to be.
     heard: AtomicBool,
 }
+
+/// A partition whose cluster was taken out before its readers had answered for all.
+pub(in crate::actors) struct Left {
+    pub(in crate::actors) cache: (Gvr, View),
+    pub(in crate::actors) id: PartitionId,
+    pub(in crate::actors) partition: Partition,
+    pub(in crate::actors) until: Instant,
+}
+
+/// The keeping of a hub, shared by its actors. Without a state directory there is none.
+pub(in crate::actors) type SharedKeeping = Arc<Keeping>;
 
 /// What is shown of the state directory.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -185,7 +194,7 @@ impl Keeping {
     }
 
     /// Writes what names mean, where there is news or somebody has removed the file.
-    pub(super) fn write_names(&self) -> io::Result<()> {
+    pub(in crate::actors) fn write_names(&self) -> io::Result<()> {
         let Some(file) = &self.names_file else { return Ok(()) };
         let news = {
             let mut names = self.names.lock();
@@ -198,7 +207,7 @@ impl Keeping {
 
     /// Whether a partition has come as far as readers were told of it before the start, so that nobody has to remember
     /// what that was.
-    pub(super) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
+    pub(in crate::actors) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
         let is_heard = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
         match self.told.lock().get(cache).and_then(|told| told.get(&id)) {
@@ -211,7 +220,7 @@ impl Keeping {
     }
 
     /// A partition has another number from now on; or is one of which the disk has all that readers were told.
-    pub(super) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
+    pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
         let mut told = self.told.lock();
         let told = told.entry(cache.clone()).or_default();
         match before {
@@ -224,14 +233,14 @@ impl Keeping {
     }
 
     /// A partition is gone.
-    pub(super) fn forget_number(&self, cache: &(Gvr, View), id: PartitionId) {
+    pub(in crate::actors) fn forget_number(&self, cache: &(Gvr, View), id: PartitionId) {
         if let Some(told) = self.told.lock().get_mut(cache) {
             told.remove(&id);
         }
     }
 
     /// Notes whether every partition has been heard of at this pass; whether it had at the last one.
-    pub(super) fn note_heard(&self, all: bool) -> bool {
+    pub(in crate::actors) fn note_heard(&self, all: bool) -> bool {
         self.heard.swap(all, SeqCst)
     }
 
@@ -241,17 +250,17 @@ impl Keeping {
     }
 
     /// Whether a reader that has not come yet is still waited for.
-    pub(super) fn waits(&self) -> bool {
+    pub(in crate::actors) fn waits(&self) -> bool {
         clock::now() < self.since + self.grace
     }
 
     /// Now, in milliseconds since the epoch, as what is written is dated.
-    pub(super) fn now(&self) -> i64 {
+    pub(in crate::actors) fn now(&self) -> i64 {
         self.clock.millis()
     }
 
     /// Shows something new.
-    pub(super) fn show(&self, change: impl FnOnce(&mut StateStatus)) {
+    pub(in crate::actors) fn show(&self, change: impl FnOnce(&mut StateStatus)) {
         change(&mut self.status.lock());
     }
 }
@@ -282,7 +291,7 @@ impl Checkpoints {
     }
 
     /// Returns when a pass has been asked for.
-    pub(super) async fn hurried(&self) {
+    pub(in crate::actors) async fn hurried(&self) {
         self.0.wanted.notified().await;
     }
 
@@ -333,11 +342,11 @@ impl Checkpoints {
         self.0.readers.lock().clear();
     }
 
-    pub(super) fn readers(&self) -> Vec<Arc<Subscription>> {
+    pub(in crate::actors) fn readers(&self) -> Vec<Arc<Subscription>> {
         self.0.readers.lock().values().cloned().collect()
     }
 
-    pub(super) fn listeners(&self) -> Vec<Arc<dyn CheckpointListener>> {
+    pub(in crate::actors) fn listeners(&self) -> Vec<Arc<dyn CheckpointListener>> {
         self.0.listeners.lock().clone()
     }
 }

@@ -6,9 +6,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::fleet::PATIENCE;
-use super::{Crash, Victim};
-use crate::actors::messages::{AddIndexers, Apply, Ask, OpenPartition, OpenedPartition, RemoveIndexer};
+use crate::actors::cache::messages::{AddIndexers, Apply, Ask, OpenPartition, OpenedPartition, RemoveIndexer};
+use crate::actors::tests::fleet::PATIENCE;
+use crate::actors::tests::{Crash, Victim};
 use crate::actors::{CacheActor, Env, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};

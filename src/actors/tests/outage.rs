@@ -9,9 +9,11 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
 
-use crate::actors::cluster::{ClusterActor, ClusterParts};
-use crate::actors::messages::{Resolved, User, Want, Wanted};
-use crate::actors::supervision::{ExitGuard, start_control};
+use crate::actors::control::cluster::{ClusterActor, ClusterParts};
+use crate::actors::control::messages::Resolved;
+use crate::actors::runtime::supervision::{ExitGuard, start_control};
+use crate::actors::subscribe::requests::{User, Want};
+use crate::actors::subscribe::resource_request::Wanted;
 use crate::actors::{Env, Tuning};
 use crate::cache::testing::pods;
 use informer_hub_reflector::{

@@ -8,9 +8,9 @@ use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use super::fleet::PATIENCE;
-use crate::actors::capacity::SCANS_WAITING;
-use crate::actors::messages::{Apply, Ask, OpenPartition, OpenedPartition};
+use crate::actors::cache::messages::{Apply, Ask, OpenPartition, OpenedPartition};
+use crate::actors::runtime::capacity::SCANS_WAITING;
+use crate::actors::tests::fleet::PATIENCE;
 use crate::actors::{CacheActor, Env, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{Answer, Bounds, DeltaFifo, Held, OWNER_INDEX, Query, QueryError};

@@ -8,9 +8,9 @@ use futures::future::BoxFuture;
 use futures::stream;
 
 use crate::actors::Census;
-use crate::actors::messages::Enqueue;
-use crate::actors::reflector::{ReflectorActor, ReflectorParts, Trouble};
-use crate::actors::supervision::ExitGuard;
+use crate::actors::pipeline::messages::Enqueue;
+use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, Trouble};
+use crate::actors::runtime::supervision::ExitGuard;
 use crate::cache::testing::origin;
 use informer_hub_reflector::{
     ListChunk, ListRequest, ListStream, ListerWatcher, ReflectorOptions, SourceError, WatchRequest, WatchStream,
@@ -71,9 +71,9 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             watch_errors: Arc::default(),
             troubles: Swallow.start().recipient(),
             handlers: informer_hub_types::Threads::current(),
-            budget: crate::actors::memory::Budget::new(),
+            budget: crate::actors::memory::budget::Budget::new(),
             resume: None,
-            answered: crate::actors::answered::Answered::new(),
+            answered: crate::actors::runtime::recovery::Answered::new(),
         };
         let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &Census::default())).start();
         let until = async |lists: u64, watches: u64| {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::fleet::{Fleet, PATIENCE, pods, quick, small};
-use super::{Crash, CrashIn, Victim};
-use crate::actors::messages::{FindSubscription, RemoveCluster, Unsubscribe};
+use crate::actors::control::messages::{FindSubscription, RemoveCluster};
+use crate::actors::subscribe::requests::Unsubscribe;
+use crate::actors::tests::fleet::{Fleet, PATIENCE, pods, quick, small};
+use crate::actors::tests::{Crash, CrashIn, Victim};
 use crate::actors::{ClusterState, InformerStatus, Subscribe, Subscriber, SurveyState, Tuning};
 use informer_hub_sim::oracle::{Oracle, Replica};
 use informer_hub_sim::{Churn, ResourceDef, SimCluster, World};

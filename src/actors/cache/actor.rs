@@ -1,0 +1,491 @@
+//! The cache actor: one per resource over all clusters. Owns the write half of a store and answers questions.
+//!
+//! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
+//! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression
+//! lags by half a generation.
+
+mod builds;
+mod keeping;
+mod restoring;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use actix::prelude::*;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::actors::cache::messages::{
+    AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
+    TakeSnapshot,
+};
+use crate::actors::cache::questions::{Answering, Questions};
+use crate::actors::cache::write_half::{SharedWriteHalf, Written, is_small};
+use crate::actors::checkpoint::keeper::Checkpoints;
+use crate::actors::runtime::capacity::{MAILBOX, Tuning};
+use crate::actors::runtime::pressure::PressureSource;
+use crate::actors::runtime::supervision::{Census, ExitGuard, stop_with};
+use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
+use informer_hub_types::{
+    ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, PackedTotals, StoredObject, Threads, View, clock,
+};
+
+/// See the module.
+pub struct CacheActor {
+    write_half: SharedWriteHalf,
+    packs: Packing,
+    checkpoints: Checkpoints,
+    next_lease: u64,
+    io: Threads,
+    questions: Questions,
+    /// Snapshots that are kept for who goes on with an answer.
+    held: Arc<Mutex<Held>>,
+    /// Set while there may be some to be forgotten.
+    holding: Option<SpawnHandle>,
+    /// Set while a compression is under way.
+    packing: Option<PressureSource>,
+    /// Whether a slice of a sweep is under way, or the rest after it.
+    sweeping: bool,
+    /// Set while there may be young objects to compress when nothing changes any more.
+    resting: Option<SpawnHandle>,
+    /// Who waits for indices that are not complete yet.
+    waiting: builds::Waiting,
+    _guard: ExitGuard,
+}
+
+/// After how long without a change (up to twice that) all of a resource is compressed.
+const REST: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a held snapshot has expired.
+const HELD_LOOK: Duration = Duration::from_secs(30);
+
+/// How long a sweep rests after a slice of it, as a multiple of what the slice took: a fifth of a core is its budget.
+const SWEEP_REST: u32 = 4;
+
+/// The least of that.
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+
+impl CacheActor {
+    fn new(
+        write_half: SharedWriteHalf,
+        packs: Packing,
+        checkpoints: Checkpoints,
+        (io, questions): (Threads, Questions),
+        guard: ExitGuard,
+    ) -> Self {
+        let held = Arc::clone(write_half.held());
+        Self {
+            write_half,
+            packs,
+            checkpoints,
+            next_lease: 0,
+            io,
+            questions,
+            held,
+            holding: None,
+            packing: None,
+            sweeping: false,
+            resting: None,
+            waiting: builds::Waiting::new(),
+            _guard: guard,
+        }
+    }
+
+    /// Compresses what has aged, elsewhere, unless that is under way.
+    fn pack(&mut self, ctx: &mut Context<Self>) {
+        if self.packing.is_none() && self.write_half.write(|half| half.young.is_over()) {
+            self.start_round(Young::take_aged, ctx);
+        }
+    }
+
+    /// Compresses everything once nothing has changed for a while: a resource at rest keeps nothing plain.
+    fn watch_for_rest(&mut self, ctx: &mut Context<Self>) {
+        self.write_half.write(|half| half.watched = true);
+        if self.resting.is_some() {
+            return;
+        }
+        self.resting = Some(ctx.run_interval(REST, |act, ctx| {
+            let rests = act.write_half.write(|half| {
+                let rests = !std::mem::take(&mut half.changed) && !half.packing;
+                half.watched = !rests;
+                rests
+            });
+            if !rests {
+                return;
+            }
+            act.resting.take().map(|timer| ctx.cancel_future(timer));
+            act.start_round(Young::take_all, ctx);
+        }));
+    }
+
+    /// Forgets held snapshots in time, also when nobody asks for any more.
+    fn watch_held(&mut self, ctx: &mut Context<Self>) {
+        if self.holding.is_some() {
+            return;
+        }
+        self.holding = Some(ctx.run_interval(HELD_LOOK, |act, ctx| {
+            if act.held.lock().expire(clock::now()).is_none() {
+                act.holding.take().map(|timer| ctx.cancel_future(timer));
+            }
+        }));
+    }
+
+    fn start_round(&mut self, take: fn(&mut Young) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
+        let (packs, published) = (&self.packs, self.write_half.published().load());
+        let round = self.write_half.write(|half| {
+            half.packing = true;
+            let aged = take(&mut half.young);
+            half.measure();
+            packs.round(aged, &half.young, &published)
+        });
+        self.packing = Some(PressureSource::new());
+        let work = self.io.spawn_blocking(move || round.run());
+        ctx.spawn(work.into_actor(self).map(|outcome, act, ctx| {
+            act.packing_ended();
+            act.packs.finished(outcome.ok());
+            act.pack(ctx);
+            act.sweep(ctx);
+        }));
+    }
+
+    /// Packs anew what lies badly, slice by slice, each elsewhere, beside the rounds' times.
+    fn sweep(&mut self, ctx: &mut Context<Self>) {
+        if self.packing.is_some() || self.sweeping {
+            return;
+        }
+        let Some(slice) = self.packs.slice(&self.write_half.published().load()) else { return };
+        self.sweeping = true;
+        self.packing = Some(PressureSource::new());
+        self.write_half.write(|half| half.packing = true);
+        let began = clock::now();
+        let work = self.io.spawn_blocking(move || slice.run());
+        ctx.spawn(work.into_actor(self).map(move |_, act, ctx| {
+            act.packing_ended();
+            act.pack(ctx);
+            let rest = (clock::now() - began) * SWEEP_REST;
+            ctx.run_later(rest.max(SWEEP_PAUSE), |act, ctx| {
+                act.sweeping = false;
+                act.sweep(ctx);
+            });
+        }));
+    }
+
+    fn packing_ended(&mut self) {
+        self.packing = None;
+        self.write_half.write(|half| {
+            half.packing = false;
+            half.young.aged();
+        });
+    }
+}
+
+impl fmt::Debug for CacheActor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheActor").field("write_half", &self.write_half).finish_non_exhaustive()
+    }
+}
+
+impl Drop for CacheActor {
+    /// However it went: a processor that goes on writing would write beside its successor.
+    fn drop(&mut self) {
+        self.write_half.close();
+    }
+}
+
+impl Actor for CacheActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+    }
+}
+
+impl Handler<OpenPartition> for CacheActor {
+    type Result = MessageResult<OpenPartition>;
+
+    fn handle(&mut self, open: OpenPartition, ctx: &mut Self::Context) -> Self::Result {
+        self.next_lease += 1;
+        let health = Arc::clone(&open.health);
+        let lease = Lease(self.next_lease);
+        let (id, outbox, step, resume) = self.write_half.write(|half| {
+            let id = half.store.open(open.origin, open.health, open.indexes);
+            let resume = half.store.go_on(id, open.settings);
+            half.leases.insert(id, lease);
+            // By now it goes on from its predecessor's.
+            let step = health.memory.step();
+            half.keep(id, lease, step);
+            (id, half.store.outbox(id), step, resume)
+        });
+        if step != MemoryStep::Full {
+            self.kept(id, step, ctx);
+        }
+        let write_half = self.write_half.clone();
+        MessageResult(OpenedPartition { id, lease, outbox, step, resume, write_half })
+    }
+}
+
+impl Handler<CloseAbandoned> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, abandoned: CloseAbandoned, _ctx: &mut Self::Context) {
+        if self.checkpoints.is_closing() {
+            return;
+        }
+        let is_it = |origin: &Arc<Origin>| match &abandoned {
+            CloseAbandoned::Origin(abandoned) => origin == abandoned,
+            CloseAbandoned::Cluster(cluster) => origin.cluster == *cluster,
+        };
+        self.write_half.write(|half| {
+            let snapshot = half.store.published().load_full();
+            for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
+                half.forget(id);
+            }
+        });
+    }
+}
+
+impl Handler<ClosePartition> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
+        // For the last checkpoint.
+        if self.checkpoints.is_closing() {
+            return;
+        }
+        self.write_half.write(|half| {
+            if half.leases.get(&partition) == Some(&lease) {
+                half.forget(partition);
+            }
+        });
+    }
+}
+
+impl Handler<Expect> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, expect: Expect, _ctx: &mut Self::Context) {
+        let labels = expect.expected.then_some(expect.labels);
+        self.write_half.write(|half| half.store.expect(expect.cluster, labels));
+    }
+}
+
+impl Handler<Apply> for CacheActor {
+    type Result = MessageResult<Apply>;
+
+    fn handle(&mut self, Apply { partition, lease, batch, version }: Apply, ctx: &mut Self::Context) -> Self::Result {
+        // The young of a resource have one bound over all clusters: who floods it waits, and those who add little do not
+        // wait with him, as long as there is room.
+        let adds_little = is_small(&batch);
+        let written = self.write_half.write(|half| {
+            let written = half.apply(partition, lease, batch, version)?;
+            Some((written, if adds_little { half.young.is_full() } else { half.young.is_pressing() }))
+        });
+        let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
+        self.pack(ctx);
+        self.watch_for_rest(ctx);
+        let pressure = self.packing.as_ref().filter(|_| lags).map(PressureSource::pressure);
+        MessageResult(Some(AppliedBatch { outbox, objects, pressure }))
+    }
+}
+
+impl Handler<Attend> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Attend, ctx: &mut Self::Context) {
+        self.pack(ctx);
+        self.watch_for_rest(ctx);
+    }
+}
+
+impl Handler<TakeSnapshot> for CacheActor {
+    type Result = MessageResult<TakeSnapshot>;
+
+    fn handle(&mut self, _: TakeSnapshot, _ctx: &mut Self::Context) -> Self::Result {
+        MessageResult(self.write_half.published().load_full())
+    }
+}
+
+impl Handler<Ask> for CacheActor {
+    type Result = Answering;
+
+    fn handle(&mut self, Ask(query): Ask, ctx: &mut Self::Context) -> Self::Result {
+        if query.question().limit.is_some() {
+            self.watch_held(ctx);
+        }
+        let asked = self.questions.answer(query, self.write_half.published().load_full(), &self.held);
+        if asked.lacks_owners {
+            self.index_owners(ctx);
+        }
+        asked
+    }
+}
+
+/// The caches of a hub, by resource and view; made when first asked for.
+///
+/// A cache that died is made again from what it had last published, which is complete: nothing half-done is left.
+#[derive(Clone)]
+pub struct CacheDirectory {
+    caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
+    /// Cancelled, under the lock of `caches`, when the hub has ended.
+    end: CancellationToken,
+    io: Threads,
+    arbiters: Arc<[ArbiterHandle]>,
+    next: Arc<AtomicUsize>,
+    young_bytes: usize,
+    questions: Questions,
+    checkpoints: Checkpoints,
+    census: Census,
+}
+
+struct Entry {
+    address: Addr<CacheActor>,
+    write_half: SharedWriteHalf,
+    totals: Arc<PackedTotals>,
+}
+
+impl CacheDirectory {
+    pub(in crate::actors) fn new(
+        io: Threads,
+        arbiters: Arc<[ArbiterHandle]>,
+        tuning: &Tuning,
+        census: Census,
+        checkpoints: Checkpoints,
+    ) -> Self {
+        let (end, young_bytes) = (CancellationToken::new(), tuning.young_bytes);
+        let questions = Questions::new(io.clone(), tuning.scans);
+        let (caches, next) = (Arc::default(), Arc::default());
+        Self { caches, end, io, arbiters, next, young_bytes, questions, checkpoints, census }
+    }
+
+    /// The cache of a resource.
+    #[must_use]
+    pub fn of(&self, resource: &ApiResource, view: &View) -> Addr<CacheActor> {
+        self.find(&mut self.caches.lock(), resource, view).address.clone()
+    }
+
+    /// The cache that an informer fills.
+    #[must_use]
+    pub(in crate::actors) fn of_origin(&self, origin: &Origin) -> Addr<CacheActor> {
+        self.of(&origin.resource, &origin.scope.view)
+    }
+
+    /// The same for who comes from outside; `None` once the hub has ended, when an empty cache would pass for an answer.
+    #[must_use]
+    pub fn of_open(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
+        let mut caches = self.caches.lock();
+        (!self.end.is_cancelled()).then(|| self.find(&mut caches, resource, view).address.clone())
+    }
+
+    /// Where the snapshots of a cache appear, for as long as anybody holds it: a cache that is made anew goes on there.
+    #[must_use]
+    pub fn snapshots(&self, resource: &ApiResource, view: &View) -> Arc<ArcSwap<Snapshot>> {
+        Arc::clone(self.find(&mut self.caches.lock(), resource, view).write_half.published())
+    }
+
+    fn find<'c>(&self, caches: &'c mut BTreeMap<(Gvr, View), Entry>, resource: &ApiResource, view: &View) -> &'c Entry {
+        let key = (resource.gvr.clone(), view.clone());
+        let known = caches.get(&key);
+        if known.is_some_and(|entry| entry.address.connected()) {
+            return &caches[&key];
+        }
+        let store = match known {
+            Some(entry) => {
+                // From here on the dead one's writers cannot publish beside the new one, or behind it.
+                entry.write_half.close();
+                Store::recover(Arc::clone(entry.write_half.published()))
+            }
+            None => Store::new(resource.clone()),
+        };
+        caches.insert(key.clone(), self.start(store, Packing::new()));
+        &caches[&key]
+    }
+
+    fn start(&self, store: Store, packs: Packing) -> Entry {
+        let write_half = SharedWriteHalf::new(store, self.young_bytes);
+        let (guard, totals) = (ExitGuard::new(0, 0, None, &self.census), Arc::clone(packs.totals()));
+        let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.questions.clone()));
+        let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
+        let (end, checkpoints) = (self.end.clone(), self.checkpoints.clone());
+        let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
+            stop_with(&end, ctx);
+            CacheActor::new(shared, packs, checkpoints, for_work, guard)
+        });
+        Entry { address, write_half, totals }
+    }
+
+    /// What a resource's cache has published last, where there is one.
+    #[must_use]
+    pub fn published(&self, gvr: &Gvr, view: &View) -> Option<Arc<Snapshot>> {
+        self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.write_half.published().load_full())
+    }
+
+    /// Who owns an object, up to the one that nobody owns, in all that the caches have published. Costs a look-up and a
+    /// decompression for each of them.
+    #[must_use]
+    pub fn owner_chain(&self, object: &Object) -> Chain {
+        let snapshots: Vec<_> =
+            self.caches.lock().values().map(|entry| entry.write_half.published().load_full()).collect();
+        owner_chain(object, &snapshots)
+    }
+
+    /// What each cache has published last, and how many bytes lie plain in it.
+    pub(in crate::actors) fn contents(&self) -> Vec<(Arc<Snapshot>, u64)> {
+        let caches = self.caches.lock();
+        let content = |half: &SharedWriteHalf| (half.published().load_full(), half.young().load(Relaxed) as u64);
+        caches.values().map(|entry| content(&entry.write_half)).collect()
+    }
+
+    /// The resources that have a cache, in each of their views.
+    #[must_use]
+    pub fn resources(&self) -> Vec<(Gvr, View)> {
+        self.caches.lock().keys().cloned().collect()
+    }
+
+    /// What each cache has published last.
+    pub(in crate::actors) fn snapshots_of_all(&self) -> Vec<((Gvr, View), Arc<Snapshot>)> {
+        let caches = self.caches.lock();
+        caches.iter().map(|(key, entry)| (key.clone(), entry.write_half.published().load_full())).collect()
+    }
+
+    /// Ends the cache of a view that had one user, who is gone. Whoever still reads finds nothing there.
+    pub(in crate::actors) fn forget_private(&self, gvr: &Gvr, view: &View) {
+        if matches!(view, View::Private(_)) {
+            self.caches.lock().remove(&(gvr.clone(), view.clone()));
+        }
+    }
+
+    /// Has every cache forget what it holds of a cluster whose actor could not see to it.
+    pub(in crate::actors) fn abandon(
+        &self,
+        cluster: &ClusterName,
+    ) -> Vec<actix::prelude::Request<CacheActor, CloseAbandoned>> {
+        let abandoned = CloseAbandoned::Cluster(cluster.clone());
+        self.caches.lock().values().map(|entry| entry.address.send(abandoned.clone())).collect()
+    }
+
+    /// Ends all caches.
+    pub(in crate::actors) fn clear(&self) {
+        let mut caches = self.caches.lock();
+        self.end.cancel();
+        caches.clear();
+    }
+}
+
+impl fmt::Debug for CacheDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheDirectory").field("resources", &self.resources()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl Handler<crate::actors::tests::Crash> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, _: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
+        panic!("the cache is shot on purpose");
+    }
+}

@@ -1,0 +1,49 @@
+//! What a cache keeps of a partition's objects where memory is short.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+
+use crate::actors::cache::actor::CacheActor;
+use crate::actors::cache::messages::KeepStep;
+use crate::cache::PartitionId;
+use informer_hub_types::{MemoryStep, ObjectKey};
+
+/// Objects whose bodies are dropped at once: a millisecond's worth.
+const STRIP: usize = 1024;
+
+/// The rest after that, in which writers have their turn.
+const STRIP_REST: Duration = Duration::from_millis(1);
+
+impl CacheActor {
+    /// Drops the bodies of a partition, a slice after the other, for as long as it keeps none.
+    pub(super) fn strip(&mut self, partition: PartitionId, after: Option<&ObjectKey>, ctx: &mut Context<Self>) {
+        if let Some(next) = self.write_half.write(|half| half.strip(partition, after, STRIP)) {
+            ctx.run_later(STRIP_REST, move |act, ctx| act.strip(partition, Some(&next), ctx));
+            return;
+        }
+        // What is young still holds bodies, and chunks may be mostly dead.
+        self.pack(ctx);
+        self.watch_for_rest(ctx);
+        self.sweep(ctx);
+    }
+
+    /// Acts on what a partition is to keep.
+    pub(super) fn kept(&mut self, partition: PartitionId, step: MemoryStep, ctx: &mut Context<Self>) {
+        if !step.keeps_bodies() {
+            self.strip(partition, None, ctx);
+        } else if step != MemoryStep::Full {
+            self.pack(ctx);
+        }
+    }
+}
+
+impl Handler<KeepStep> for CacheActor {
+    type Result = ();
+
+    fn handle(&mut self, KeepStep { partition, lease, step }: KeepStep, ctx: &mut Self::Context) {
+        if self.write_half.write(|half| half.keep(partition, lease, step)) {
+            self.kept(partition, step, ctx);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Caches that come from disk.
+
+use std::sync::Arc;
+
+use crate::actors::cache::actor::{Attend, CacheDirectory, Packing, Store};
+use crate::actors::cache::messages::CloseAbandoned;
+use crate::actors::cache::write_half::WriteHalf;
+use crate::actors::runtime::supervision::detach;
+use crate::actors::subscribe::resource_request::Wanted;
+use crate::cache::{Partition, PartitionId, SavedPartition};
+use informer_hub_types::{
+    ApiResource, ClusterName, Gvr, InformerHealth, Origin, PackedTotals, Scope, StoredObject, View,
+};
+
+impl CacheDirectory {
+    /// Begins with a cache as it was on disk, before anybody asks for it; `plain` are those of its objects that are yet to
+    /// be compressed.
+    pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
+        let gvr: Gvr = store.published().load().resource().gvr.clone();
+        let entry = self.start(store, packs);
+        entry.write_half.write(|half| add_young(half, plain));
+        // It has just been made, so that there is room in its mailbox.
+        let _ = entry.address.try_send(Attend);
+        self.caches.lock().insert((gvr, view), entry);
+    }
+
+    /// How much a resource's cache has packed, for what is to come into it.
+    pub(in crate::actors) fn totals(&self, resource: &ApiResource, view: &View) -> Arc<PackedTotals> {
+        Arc::clone(&self.find(&mut self.caches.lock(), resource, view).totals)
+    }
+
+    /// Has a cache in use take in a partition from disk, of whose objects `plain` are yet to be compressed, before an informer
+    /// opens it; `None` where it has that informer's. For a thread that may block.
+    pub(in crate::actors) fn bring_back(
+        &self,
+        view: &View,
+        saved: SavedPartition,
+        plain: &[Arc<StoredObject>],
+    ) -> Option<(PartitionId, Partition)> {
+        let resource = saved.origin.resource.clone();
+        self.take_in(&resource, view, |half| {
+            let id = half.store.restore(saved)?;
+            let snapshot = half.store.published().load_full();
+            let partition = snapshot.partition(id)?.clone();
+            partition.raise_floor(None);
+            let is_in = |object: &&Arc<StoredObject>| {
+                partition.get(object.key()).is_some_and(|stored| Arc::ptr_eq(stored, object))
+            };
+            add_young(half, plain.iter().filter(is_in));
+            Some((id, partition))
+        })
+    }
+
+    /// Has a cache take in again a partition that it closed with its cluster, which has these labels now. For a thread that may
+    /// block.
+    pub(in crate::actors) fn reopen(&self, partition: &Partition, to: &Arc<Origin>) -> PartitionId {
+        self.take_in(&to.resource, &to.scope.view, |half| {
+            let id = half.store.reopen(partition, Arc::clone(to));
+            add_young(half, partition.iter().filter(|object| object.plain().is_some()));
+            id
+        })
+    }
+
+    fn take_in<T>(&self, resource: &ApiResource, view: &View, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
+        let (half, address) = {
+            let mut caches = self.caches.lock();
+            let entry = self.find(&mut caches, resource, view);
+            (entry.write_half.clone(), entry.address.clone())
+        };
+        let done = half.write(work);
+        // Where its mailbox is full, the next batch has it attend.
+        let _ = address.try_send(Attend);
+        done
+    }
+
+    /// What came from disk for a want that has not been looked up, and that nobody has opened yet: as long as it is one.
+    pub(in crate::actors) fn restored(
+        &self,
+        cluster: &ClusterName,
+        wanted: &Wanted,
+        scope: &Scope,
+    ) -> Option<(ApiResource, Arc<InformerHealth>)> {
+        let mut found = Vec::new();
+        for ((_, view), snapshot) in self.snapshots_of_all() {
+            let resource = snapshot.resource();
+            let is_named = || self.checkpoints.keeping().is_some_and(|it| it.name_means(wanted, &resource.gvr));
+            if view != scope.view || !wanted.may_be(&Wanted::known(resource)) && !is_named() {
+                continue;
+            }
+            let is_it = |restored: &Arc<crate::cache::Restored>| restored.is_fresh();
+            let partitions = snapshot.partitions().filter(|(_, partition)| {
+                let origin = partition.origin();
+                origin.cluster == *cluster && origin.scope == *scope && partition.restored().is_some_and(is_it)
+            });
+            found
+                .extend(partitions.map(|(_, partition)| (snapshot.resource().clone(), Arc::clone(partition.health()))));
+        }
+        if found.len() == 1 { found.pop() } else { None }
+    }
+
+    /// Has the objects of the informer that shows `health` be those of what it has become, in whose cache they are then: readers find them in one of the
+    /// two at any time. `None` where there are none. For a thread that may block, while nobody writes to them.
+    pub(in crate::actors) fn go_on_as(
+        &self,
+        from: &Origin,
+        to: &Arc<Origin>,
+        health: &Arc<InformerHealth>,
+    ) -> Option<PartitionId> {
+        let (old, new, address) = {
+            let mut caches = self.caches.lock();
+            let old = caches.get(&(from.resource.gvr.clone(), from.scope.view.clone()))?.write_half.clone();
+            let new = self.find(&mut caches, &to.resource, &to.scope.view);
+            (old, new.write_half.clone(), new.address.clone())
+        };
+        let snapshot = old.published().load_full();
+        let (before, partition) = snapshot.partitions().find(|(_, partition)| partition.is_of(health))?;
+        let moves = self.checkpoints.keeping().map(|keeping| &keeping.moves);
+        moves.inspect(|moves| moves.lock().begin(from, to));
+        let id = new.write(|half| {
+            let id = half.store.adopt(partition, Arc::clone(to));
+            add_young(half, partition.iter().filter(|object| object.plain().is_some()));
+            id
+        });
+        moves.inspect(|moves| moves.lock().done(to));
+        if from.resource.gvr != to.resource.gvr {
+            old.write(|half| half.forget(before));
+        }
+        // Where its mailbox is full, the next batch has it attend.
+        let _ = address.try_send(Attend);
+        Some(id)
+    }
+
+    /// Forgets what came from disk and nobody will open.
+    pub(in crate::actors) fn forget_restored(&self, cluster: &ClusterName, resource: &ApiResource, scope: &Scope) {
+        let Some(snapshot) = self.published(&resource.gvr, &scope.view) else { return };
+        let is_it = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;
+        if let Some((_, partition)) = snapshot.partitions().find(|(_, partition)| is_it(partition.origin())) {
+            let abandoned = CloseAbandoned::Origin(Arc::clone(partition.origin()));
+            detach(self.of(resource, &scope.view).send(abandoned));
+        }
+    }
+}
+
+/// Notes objects that are yet to be compressed.
+fn add_young<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) {
+    for object in objects {
+        half.young.add(Arc::clone(object));
+    }
+    half.measure();
+}

@@ -1,0 +1,82 @@
+//! What is wanted of clusters, as far as what is on disk is concerned: which partitions are to be there again, and how.
+
+use crate::actors::subscribe::requests::InformerFor;
+use crate::actors::subscribe::resource_request::Wanted;
+use crate::cache::DeclaredIndex;
+use crate::state::caches::{Claim, PartitionHeader};
+use crate::state::names::Names;
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    clusters: Vec<(ClusterName, ClusterLabels)>,
+    demands: Vec<InformerFor>,
+    names: Names,
+}
+
+impl Wishes {
+    /// What is demanded of these clusters, where names have meant what they did. Of several demands of a resource the first
+    /// counts.
+    #[must_use]
+    pub fn new(clusters: Vec<(ClusterName, ClusterLabels)>, demands: Vec<InformerFor>, names: Names) -> Self {
+        Self { clusters, demands, names }
+    }
+
+    /// What names have meant.
+    #[must_use]
+    pub fn into_names(self) -> Names {
+        self.names
+    }
+
+    /// Whether a demand may be of a resource, as far as can be told before a cluster is asked.
+    fn is_of(&self, demand: &InformerFor, known: &Wanted, resource: &ApiResource) -> bool {
+        let is_named = |written| self.names.mean(written, &resource.gvr);
+        demand.wanted.may_be(known) || matches!(&demand.wanted, Wanted::Written(written) if is_named(written))
+    }
+
+    /// How a resource is wanted of a cluster, if it is.
+    #[must_use]
+    pub fn demand(&self, resource: &ApiResource, cluster: &str) -> Option<&InformerFor> {
+        let (name, labels) = self.clusters.iter().find(|(name, _)| name.as_str() == cluster)?;
+        let known = Wanted::known(resource);
+        self.demands.iter().find(|demand| self.is_of(demand, &known, resource) && demand.clusters.matches(name, labels))
+    }
+
+    fn demands<'w>(
+        &'w self,
+        resource: &'w ApiResource,
+        (name, labels): (&'w ClusterName, &'w ClusterLabels),
+        scope: &'w Scope,
+    ) -> impl Iterator<Item = &'w InformerFor> + Clone {
+        let known = Wanted::known(resource);
+        self.demands.iter().filter(move |demand| {
+            self.is_of(demand, &known, resource)
+                && demand.clusters.matches(name, labels)
+                && demand.scopes.contains(scope)
+        })
+    }
+
+    /// Whether a part of a resource is wanted of a cluster.
+    #[must_use]
+    pub fn is_wanted(&self, resource: &ApiResource, cluster: &ClusterName, scope: &Scope) -> bool {
+        let known = self.clusters.iter().find(|(name, _)| name == cluster);
+        known.is_some_and(|(name, labels)| self.demands(resource, (name, labels), scope).next().is_some())
+    }
+
+    /// How a partition that is on disk is wanted, if it is.
+    #[must_use]
+    pub fn claim(&self, resource: &ApiResource, header: &PartitionHeader) -> Option<Claim> {
+        let (name, labels) = self.clusters.iter().find(|(name, _)| *name == header.cluster)?;
+        let mut demands = self.demands(resource, (name, labels), &header.scope);
+        let any_version = demands.clone().all(|demand| demand.wanted.is_of_any_version());
+        let demand = demands.next()?;
+        let declared = demand.options.declared().into_iter();
+        Some(Claim {
+            labels: labels.clone(),
+            indexes: declared.map(|(name, path)| DeclaredIndex { name, path }).collect(),
+            settings: demand.options.fingerprint().unwrap_or(0),
+            any_version,
+        })
+    }
+}

@@ -1,0 +1,256 @@
+//! A pass that is cut off anywhere, after a partition has become that of another version of its resource.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::*;
+use crate::actors::checkpoint::keeper::StateStatus;
+use crate::cache::testing::{delta, object_with};
+use crate::cache::{DeltaFifo, PartitionId, Store};
+use crate::state::caches::{Claim, Loaded, load};
+use informer_hub_disk::Disk;
+use informer_hub_sim::SimDisk;
+use informer_hub_types::{
+    ApiResource, Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, ResourceVersion, Scope,
+};
+
+const ROOT: &str = "/state/caches";
+
+/// Objects that the partition has, and those of a cluster that does not move.
+const OBJECTS: usize = 40;
+
+fn widgets(version: &str) -> ApiResource {
+    ApiResource { gvr: Gvr::new("example.com", version, "widgets"), kind: "Widget".into(), namespaced: true }
+}
+
+fn origin(cluster: &str, resource: &ApiResource) -> Arc<Origin> {
+    Arc::new(Origin {
+        cluster: ClusterName::new(cluster).unwrap(),
+        cluster_labels: ClusterLabels::new(),
+        resource: resource.clone(),
+        scope: Scope::all(),
+    })
+}
+
+/// A store of one version, and what is written of it.
+pub(in crate::actors::control::checkpoint) struct Version {
+    pub(in crate::actors::control::checkpoint) resource: ApiResource,
+    pub(in crate::actors::control::checkpoint) store: Store,
+    ids: Vec<PartitionId>,
+}
+
+impl Version {
+    fn new(version: &str) -> Self {
+        let resource = widgets(version);
+        Self { store: Store::new(resource.clone()), resource, ids: Vec::new() }
+    }
+
+    fn fill(&mut self, cluster: &str) -> PartitionId {
+        let health = InformerHealth::new();
+        health.lists.fetch_add(1, Relaxed);
+        let id = self.store.open(origin(cluster, &self.resource), health, Vec::new());
+        self.store.go_on(id, 1);
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        fifo.push(Change::ReplaceBegin);
+        for number in 0..OBJECTS {
+            let object = object_with("ns", &format!("w-{number}"), "uid", number as u64 + 1, &[], &[]);
+            fifo.push(Change::Delta(delta(DeltaKind::Replaced, object)));
+        }
+        fifo.push(Change::ReplaceEnd(ResourceVersion::new("40")));
+        self.store.apply_up_to(id, fifo.pop(usize::MAX), Some(ResourceVersion::new("40")));
+        self.ids.push(id);
+        id
+    }
+
+    pub(in crate::actors::control::checkpoint) fn part(&self, keeping: &Keeping, may_be_written: bool) -> Part {
+        let snapshot = self.store.published().load_full();
+        let barriers = if may_be_written {
+            snapshot.partitions().map(|one| Barrier::new(keeping, one, &[])).collect()
+        } else {
+            Vec::new()
+        };
+        Part { key: (self.resource.gvr.clone(), View::Shared), snapshot, barriers }
+    }
+}
+
+/// Two versions of a resource, and a disk that has the first of them.
+pub(in crate::actors::control::checkpoint) struct Hub {
+    pub(in crate::actors::control::checkpoint) disk: SimDisk,
+    pub(in crate::actors::control::checkpoint) keeping: Keeping,
+    pub(in crate::actors::control::checkpoint) from: Version,
+    pub(in crate::actors::control::checkpoint) to: Version,
+    pub(in crate::actors::control::checkpoint) moving: PartitionId,
+}
+
+impl Hub {
+    pub(in crate::actors::control::checkpoint) fn new(seed: u64, from: &str, to: &str) -> Self {
+        let disk = SimDisk::new(seed);
+        disk.create_dir_all(Path::new("/state")).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let (every, status) = (Duration::from_secs(5), StateStatus::default());
+        let keeping = Keeping::new(shared, ROOT.into(), every, Duration::ZERO, [], status);
+        let (mut from, to) = (Version::new(from), Version::new(to));
+        let moving = from.fill("a");
+        from.fill("b");
+        let hub = Self { disk, keeping, from, to, moving };
+        assert!(hub.pass(true).is_none());
+        hub
+    }
+
+    /// As `CacheDirectory::go_on_as` does it.
+    fn move_it(&mut self) {
+        let snapshot = self.from.store.published().load_full();
+        let partition = snapshot.partition(self.moving).unwrap();
+        let to = origin("a", &self.to.resource);
+        self.keeping.moves.lock().begin(partition.origin(), &to);
+        self.to.store.adopt(partition, Arc::clone(&to));
+        self.keeping.moves.lock().done(&to);
+        self.from.store.close(self.moving);
+    }
+
+    /// What went wrong in a pass; what has moved is held by its readers, or not.
+    pub(in crate::actors::control::checkpoint) fn pass(&self, moved_may_be_written: bool) -> Option<String> {
+        let mut parts = vec![self.from.part(&self.keeping, true), self.to.part(&self.keeping, moved_may_be_written)];
+        parts.sort_by(|a, b| a.key.cmp(&b.key));
+        write(&self.keeping, &parts, false).error
+    }
+
+    /// What the next start finds, of both clusters: in which version, and how many objects.
+    pub(in crate::actors::control::checkpoint) fn found(
+        &self,
+        power_goes: bool,
+        any_version: bool,
+    ) -> Vec<(String, String, usize)> {
+        if power_goes {
+            self.disk.crash();
+        } else {
+            self.disk.kill();
+        }
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let claim = || Claim { labels: ClusterLabels::new(), indexes: Vec::new(), settings: 1, any_version };
+        let Loaded { caches, lost } = load(&disk, Path::new(ROOT), &|_, _| Some(claim())).unwrap();
+        assert!(lost.is_empty() && caches.iter().all(|cache| cache.damage.is_empty()), "{lost:?}");
+        let mut found = Vec::new();
+        for cache in &caches {
+            for (_, partition) in cache.store.published().load().partitions() {
+                // What has moved is compared with a list before a watch may go on from it.
+                let is_moved = cache.resource != self.from.resource;
+                assert_eq!(partition.resume_version().is_none(), is_moved);
+                let cluster = partition.origin().cluster.to_string();
+                found.push((cluster, cache.resource.gvr.version.to_string(), partition.len()));
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+#[test]
+fn a_pass_that_is_cut_off_after_any_call_leaves_a_moved_partition_whole_in_one_of_its_versions() {
+    let mut seen = std::collections::BTreeSet::new();
+    for (from, to) in [("v1", "v1beta1"), ("v1beta1", "v1")] {
+        for power_goes in [false, true] {
+            for calls in 0.. {
+                let mut hub = Hub::new(calls, from, to);
+                hub.move_it();
+                hub.disk.stop_after(calls);
+                let error = hub.pass(true);
+                let found = hub.found(power_goes, true);
+                let [(a, version, objects), b] = &found[..] else { panic!("{from} {to} {calls}: {found:?}") };
+                assert_eq!((a.as_str(), *objects), ("a", OBJECTS), "{from} {to} {calls}");
+                assert_eq!(*b, ("b".to_owned(), from.to_owned(), OBJECTS));
+                seen.insert((from, version.clone()));
+                if error.is_none() {
+                    assert_eq!(version, to);
+                    break;
+                }
+            }
+        }
+    }
+    assert_eq!(seen.len(), 4, "either version was found after some call: {seen:?}");
+}
+
+#[test]
+fn what_has_moved_stays_where_it_was_until_its_readers_let_it_be_written() {
+    for (from, to) in [("v1", "v1beta1"), ("v1beta1", "v1")] {
+        let mut hub = Hub::new(1, from, to);
+        hub.move_it();
+        for _ in 0..3 {
+            assert_eq!(hub.pass(false), None);
+        }
+        let versions = |hub: &Hub, any| -> Vec<_> {
+            hub.found(false, any).into_iter().filter(|it| it.0 == "a").map(|it| it.1).collect()
+        };
+        assert_eq!(versions(&hub, true), [from]);
+        assert_eq!(hub.pass(true), None);
+        assert_eq!(versions(&hub, false), [to], "and is there no more afterwards");
+        assert!(!hub.keeping.moves.lock().hold(&hub.from.resource.gvr, &View::Shared));
+    }
+}
+
+#[test]
+fn two_versions_that_are_asked_for_by_name_are_both_there() {
+    let mut hub = Hub::new(1, "v1", "v1beta1");
+    let snapshot = hub.from.store.published().load_full();
+    let partition = snapshot.partition(hub.moving).unwrap();
+    hub.to.store.adopt(partition, origin("a", &hub.to.resource));
+    assert_eq!(hub.pass(true), None);
+    assert_eq!(hub.found(true, false).len(), 3);
+    assert_eq!(hub.found(true, true).len(), 2);
+}
+
+#[test]
+fn one_that_moves_on_before_it_is_written_stays_where_it_is_on_disk_and_one_that_is_closed_goes() {
+    let (v1, v2, v3) = (widgets("v1"), widgets("v2"), widgets("v3"));
+    let at = |resource: &ApiResource| origin("a", resource);
+    let keeps = |moves: &crate::state::caches::Moves, resource: &ApiResource| moves.hold(&resource.gvr, &View::Shared);
+    let mut moves = crate::state::caches::Moves::default();
+    moves.begin(&at(&v1), &at(&v2));
+    moves.done(&at(&v2));
+    moves.begin(&at(&v2), &at(&v3));
+    moves.written(&at(&v3));
+    assert!(keeps(&moves, &v1) && keeps(&moves, &v2), "it is not there yet");
+    moves.done(&at(&v3));
+    moves.written(&at(&v2));
+    assert!(keeps(&moves, &v1), "it is not there any more");
+    let before = moves.clone();
+    moves.forget_closed(&before, |_, _| true);
+    assert!(keeps(&moves, &v1));
+    moves.forget_closed(&before, |gvr, _| *gvr != v3.gvr);
+    assert!(!keeps(&moves, &v1) && !keeps(&moves, &v2));
+    moves.begin(&at(&v1), &at(&v2));
+    moves.begin(&at(&v2), &at(&v1));
+    moves.done(&at(&v1));
+    assert!(!keeps(&moves, &v1), "it is back");
+    moves.written(&at(&v1));
+    assert!(!keeps(&moves, &v2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_forward_lets_nothing_go_that_nobody_wants_just_now() {
+    let begun = "2026-03-01T12:00:00Z".parse::<jiff::Timestamp>().unwrap();
+    clock::set_wall(Some(begun));
+    let hub = Hub::new(1, "v1", "v1beta1");
+    let disk: Arc<dyn Disk> = Arc::new(hub.disk.clone());
+    let week = Duration::from_secs(8 * 24 * 3600);
+    for (set, passes, left) in [(week, Duration::from_secs(60), 2), (Duration::ZERO, week, 1)] {
+        let claim = || Claim { labels: ClusterLabels::new(), indexes: Vec::new(), settings: 1, any_version: false };
+        let wants = |cluster: &ClusterName| (cluster.as_str() == "b").then(claim);
+        let mut cache = load(&disk, Path::new(ROOT), &|_, header| wants(&header.cluster)).unwrap().caches.remove(0);
+        cache.files.distrust();
+        let snapshot = cache.store.published().load_full();
+        let status = StateStatus::default();
+        let every = Duration::from_secs(5);
+        let keeping = Keeping::new(Arc::clone(&disk), ROOT.into(), every, Duration::ZERO, [cache.files], status);
+        clock::set_wall(Some(begun + set));
+        tokio::time::advance(passes).await;
+        let barriers = snapshot.partitions().map(|one| Barrier::new(&keeping, one, &[])).collect();
+        let part = Part { key: (hub.from.resource.gvr.clone(), View::Shared), snapshot, barriers };
+        assert_eq!(write(&keeping, &[part], false).error, None);
+        let report = crate::state::caches::inspect(&*disk, Path::new(ROOT), false).unwrap().remove(0);
+        assert_eq!(report.partitions.len(), left);
+        clock::set_wall(Some(begun));
+    }
+    clock::set_wall(None);
+}

@@ -1,0 +1,509 @@
+//! The cluster: connects, looks resources up, and keeps one informer per (resource, scope) that somebody wants.
+//!
+//! What goes wrong with a cluster stays here: its own backoff, its own restart intensity. An informer that dies too
+//! often is `degraded` and tried again slowly; the cluster says so and its other informers work on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::FutureExt;
+use futures::future::join_all;
+
+use crate::actors::cache::messages::CloseAbandoned;
+use crate::actors::control::informer::{InformerActor, InformerParts};
+use crate::actors::control::messages::{
+    AddListener, Attach, Detach, MoveTo, RemoveListener, Resolved, Rest, StopCluster, StopInformer,
+};
+use crate::actors::env::Env;
+use crate::actors::runtime::capacity::CONTROL_MAILBOX;
+use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::supervision::{
+    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
+};
+use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::status::hub::SharedView;
+use crate::actors::subscribe::requests::{Unwant, User, Want};
+use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::subscription::{Subscription, SubscriptionId};
+use crate::actors::subscribe::watch_errors::WatchErrors;
+use crate::cache::DeclaredIndex;
+use informer_hub_reflector::{Connection, Connector, ErrorClass, Haste, InformerOptions};
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
+
+/// Smaller than an informer's: by the time one gives up, five restarts have not helped.
+const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
+
+mod greeting;
+mod labels;
+mod lookup;
+mod patterns;
+mod survey;
+mod troubles;
+mod view;
+
+use greeting::Greeting;
+use survey::Survey;
+use troubles::Troubles;
+
+/// What a cluster actor is made of.
+#[derive(Clone)]
+pub(in crate::actors) struct ClusterParts {
+    pub(in crate::actors) name: ClusterName,
+    pub(in crate::actors) labels: ClusterLabels,
+    pub(in crate::actors) connector: Arc<dyn Connector>,
+    pub(in crate::actors) view: SharedView,
+    pub(in crate::actors) registry: Recipient<Resolved>,
+    /// Those that are about it already. It knows them before any informer starts: one that an earlier informer told
+    /// must not miss what the next one finds.
+    pub(in crate::actors) subscriptions: Vec<Arc<Subscription>>,
+}
+
+type WantKey = (Wanted, Scope);
+type InformerKey = (Gvr, Scope);
+
+struct WantState {
+    users: BTreeSet<User>,
+    options: InformerOptions,
+    watch_errors: Arc<WatchErrors>,
+    health: Arc<InformerHealth>,
+    /// What its objects came from disk as, until it is looked up.
+    restored: Option<ApiResource>,
+    resolved: Option<ApiResource>,
+    attempts: u32,
+    /// Whether it was said that the cluster does not have it.
+    missed: bool,
+    /// The look-up under way or to come; answers and timers of others are old news.
+    lookup: u64,
+    /// Whether it waits for another look-up because the cluster did not answer, and whether that wait is cut short.
+    unanswered: bool,
+    haste: Haste,
+    /// Whether a definition of it was seen.
+    was_defined: bool,
+}
+
+struct Informer {
+    address: Option<Addr<InformerActor>>,
+    parts: InformerParts,
+    number: usize,
+}
+
+impl Informer {
+    /// Has it be another with all that it has; one that is dead begins as that. Gives the wait for it.
+    fn go_on_as(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
+        self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
+        (self.parts.source, self.parts.rest) = (Arc::clone(&to.source), to.rest);
+        self.address.as_ref().map(|address| address.send(to))
+    }
+}
+
+/// See the module.
+pub(in crate::actors) struct ClusterActor {
+    env: Env,
+    parts: ClusterParts,
+    connection: Option<Arc<dyn Connection>>,
+    connect_attempts: u32,
+    greeting: Greeting,
+    error: Option<String>,
+    /// How the cluster has failed to answer since it did, as far as that was said.
+    told: Vec<ErrorClass>,
+    troubles: Troubles,
+    answered: Answered,
+    /// How often the cluster has answered again.
+    answers: u64,
+    timings: Arc<ClusterTimings>,
+    // Behind pointers, since a map makes room for eleven where mostly there are few.
+    wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
+    informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
+    /// Informers that are stopping. One that is wanted again meanwhile is started when its predecessor has ended.
+    ending: BTreeSet<Arc<InformerKey>>,
+    next_lookup: u64,
+    attached: BTreeMap<SubscriptionId, Arc<Subscription>>,
+    survey: Survey,
+    supervision: Supervision,
+    next_number: usize,
+    stopping: bool,
+    turns: Turns,
+    children: Children,
+    _guard: ExitGuard,
+}
+
+impl ClusterActor {
+    pub(in crate::actors) fn new(env: Env, mut parts: ClusterParts, guard: ExitGuard) -> Self {
+        let subscriptions = std::mem::take(&mut parts.subscriptions);
+        Self {
+            env,
+            parts,
+            connection: None,
+            connect_attempts: 0,
+            greeting: Greeting::default(),
+            error: None,
+            told: Vec::new(),
+            troubles: Troubles::default(),
+            answered: Answered::new(),
+            answers: 0,
+            timings: Arc::default(),
+            wants: BTreeMap::new(),
+            informers: BTreeMap::new(),
+            ending: BTreeSet::new(),
+            next_lookup: 0,
+            attached: subscriptions.into_iter().map(|subscription| (subscription.id, subscription)).collect(),
+            survey: Survey::default(),
+            supervision: Supervision::new(&[], INTENSITY),
+            next_number: 0,
+            stopping: false,
+            turns: Turns::default(),
+            children: Children::new(),
+            _guard: guard,
+        }
+    }
+
+    /// Starts the informer of what is wanted, which goes on with what `moved_from` has left, if it has.
+    fn set_up(
+        &mut self,
+        key: &WantKey,
+        resource: &ApiResource,
+        moved_from: Option<ApiResource>,
+        ctx: &mut Context<Self>,
+    ) {
+        let informer_key = informer_key_of(key, resource);
+        let (Some(connection), Some(want)) = (&self.connection, self.wants.get(key)) else { return };
+        want.health.set_timings(&self.timings);
+        let options = self.options_of(key, resource).unwrap_or(&want.options);
+        let origin = self.origin_of(resource, &informer_key);
+        let moved_from = moved_from.map(|before| self.origin_of(&before, &informer_key));
+        let parts = InformerParts {
+            origin: Arc::new(origin),
+            health: Arc::clone(&want.health),
+            source: connection.lister_watcher(resource, &informer_key.1, options),
+            indexes: options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect(),
+            settings: options.fingerprint().unwrap_or(0),
+            watch_errors: Arc::clone(&want.watch_errors),
+            troubles: ctx.address().recipient(),
+            answered: self.answered.clone(),
+            rest: Rest::No,
+            moved_from: moved_from.map(Arc::new),
+        };
+        let informer = Informer { address: None, parts, number: 0 };
+        self.informers.insert(Arc::new(informer_key.clone()), Box::new(informer));
+        self.launch(&informer_key, ctx);
+    }
+
+    fn origin_of(&self, resource: &ApiResource, key: &InformerKey) -> Origin {
+        Origin {
+            cluster: self.parts.name.clone(),
+            cluster_labels: self.parts.labels.clone(),
+            resource: resource.clone(),
+            scope: key.1.clone(),
+        }
+    }
+
+    /// How the configuration wants an informer that code asks for too, which may be known before the configuration's
+    /// words have been looked up.
+    fn options_of(&self, key: &WantKey, resource: &ApiResource) -> Option<&InformerOptions> {
+        let same = |(other, want): &(&Arc<WantKey>, &WantState)| {
+            let configured = want.users.iter().any(|user| matches!(user, User::Config(_)));
+            let same = match &want.resolved {
+                Some(resolved) => resolved.gvr == resource.gvr,
+                None => other.0.may_be(&key.0),
+            };
+            configured && same && other.1 == key.1
+        };
+        self.wants.iter().map(|(key, want)| (key, want.as_ref())).find(same).map(|(_, want)| &want.options)
+    }
+
+    /// Starts an informer's actor, with the subscriptions that are about it.
+    fn launch(&mut self, key: &InformerKey, ctx: &mut Context<Self>) {
+        self.next_number += 1;
+        let number = self.next_number;
+        let about = |subscription: &&Arc<Subscription>| self.informers_of(subscription).contains(key);
+        let subscriptions: Vec<_> = self.attached.values().filter(about).cloned().collect();
+        let Some(informer) = self.informers.get_mut(key) else { return };
+        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let (env, parts) = (self.env.clone(), informer.parts.clone());
+        let token = self.children.token();
+        let actor = move |ctx: &mut Context<InformerActor>| {
+            stop_with(&token, ctx);
+            InformerActor::new(env, parts, subscriptions, guard)
+        };
+        informer.number = number;
+        informer.address = Some(start_control(self.env.arbiter(), actor));
+    }
+
+    /// Adds a subscription to the informers that it is about and that run already. Adding one twice changes nothing. Ends
+    /// when they have taken it in.
+    fn attach(&self, subscription: &Arc<Subscription>) -> impl Future<Output = ()> + Send + use<> {
+        let informers = self.informers_of(subscription);
+        let running = informers.iter().filter_map(|key| self.informers.get(key)?.address.as_ref());
+        let adding: Vec<_> = running.map(|address| address.send(AddListener(Arc::clone(subscription)))).collect();
+        join_all(adding).map(drop)
+    }
+
+    /// The same of all, for when what one is about may have grown.
+    fn attach_all(&self) {
+        self.attached.values().for_each(|subscription| detach(self.attach(subscription)));
+    }
+
+    /// The wants that a subscription is about: its own, once it has one; else those configured or asked for by code.
+    /// What somebody else asks for later does not change what it sees.
+    fn wants_of(&self, subscription: &Subscription) -> Vec<&Arc<WantKey>> {
+        let own = User::Subscription(subscription.id);
+        let mine: Vec<_> =
+            self.wants.iter().filter(|(_, want)| want.users.contains(&own)).map(|(key, _)| key).collect();
+        if !mine.is_empty() {
+            return mine;
+        }
+        self.wants
+            .iter()
+            .filter(|(key, want)| {
+                let shared = want.users.iter().any(|user| !matches!(user, User::Subscription(_)));
+                let is_about = |wanted: &Wanted| subscription.is_about(wanted, &key.1, &want.users);
+                // As it was written, or as what that turned out to be.
+                shared && (is_about(&key.0) || want.resolved.as_ref().is_some_and(|it| is_about(&Wanted::known(it))))
+            })
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    fn informers_of(&self, subscription: &Subscription) -> BTreeSet<InformerKey> {
+        self.wants_of(subscription).into_iter().filter_map(|key| self.informer_key(key)).collect()
+    }
+
+    fn informer_key(&self, key: &WantKey) -> Option<InformerKey> {
+        let resource = self.wants.get(key)?.resolved.as_ref()?;
+        Some(informer_key_of(key, resource))
+    }
+
+    fn want(&mut self, want: Want, ctx: &mut Context<Self>) {
+        let key = (want.wanted, want.scope);
+        self.yield_to(&want.user, &key, &want.options, ctx);
+        if let Some(known) = self.wants.get_mut(&key) {
+            if let Some(handler) = want.watch_errors.filter(|_| !known.users.contains(&want.user)) {
+                known.watch_errors.add(want.user.clone(), handler);
+            }
+            known.users.insert(want.user);
+            return;
+        }
+        let watch_errors = Arc::<WatchErrors>::default();
+        if let Some(handler) = want.watch_errors {
+            watch_errors.add(want.user.clone(), handler);
+        }
+        let restored = self.env.caches.restored(&self.parts.name, &key.0, &key.1);
+        let (restored, health) =
+            restored.map_or_else(|| (None, InformerHealth::new()), |(resource, health)| (Some(resource), health));
+        let state = WantState {
+            users: BTreeSet::from([want.user]),
+            options: want.options,
+            watch_errors,
+            health,
+            restored,
+            resolved: None,
+            attempts: 0,
+            missed: false,
+            lookup: 0,
+            unanswered: false,
+            haste: Haste::default(),
+            was_defined: false,
+        };
+        self.wants.insert(Arc::new(key.clone()), Box::new(state));
+        self.resolve(&key, ctx);
+    }
+
+    /// Drops a user; stops the informers that nobody wants any more.
+    fn unwant(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
+        self.survey.patterns.remove(user);
+        for want in self.wants.values_mut() {
+            want.users.remove(user);
+            want.watch_errors.remove(user);
+        }
+        // What it alone has named may be a pattern's now.
+        self.reconcile(ctx);
+        self.let_go(None, ctx)
+    }
+
+    /// Stops the informers that nobody wants any more; what waits for their subscribers is worked off until then.
+    fn let_go(&mut self, drain_until: Option<Instant>, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
+        // Who has shared what goes now needs one of its own, which may be that very one.
+        let alone = self.attached.values().filter(|subscription| self.wants_of(subscription).is_empty());
+        let own: Vec<_> = alone.filter_map(|subscription| subscription.own_want()).collect();
+        for want in own {
+            self.want(want, ctx);
+        }
+        let (caches, name) = (&self.env.caches, &self.parts.name);
+        self.wants.retain(|key, want| {
+            let is_used = !want.users.is_empty();
+            if let Some(restored) = want.restored.as_ref().filter(|_| !is_used) {
+                caches.forget_restored(name, restored, &key.1);
+            }
+            is_used
+        });
+        let wanted: BTreeSet<_> = self.wants.keys().filter_map(|key| self.informer_key(key)).collect();
+        let (kept, gone): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
+        self.informers = kept;
+        self.show();
+        self.stop_all(gone, StopInformer { drain_until, stays_open: false })
+    }
+
+    /// Stops informers, all at once; ends when they have, and what they had is forgotten. What one that is dead could
+    /// not close itself is closed for it.
+    fn stop_all(
+        &mut self,
+        gone: BTreeMap<Arc<InformerKey>, Box<Informer>>,
+        stop: StopInformer,
+    ) -> ResponseActFuture<Self, ()> {
+        self.ending.extend(gone.keys().cloned());
+        let caches = self.env.caches.clone();
+        let stops: Vec<_> = gone
+            .into_iter()
+            .map(|(key, informer)| {
+                let stopping = informer.address.map(|address| address.send(stop));
+                let (origin, caches) = (informer.parts.origin, caches.clone());
+                async move {
+                    let stopped = match stopping {
+                        Some(stopping) => stopping.await.is_ok(),
+                        None => false,
+                    };
+                    if !stopped && !stop.stays_open {
+                        let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
+                        // An error means that the cache has died too; its successor is asked the same.
+                        if caches.of_origin(&origin).send(abandoned.clone()).await.is_err() {
+                            let _ = caches.of_origin(&origin).send(abandoned).await;
+                        }
+                    }
+                    (key, origin)
+                }
+            })
+            .collect();
+        Box::pin(join_all(stops).into_actor(self).map(move |ended, act, ctx| {
+            // For the last checkpoint of a hub that ends, it is kept who was told of what.
+            let forgets = !act.env.checkpoints.is_closing() && !stop.stays_open;
+            for (key, origin) in ended {
+                act.ending.remove(&key);
+                if !forgets {
+                    continue;
+                }
+                act.attached.values().for_each(|subscription| subscription.forget(&origin));
+            }
+            // Of those that were wanted again meanwhile.
+            let open: Vec<_> =
+                act.wants.iter().filter(|(_, want)| want.resolved.is_none()).map(|(key, _)| key.clone()).collect();
+            for key in open {
+                act.resolve(&key, ctx);
+            }
+            act.show();
+        }))
+    }
+}
+
+/// Which informer watches what is wanted, once that has been looked up.
+fn informer_key_of(key: &WantKey, resource: &ApiResource) -> InformerKey {
+    // A namespace in the scope of a cluster-scoped resource would ask for a path that does not exist.
+    let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
+    (resource.gvr.clone(), scope)
+}
+
+impl Actor for ClusterActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(CONTROL_MAILBOX);
+        self.show();
+        self.hear_answers(ctx);
+        self.connect(ctx);
+    }
+}
+
+impl Handler<ChildExited> for ClusterActor {
+    type Result = ();
+
+    fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
+        if self.stopping || exited.status == ExitStatus::Stopped {
+            return;
+        }
+        if self.survey.is_of(exited.child) {
+            return self.on_survey_exit(exited, ctx);
+        }
+        self.on_informer_exit(exited, ctx);
+    }
+}
+
+impl Handler<Want> for ClusterActor {
+    type Result = ();
+
+    fn handle(&mut self, want: Want, ctx: &mut Self::Context) {
+        self.turns.note(ctx);
+        if let Wanted::Matching(pattern) = want.wanted {
+            self.survey.ask_for(want.user, pattern, want.scope, want.options);
+        } else {
+            self.want(want, ctx);
+        }
+        self.reconcile(ctx);
+        self.attach_all();
+        self.show();
+    }
+}
+
+impl Handler<Unwant> for ClusterActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, Unwant(user): Unwant, ctx: &mut Self::Context) -> Self::Result {
+        self.unwant(&user, ctx)
+    }
+}
+
+impl Handler<Attach> for ClusterActor {
+    type Result = MessageResult<Attach>;
+
+    fn handle(&mut self, Attach(subscription): Attach, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
+        let own = subscription.own_want();
+        self.attached.insert(subscription.id, Arc::clone(&subscription));
+        if let Some(own) = own.filter(|_| self.wants_of(&subscription).is_empty()) {
+            self.want(own, ctx);
+        }
+        self.reconcile(ctx);
+        let attaching = self.attach(&subscription);
+        self.show();
+        MessageResult(attaching.boxed())
+    }
+}
+
+impl Handler<Detach> for ClusterActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, Detach(id): Detach, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
+        self.attached.remove(&id);
+        let addresses = self.informers.values().filter_map(|informer| informer.address.as_ref());
+        let removals: Vec<_> = addresses.map(|address| address.send(RemoveListener(id))).collect();
+        let removed = join_all(removals).into_actor(self);
+        Box::pin(removed.then(move |_, act, ctx| act.unwant(&User::Subscription(id), ctx)))
+    }
+}
+
+impl Handler<StopCluster> for ClusterActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, StopCluster(stop): StopCluster, _ctx: &mut Self::Context) -> Self::Result {
+        self.stopping = true;
+        self.tell_last_troubles();
+        self.end_survey();
+        self.wants.clear();
+        let informers = std::mem::take(&mut self.informers);
+        Box::pin(self.stop_all(informers, stop).map(|(), _, ctx| ctx.stop()))
+    }
+}
+
+#[cfg(test)]
+impl Handler<crate::actors::tests::Crash> for ClusterActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(crate::actors::tests::Victim::Cluster);
+        self.survey.address().into_iter().for_each(|it| detach(it.send(crash)));
+        self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| detach(it.send(crash)));
+    }
+}

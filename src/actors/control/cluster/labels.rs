@@ -1,0 +1,26 @@
+//! Other labels for a cluster: its informers go on under them with all that they have.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+use futures::future::join_all;
+
+use crate::actors::control::cluster::ClusterActor;
+use crate::actors::control::messages::{MoveTo, SetLabels};
+use informer_hub_types::Origin;
+
+impl Handler<SetLabels> for ClusterActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, SetLabels(labels): SetLabels, _: &mut Self::Context) -> Self::Result {
+        self.parts.labels = labels;
+        let mut moving = Vec::new();
+        for informer in self.informers.values_mut() {
+            let parts = &informer.parts;
+            let origin = Origin { cluster_labels: self.parts.labels.clone(), ..Origin::clone(&parts.origin) };
+            let (source, rest) = (Arc::clone(&parts.source), parts.rest);
+            moving.extend(informer.go_on_as(MoveTo { origin: Arc::new(origin), source, rest, renewed: false }));
+        }
+        Box::pin(join_all(moving).into_actor(self).map(|_, act, _| act.show()))
+    }
+}

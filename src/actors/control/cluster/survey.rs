@@ -1,0 +1,333 @@
+//! What a cluster offers changes: what follows for what is wanted of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use smol_str::SmolStr;
+
+use crate::actors::control::cluster::lookup::jittered;
+use crate::actors::control::cluster::patterns::Asked;
+use crate::actors::control::cluster::{ClusterActor, Informer, WantKey, WantState, informer_key_of};
+use crate::actors::control::discovery::{DiscoveryActor, DiscoveryParts};
+use crate::actors::control::messages::{MoveTo, Resolved, Rest, StopInformer, Surveyed};
+use crate::actors::pipeline::messages::Stop;
+use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_control, stop_with};
+use crate::actors::status::hub::SurveyStatus;
+use crate::actors::subscribe::requests::User;
+use crate::actors::subscribe::resource_request::Wanted;
+use crate::discovery::{Fate, Seen, Share, definition_of, fate};
+use informer_hub_types::{ApiResource, InformerHealth, Phase, ResourceRef, built_in, clock, is_built_in};
+
+/// How long discovery rests that died too often.
+const REST: Duration = Duration::from_secs(60);
+
+/// What is known of a cluster's offers, and who follows them.
+#[derive(Default)]
+pub(super) struct Survey {
+    actor: Option<(usize, Option<Addr<DiscoveryActor>>)>,
+    seen: Option<Seen>,
+    view: SurveyStatus,
+    /// Whether the cluster could not be asked when it was asked last.
+    pub(super) failing: bool,
+    pub(super) patterns: BTreeMap<User, Asked>,
+    pub(super) shares: BTreeMap<User, Share>,
+}
+
+impl Survey {
+    /// Whether it is known what the cluster offers.
+    pub(super) fn knows(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    pub(super) fn seen(&self) -> Option<&Seen> {
+        self.seen.as_ref()
+    }
+
+    /// Whether an actor of this number is the one that follows.
+    pub(super) fn is_of(&self, number: usize) -> bool {
+        self.actor.as_ref().is_some_and(|(known, _)| *known == number)
+    }
+
+    /// Who follows, while it lives.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> Option<Addr<DiscoveryActor>> {
+        self.actor.as_ref().and_then(|(_, address)| address.clone())
+    }
+
+    pub(super) fn shown(&self) -> Option<SurveyStatus> {
+        self.actor.as_ref().map(|_| self.view.clone())
+    }
+}
+
+impl ClusterActor {
+    /// Has done what follows from what is wanted and what is offered. Doing it twice changes nothing.
+    pub(super) fn reconcile(&mut self, ctx: &mut Context<Self>) {
+        if self.stopping || self.connection.is_none() {
+            return;
+        }
+        if !self.needs_survey() {
+            return self.end_survey();
+        }
+        if self.survey.actor.is_none() {
+            self.start_survey(ctx);
+        }
+        if !self.survey.knows() {
+            return;
+        }
+        self.deal_out(ctx);
+        let keys: Vec<_> = self.wants.keys().cloned().collect();
+        for key in keys {
+            self.settle(&key, ctx);
+        }
+    }
+
+    /// Whether anything is wanted that may come and go while the cluster is of one release.
+    fn needs_survey(&self) -> bool {
+        let may_go = |(key, want): (&Arc<WantKey>, &WantState)| {
+            let may_go = |resource: &ApiResource| !is_built_in(&resource.gvr.group, &resource.gvr.resource);
+            match (&key.0, &want.resolved) {
+                (_, Some(resolved)) => may_go(resolved),
+                (Wanted::Known(known), None) => may_go(&known.0),
+                (Wanted::Written(written), None) => built_in(written).is_none() || want.health.phase() == Phase::Absent,
+                (Wanted::Matching(_), None) => true,
+            }
+        };
+        let rests = |informer: &Informer| informer.parts.rest != Rest::No;
+        !self.survey.patterns.is_empty()
+            || self.wants.iter().map(|(key, want)| (key, want.as_ref())).any(may_go)
+            || self.informers.values().any(|informer| rests(informer))
+    }
+
+    fn start_survey(&mut self, ctx: &mut Context<Self>) {
+        let Some(connection) = self.connection.clone() else { return };
+        self.next_number += 1;
+        let number = self.next_number;
+        let (env, cluster, listener) = (self.env.clone(), self.parts.name.clone(), ctx.address().recipient());
+        let answered = self.answered.clone();
+        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let token = self.children.token();
+        let address = start_control(self.env.arbiter(), move |ctx| {
+            stop_with(&token, ctx);
+            DiscoveryActor::new(env, DiscoveryParts { cluster, connection, listener, number, answered }, guard)
+        });
+        self.survey.actor = Some((number, Some(address)));
+    }
+
+    pub(super) fn end_survey(&mut self) {
+        if let Some((_, Some(address))) = self.survey.actor.take() {
+            detach(address.send(Stop { drain: false }));
+        }
+        (self.survey.seen, self.survey.view, self.survey.failing) = (None, SurveyStatus::default(), false);
+    }
+
+    pub(super) fn on_survey_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
+        let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { jittered(REST) };
+        tracing::error!(cluster = %self.parts.name, "discovery {}; starting it again in {rest:?}", exited.status);
+        if let Some((_, address)) = &mut self.survey.actor {
+            *address = None;
+        }
+        ctx.run_later(rest, move |act, ctx| {
+            if act.survey.is_of(exited.child) {
+                act.start_survey(ctx);
+            }
+        });
+    }
+
+    /// Does with one thing that is wanted what is right by what is offered.
+    pub(super) fn settle(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
+        let (Some(seen), Some(want)) = (self.survey.seen().cloned(), self.wants.get_mut(key)) else { return };
+        let written = match &key.0 {
+            Wanted::Written(written) => written.clone(),
+            Wanted::Known(known) => ResourceRef::exact(&known.0.gvr),
+            Wanted::Matching(_) => return,
+        };
+        if let (Some(resolved), Some(definitions)) = (&want.resolved, &seen.definitions) {
+            want.was_defined |= definitions.contains(&definition_of(&resolved.gvr));
+        }
+        let fate = fate(&written, want.resolved.as_ref(), want.was_defined, &seen);
+        match fate {
+            Fate::Unknown => {}
+            Fate::Watch(found) => self.watch(key, found, ctx),
+            Fate::Move(found) => self.move_to(key, &found, false, ctx),
+            // What code takes a kind for is its business.
+            Fate::Renew(_) if matches!(key.0, Wanted::Known(_)) => self.wake(key),
+            Fate::Renew(found) => self.move_to(key, &found, true, ctx),
+            Fate::Rest { gone, why } => self.rest(key, gone, why, ctx),
+        }
+    }
+
+    fn watch(&mut self, key: &WantKey, found: ApiResource, ctx: &mut Context<Self>) {
+        let Some(want) = self.wants.get(key) else { return };
+        if want.resolved.is_some() {
+            return self.wake(key);
+        }
+        want.health.set_answers(true);
+        self.on_resolved(key, found, ctx);
+    }
+
+    /// Has an informer that rests ask again.
+    fn wake(&mut self, key: &WantKey) {
+        let Some(informer) = self.informer_key(key).and_then(|key| self.informers.get_mut(&key)) else { return };
+        if std::mem::take(&mut informer.parts.rest) == Rest::No {
+            return;
+        }
+        informer.parts.health.set_error(None);
+        tracing::info!(cluster = %self.parts.name, resource = %informer.parts.origin.resource.gvr, "the resource is there again, it is watched");
+        if let Some(address) = &informer.address {
+            detach(address.send(Rest::No));
+        }
+    }
+
+    /// Has nothing asked of what is not there.
+    fn rest(&mut self, key: &WantKey, gone: bool, why: String, ctx: &mut Context<Self>) {
+        let Some(want) = self.wants.get_mut(key) else { return };
+        let is_new = want.health.error().is_none_or(|known| *known != why);
+        let informer_key = want.resolved.as_ref().map(|resolved| informer_key_of(key, resolved));
+        let Some(informer) = informer_key.and_then(|key| self.informers.get_mut(&key)) else {
+            if want.resolved.is_none() {
+                want.health.set_answers(true);
+                want.health.set_phase(Phase::Absent);
+                if is_new {
+                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = why, "the resource cannot be watched yet");
+                }
+                want.missed = true;
+                // Of what it was looked up as, no answer counts any more.
+                want.lookup = 0;
+                want.health.set_error(Some(why));
+            }
+            return;
+        };
+        let rest = if gone { Rest::Empty } else { Rest::Keep };
+        if informer.parts.rest == Rest::Empty || informer.parts.rest == rest {
+            return;
+        }
+        informer.parts.rest = rest;
+        let (health, resource) = (Arc::clone(&informer.parts.health), informer.parts.origin.resource.gvr.clone());
+        tracing::warn!(cluster = %self.parts.name, %resource, error = why, "the resource is not there any more, nothing is asked of it");
+        health.set_answers(true);
+        health.set_error(Some(why.clone()));
+        let resting = informer.address.as_ref().map(|address| address.send(rest));
+        let key = key.clone();
+        let work = async move {
+            if let Some(resting) = resting {
+                let _ = resting.await;
+            }
+        };
+        ctx.spawn(work.into_actor(self).map(move |(), act, ctx| act.rested(&key, rest, why, ctx)));
+    }
+
+    /// Its informer rests, and subscribers have been told what there was to tell.
+    fn rested(&mut self, key: &WantKey, rest: Rest, why: String, ctx: &mut Context<Self>) {
+        let informer = self.informer_key(key).and_then(|key| self.informers.get(&key));
+        let Some(informer) = informer.filter(|informer| informer.parts.rest == rest) else { return };
+        // What was late may have said something else.
+        informer.parts.health.set_phase(Phase::Absent);
+        informer.parts.health.set_error(Some(why));
+        self.drop_matched(key, ctx);
+        self.show();
+    }
+
+    /// Has the informer of what is wanted go on as another version, or as what a new definition has made of it.
+    fn move_to(&mut self, key: &WantKey, found: &ApiResource, renewed: bool, ctx: &mut Context<Self>) {
+        let Some(from) = self.informer_key(key) else { return };
+        let to = informer_key_of(key, found);
+        let of_it: Vec<_> =
+            self.wants.keys().filter(|key| self.informer_key(key).as_ref() == Some(&from)).cloned().collect();
+        let names_version = |key: &Arc<WantKey>| match &key.0 {
+            Wanted::Written(written) => written.version.is_some(),
+            Wanted::Known(_) | Wanted::Matching(_) => true,
+        };
+        let is_alone = renewed || !of_it.iter().any(names_version);
+        let is_free = from == to || !self.informers.contains_key(&to) && !self.ending.contains(&to);
+        if from.1 != to.1 || !is_alone || !is_free {
+            return self.begin_anew(key, renewed, ctx);
+        }
+        let Some(want) = self.wants.get(key) else { return };
+        let options = self.options_of(key, found).unwrap_or(&want.options).clone();
+        let (Some(connection), Some(mut informer)) = (&self.connection, self.informers.remove(&from)) else { return };
+        let source = connection.lister_watcher(found, &to.1, &options);
+        let origin = Arc::new(self.origin_of(found, &to));
+        tracing::info!(
+            cluster = %self.parts.name, from = from.0.long(), to = to.0.long(), kind = %found.kind,
+            "the resource is another now, its informer goes on as that"
+        );
+        informer.parts.health.set_error(None);
+        let moving = informer.go_on_as(MoveTo { origin, source, rest: Rest::No, renewed });
+        self.informers.insert(Arc::new(to), informer);
+        for key in of_it {
+            if let Some(want) = self.wants.get_mut(&key) {
+                want.resolved = Some(found.clone());
+                let (cluster, wanted) = (self.parts.name.clone(), key.0.clone());
+                detach(self.parts.registry.send(Resolved { cluster, wanted, resource: found.clone() }));
+            }
+        }
+        let work = async move {
+            if let Some(moving) = moving {
+                let _ = moving.await;
+            }
+        };
+        ctx.spawn(work.into_actor(self).map(|(), act, _| act.show()));
+    }
+
+    /// Lets the informer of what is wanted go, and starts another when it has ended. What is gone is told first.
+    fn begin_anew(&mut self, key: &WantKey, gone: bool, ctx: &mut Context<Self>) {
+        let Some(from) = self.informer_key(key) else { return };
+        let Some(want) = self.wants.get_mut(key) else { return };
+        (want.resolved, want.health, want.was_defined) = (None, InformerHealth::new(), false);
+        let is_used = self.wants.keys().any(|key| self.informer_key(key).as_ref() == Some(&from));
+        if is_used {
+            let key = key.clone();
+            return self.settle(&key, ctx);
+        }
+        let Some((from, informer)) = self.informers.remove_entry(&from) else { return };
+        let clearing = informer.address.as_ref().filter(|_| gone).map(|address| address.send(Rest::Empty));
+        self.ending.insert(Arc::clone(&from));
+        let work = async move {
+            if let Some(clearing) = clearing {
+                let _ = clearing.await;
+            }
+        };
+        // What is ending is begun again when it has ended.
+        ctx.spawn(work.into_actor(self).then(move |(), act, _| {
+            let drain_until = gone.then(|| clock::now() + crate::actors::runtime::capacity::STOP_GRACE);
+            act.stop_all(BTreeMap::from([(from, informer)]), StopInformer { drain_until, stays_open: false })
+        }));
+        let key = key.clone();
+        self.settle(&key, ctx);
+    }
+}
+
+impl Handler<Surveyed> for ClusterActor {
+    type Result = ();
+
+    fn handle(&mut self, surveyed: Surveyed, ctx: &mut Self::Context) {
+        if self.stopping || !self.survey.is_of(surveyed.number) {
+            return;
+        }
+        if let Some(looked) = &surveyed.looked {
+            let was_failing = std::mem::replace(&mut self.survey.failing, looked.is_err());
+            if was_failing && looked.is_ok() {
+                self.answered.note();
+            }
+            match looked {
+                Ok(()) => self.greet(ctx),
+                Err(error) => self.tell_out_of_reach(error),
+            }
+        }
+        self.survey.view = surveyed.view;
+        if let Some(seen) = surveyed.seen {
+            self.survey.seen = Some(seen);
+            self.reconcile(ctx);
+            self.attach_all();
+        }
+        self.tell_in_reach();
+        self.show();
+    }
+}
+
+/// Group and plural.
+pub(super) fn taken_by(resource: &ApiResource) -> (SmolStr, SmolStr) {
+    (resource.gvr.group.clone(), resource.gvr.resource.clone())
+}

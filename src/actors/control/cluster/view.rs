@@ -1,0 +1,51 @@
+//! What a cluster shows of itself.
+
+use std::sync::Arc;
+
+use crate::actors::control::cluster::{ClusterActor, WantKey, WantState};
+use crate::actors::status::hub::{ClusterState, ClusterView, InformerView};
+
+impl ClusterActor {
+    /// Publishes what this cluster shows of itself.
+    pub(super) fn show(&self) {
+        // Else one that died is started again at once.
+        let degraded = self.informers.values().any(|informer| informer.address.is_none());
+        let state = match (&self.connection, &self.error) {
+            _ if degraded => ClusterState::Degraded,
+            (Some(_), _) => ClusterState::Connected,
+            (None, Some(_)) => ClusterState::Unreachable,
+            (None, None) => ClusterState::Connecting,
+        };
+        let informers = self.wants.iter().map(|(key, want)| self.informer_view(key, want)).collect();
+        let (discovery, patterns) = (self.survey.shown(), self.survey.shares());
+        self.parts.view.store(Arc::new(ClusterView {
+            state,
+            error: self.error.clone(),
+            informers,
+            discovery,
+            patterns,
+            server: self.greeting.server().cloned(),
+        }));
+    }
+
+    fn informer_view(&self, key: &Arc<WantKey>, want: &WantState) -> InformerView {
+        let informer_key = self.informer_key(key);
+        let informer = informer_key.and_then(|key| self.informers.get(&key));
+        let about = self.attached.values().filter(|subscription| self.wants_of(subscription).contains(&key));
+        let listeners = informer.map_or_else(Vec::new, |informer| {
+            about
+                .map(|subscription| {
+                    (subscription.name.clone(), Arc::clone(&subscription.inbox_at(&informer.parts.origin).health))
+                })
+                .collect()
+        });
+        InformerView {
+            wanted: key.0.clone(),
+            resource: want.resolved.clone(),
+            restored: want.restored.clone(),
+            scope: key.1.clone(),
+            health: Arc::clone(&want.health),
+            listeners,
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! The informer: supervises one pipeline (processor, fifo, reflector; `rest_for_one`) and its listeners.
+//!
+//! Children start downstream first and stop upstream first. A listener that dies is restarted alone, on the queue it
+//! had. The partition in the cache outlives all of them; a pipeline that starts again finds it and lists against it,
+//! so that whatever was under way when something died is found by comparison, and nobody is told twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::FutureExt;
+use futures::future::join_all;
+
+use crate::actors::cache::actor::CacheActor;
+use crate::actors::cache::messages::{ClosePartition, Lease, OpenedPartition};
+use crate::actors::control::messages::{AddListener, RemoveListener, Rest, StopInformer};
+use crate::actors::env::Env;
+use crate::actors::memory::budget::{Inboxes, Member, Membership};
+use crate::actors::pipeline::fifo::FifoActor;
+use crate::actors::pipeline::listener::ListenerActor;
+use crate::actors::pipeline::messages::{Enqueue, Join, Leave, Stop};
+use crate::actors::pipeline::processor::{CachePort, ProcessorActor, UseFifo};
+use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, Trouble};
+use crate::actors::runtime::capacity::{CONTROL_MAILBOX, STOP_GRACE};
+use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::supervision::{
+    ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
+};
+use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::subscribe::inbox::Inbox;
+use crate::actors::subscribe::subscription::{Subscription, SubscriptionId};
+use crate::actors::subscribe::watch_errors::WatchErrors;
+use crate::cache::{DeclaredIndex, PartitionId};
+use informer_hub_reflector::ListerWatcher;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{InformerHealth, MemoryStep, Origin, Phase, ResourceVersion};
+
+mod memory;
+mod moving;
+
+const CHILDREN: &[ChildSpec] =
+    &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
+
+/// Above its cluster's, which is above the registry's: the lower a supervisor, the more it bears.
+const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
+
+/// What an informer is made of.
+#[derive(Clone)]
+pub(in crate::actors) struct InformerParts {
+    pub(in crate::actors) origin: Arc<Origin>,
+    pub(in crate::actors) health: Arc<InformerHealth>,
+    pub(in crate::actors) source: Arc<dyn ListerWatcher>,
+    pub(in crate::actors) indexes: Vec<DeclaredIndex>,
+    /// What tells how it takes objects in from how others do; zero where that cannot be told.
+    pub(in crate::actors) settings: u64,
+    pub(in crate::actors) watch_errors: Arc<WatchErrors>,
+    /// Who tells of its failures.
+    pub(in crate::actors) troubles: Recipient<Trouble>,
+    /// Shared with the other informers of the cluster.
+    pub(in crate::actors) answered: Answered,
+    /// Whether it asks its cluster anything.
+    pub(in crate::actors) rest: Rest,
+    /// What it was before it became what it is: whose objects it goes on with, where there are some.
+    pub(in crate::actors) moved_from: Option<Arc<Origin>>,
+}
+
+#[derive(Default)]
+struct Pipeline {
+    processor: Option<Addr<ProcessorActor>>,
+    fifo: Option<Addr<FifoActor>>,
+    reflector: Option<Addr<ReflectorActor>>,
+}
+
+struct ListenerChild {
+    subscription: Arc<Subscription>,
+    inbox: Arc<Inbox>,
+    address: Addr<ListenerActor>,
+    /// The supervisor's number for this child; deaths are reported under it.
+    number: usize,
+}
+
+/// See the module.
+pub(in crate::actors) struct InformerActor {
+    env: Env,
+    parts: InformerParts,
+    cache: Addr<CacheActor>,
+    partition: Option<(PartitionId, Lease)>,
+    /// Where its first reflector may go on.
+    resume: Option<ResourceVersion>,
+    supervision: Supervision,
+    pipeline: Pipeline,
+    /// To start with; empty then.
+    subscriptions: Vec<Arc<Subscription>>,
+    listeners: BTreeMap<SubscriptionId, ListenerChild>,
+    next_listener: usize,
+    /// What is kept of its objects.
+    step: MemoryStep,
+    inboxes: Arc<Inboxes>,
+    /// Once it has started.
+    membership: Option<Membership>,
+    stopping: bool,
+    turns: Turns,
+    children: Children,
+    guard: ExitGuard,
+}
+
+impl InformerActor {
+    /// An informer that tells `subscriptions` from its first batch on. A subscription that an earlier informer of this
+    /// partition told must be among them: it would miss what happens until it is added.
+    pub(in crate::actors) fn new(
+        env: Env,
+        parts: InformerParts,
+        subscriptions: Vec<Arc<Subscription>>,
+        guard: ExitGuard,
+    ) -> Self {
+        let cache = env.caches.of_origin(&parts.origin);
+        let step = parts.health.memory.step();
+        Self {
+            env,
+            parts,
+            cache,
+            partition: None,
+            resume: None,
+            supervision: Supervision::new(CHILDREN, INTENSITY),
+            pipeline: Pipeline::default(),
+            subscriptions,
+            listeners: BTreeMap::new(),
+            next_listener: CHILDREN.len(),
+            step,
+            inboxes: Arc::default(),
+            membership: None,
+            stopping: false,
+            turns: Turns::default(),
+            children: Children::new(),
+            guard,
+        }
+    }
+
+    fn join_budget(&mut self, ctx: &mut Context<Self>) {
+        self.membership = Some(self.env.budget.join(Member {
+            origin: Arc::clone(&self.parts.origin),
+            health: Arc::clone(&self.parts.health),
+            address: ctx.address().recipient(),
+            inboxes: Arc::clone(&self.inboxes),
+        }));
+    }
+
+    /// Starts listeners and pipeline.
+    fn begin(&mut self, ctx: &mut Context<Self>) {
+        for subscription in std::mem::take(&mut self.subscriptions) {
+            let child = self.start_listener(subscription, ctx);
+            self.listeners.insert(child.subscription.id, child);
+        }
+        self.start_pipeline(ctx);
+    }
+
+    /// Starts the whole pipeline: opens the partition, then processor, listeners' joins, fifo, reflector.
+    fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
+        self.cache = self.env.caches.of_origin(&self.parts.origin);
+        let opening = self.cache.send(self.open_partition()).into_actor(self).map(|opened, act, ctx| {
+            if let Ok(opened) = opened {
+                act.start_children(&opened, ctx);
+            } else {
+                let generation = act.supervision.begin(0);
+                act.on_failure(ChildExited { child: 0, generation, status: ExitStatus::Orphaned }, ctx);
+            }
+        });
+        ctx.wait(opening);
+    }
+
+    fn start_children(&mut self, opened: &OpenedPartition, ctx: &mut Context<Self>) {
+        self.partition = Some((opened.id, opened.lease));
+        self.step = opened.step;
+        self.resume.clone_from(&opened.resume);
+        if self.step == MemoryStep::Released {
+            return self.show_paused();
+        }
+        let cache = CachePort {
+            apply: self.cache.clone().recipient(),
+            snapshot: self.cache.clone().recipient(),
+            attend: self.cache.clone().recipient(),
+            write_half: opened.write_half.clone(),
+            partition: opened.id,
+            lease: opened.lease,
+        };
+        let guard = self.guard_for(0, ctx);
+        let health = Arc::clone(&self.parts.health);
+        let processor = ProcessorActor::new(self.env.clone(), cache, health, opened.outbox.clone(), guard);
+        let processor = self.start_child(processor);
+        let joins: Vec<_> = self.listeners.values().map(|child| processor.send(join_of(child))).collect();
+        self.pipeline.processor = Some(processor);
+        // No batch may reach the processor before the listeners have joined it again.
+        ctx.wait(join_all(joins).into_actor(self).map(|_, act, ctx| act.start_from(1, ctx)));
+    }
+
+    /// Starts the fifo (1) and the reflector (2), from `first` on.
+    fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
+        let Some(processor) = self.pipeline.processor.clone() else { return };
+        if self.parts.rest != Rest::No {
+            return self.show_rest();
+        }
+        if !self.step.watches() {
+            return self.show_paused();
+        }
+        if first <= 1 {
+            let guard = self.guard_for(1, ctx);
+            let health = Arc::clone(&self.parts.health);
+            let fifo = FifoActor::new(self.env.tuning.fifo_bytes, processor.clone().recipient(), health, guard);
+            let fifo = self.start_child(fifo);
+            let use_fifo = processor.send(UseFifo(fifo.clone().recipient()));
+            ctx.spawn(use_fifo.map(|_| ()).into_actor(self));
+            self.pipeline.fifo = Some(fifo);
+        }
+        let Some(fifo) = &self.pipeline.fifo else { return };
+        let parts = ReflectorParts {
+            origin: Arc::clone(&self.parts.origin),
+            health: Arc::clone(&self.parts.health),
+            source: Arc::clone(&self.parts.source),
+            fifo: fifo.clone().recipient::<Enqueue>(),
+            options: self.env.tuning.reflector.clone(),
+            resume: self.resume.take(),
+            watch_errors: Arc::clone(&self.parts.watch_errors),
+            troubles: self.parts.troubles.clone(),
+            handlers: self.env.handlers.clone(),
+            budget: self.env.budget.clone(),
+            answered: self.parts.answered.clone(),
+        };
+        let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
+        self.pipeline.reflector = Some(self.start_child(reflector));
+    }
+
+    /// Starts an actor on this thread, to end with this actor.
+    fn start_child<A: Actor<Context = Context<A>>>(&self, child: A) -> Addr<A> {
+        let token = self.children.token();
+        A::create(move |ctx| {
+            // Until the child says otherwise.
+            ctx.set_mailbox_capacity(CONTROL_MAILBOX);
+            stop_with(&token, ctx);
+            child
+        })
+    }
+
+    /// Begins a new incarnation of a child.
+    fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
+        let generation = self.supervision.begin(child);
+        ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.census)
+    }
+
+    /// One of the pipeline's actors died.
+    fn on_failure(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
+        let ChildExited { child, status, .. } = exited;
+        let decision = self.supervision.on_exit(exited, clock::now());
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let name = self.supervision.name(child);
+        match decision {
+            Decision::Ignore => {}
+            Decision::RestartFrom(first) => {
+                tracing::warn!(%cluster, resource = %resource.gvr, "the {name} {status}; restarting it and what depends on it");
+                self.parts.health.restarts.fetch_add(1, Relaxed);
+                self.parts.health.set_error(Some(format!("the {name} {status} and was restarted")));
+                self.stop_from(first);
+                if first == 0 {
+                    self.start_pipeline(ctx);
+                } else {
+                    self.start_from(first, ctx);
+                }
+            }
+            Decision::GiveUp => self.give_up(name, status, ctx),
+        }
+    }
+
+    /// Leaves it to the cluster, which knows the subscriptions and starts an informer again, or degrades it.
+    fn give_up(&mut self, name: &str, status: ExitStatus, ctx: &mut Context<Self>) {
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        tracing::error!(%cluster, resource = %resource.gvr, "the {name} {status} once too often; giving up");
+        self.parts.health.set_error(Some(format!("the {name} {status} once too often")));
+        self.stop_from(0);
+        self.guard.set(ExitStatus::GaveUp);
+        ctx.stop();
+    }
+
+    /// Stops the children from `first` on, last first, without waiting: they belong to an older generation then.
+    fn stop_from(&mut self, first: usize) {
+        let stop = Stop { drain: false };
+        for child in first..CHILDREN.len() {
+            self.supervision.begin(child);
+        }
+        if let Some(reflector) = self.pipeline.reflector.take() {
+            detach(reflector.send(stop));
+        }
+        if let Some(fifo) = self.pipeline.fifo.take_if(|_| first <= 1) {
+            detach(fifo.send(stop));
+        }
+        if let Some(processor) = self.pipeline.processor.take_if(|_| first == 0) {
+            detach(processor.send(stop));
+        }
+    }
+
+    fn start_listener(&mut self, subscription: Arc<Subscription>, ctx: &mut Context<Self>) -> ListenerChild {
+        self.next_listener += 1;
+        let number = self.next_listener;
+        let inbox = subscription.inbox_at(&self.parts.origin);
+        self.inboxes.add(subscription.id, &inbox);
+        let listener = ListenerActor::new(
+            self.env.clone(),
+            Arc::clone(&self.parts.origin),
+            Arc::clone(&inbox),
+            Arc::clone(&subscription),
+            Arc::clone(&self.parts.health),
+            ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census),
+        );
+        let address = self.start_child(listener);
+        ListenerChild { subscription, inbox, address, number }
+    }
+
+    /// A listener ended: of itself, when its subscriber is gone; else it is started again on the queue it had.
+    fn on_listener_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
+        let Some((&id, _)) = self.listeners.iter().find(|(_, child)| child.number == exited.child) else { return };
+        let Some(old) = self.listeners.remove(&id) else { return };
+        if exited.status.is_failure() && !self.supervision.note_death(clock::now()) {
+            return self.give_up("listener", exited.status, ctx);
+        }
+        if !exited.status.is_failure() {
+            self.inboxes.remove(id);
+            if let Some(processor) = &self.pipeline.processor {
+                detach(processor.send(Leave(id)));
+            }
+            return;
+        }
+        self.parts.health.restarts.fetch_add(1, Relaxed);
+        let child = self.start_listener(old.subscription, ctx);
+        if let Some(processor) = &self.pipeline.processor {
+            detach(processor.send(join_of(&child)));
+        }
+        self.listeners.insert(id, child);
+    }
+}
+
+fn join_of(child: &ListenerChild) -> Join {
+    Join {
+        subscription: child.subscription.id,
+        listener: child.address.clone().recipient(),
+        inbox: Arc::clone(&child.inbox),
+        options: child.subscription.options.clone(),
+        reader: child.subscription.durable.then(|| child.subscription.name.clone()),
+        resync: child.subscription.resync,
+    }
+}
+
+impl Drop for InformerActor {
+    /// However it went, nobody watches now.
+    fn drop(&mut self) {
+        if !self.stopping && self.parts.health.has_synced() {
+            self.parts.health.set_phase(Phase::Stale);
+        }
+    }
+}
+
+impl Actor for InformerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(CONTROL_MAILBOX);
+        self.join_budget(ctx);
+        let moving = self.take_over();
+        ctx.wait(moving.map(|(), act, ctx| act.begin(ctx)));
+    }
+
+    fn stopping(&mut self, _ctx: &mut Self::Context) -> Running {
+        self.stop_from(0);
+        for child in std::mem::take(&mut self.listeners).into_values() {
+            detach(child.address.send(Stop { drain: false }));
+        }
+        Running::Stop
+    }
+}
+
+impl Handler<ChildExited> for InformerActor {
+    type Result = ();
+
+    fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
+        if self.stopping {
+            return;
+        }
+        if exited.child >= CHILDREN.len() {
+            return self.on_listener_exit(exited, ctx);
+        }
+        self.on_failure(exited, ctx);
+    }
+}
+
+impl Handler<AddListener> for InformerActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, AddListener(subscription): AddListener, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
+        let id = subscription.id;
+        if self.stopping || self.listeners.contains_key(&id) {
+            return Box::pin(std::future::ready(()));
+        }
+        let child = self.start_listener(subscription, ctx);
+        // Without a processor it joins when one starts.
+        let joining = self.pipeline.processor.as_ref().map(|processor| processor.send(join_of(&child)));
+        self.listeners.insert(id, child);
+        Box::pin(async move {
+            if let Some(joining) = joining {
+                let _ = joining.await;
+            }
+        })
+    }
+}
+
+impl Handler<RemoveListener> for InformerActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, RemoveListener(id): RemoveListener, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
+        let Some(child) = self.listeners.remove(&id) else { return Box::pin(std::future::ready(())) };
+        self.inboxes.remove(id);
+        let leaving = self.pipeline.processor.as_ref().map(|processor| processor.send(Leave(id)));
+        Box::pin(async move {
+            if let Some(leaving) = leaving {
+                let _ = leaving.await;
+            }
+            let _ = child.address.send(Stop { drain: false }).await;
+        })
+    }
+}
+
+impl Handler<StopInformer> for InformerActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    /// Upstream first: nothing new comes in, then what waits goes out.
+    fn handle(&mut self, stop: StopInformer, _ctx: &mut Self::Context) -> Self::Result {
+        self.stopping = true;
+        let pipeline = std::mem::take(&mut self.pipeline);
+        let drain = stop.drain_until.is_some();
+        let drains = |child: &&ListenerChild| drain && (child.subscription.durable || !stop.stays_open);
+        let (drained, dropped): (Vec<_>, Vec<_>) = self.listeners.values().partition(drains);
+        let address = |child: &ListenerChild| child.address.clone();
+        let drained: Vec<_> = drained.into_iter().map(address).collect();
+        let dropped: Vec<_> = dropped.into_iter().map(address).collect();
+        let work = async move {
+            let until = stop.drain_until.unwrap_or_else(|| clock::now() + STOP_GRACE);
+            if let Some(reflector) = pipeline.reflector {
+                by(until, reflector.send(Stop { drain: false })).await;
+            }
+            if let Some(fifo) = pipeline.fifo {
+                by(until, fifo.send(Stop { drain })).await;
+            }
+            for listener in dropped {
+                detach(listener.send(Stop { drain: false }));
+            }
+            by(until, join_all(drained.iter().map(|listener| listener.send(Stop { drain: true })))).await;
+            if let Some(processor) = pipeline.processor {
+                by(until, processor.send(Stop { drain: false })).await;
+            }
+        };
+        let closing = move |act: &Self| {
+            let (partition, lease) = act.partition.filter(|_| !stop.stays_open)?;
+            Some(act.cache.send(ClosePartition { partition, lease }))
+        };
+        Box::pin(work.into_actor(self).then(move |(), act, _| {
+            let closing = closing(act);
+            async move {
+                if let Some(closing) = closing {
+                    let _ = closing.await;
+                }
+            }
+            .into_actor(act)
+            .map(|(), act, ctx| {
+                act.parts.health.set_phase(Phase::Stopped);
+                ctx.stop();
+            })
+        }))
+    }
+}
+
+/// Waits for `work`, but no longer than `until`.
+async fn by<T>(until: Instant, work: impl Future<Output = T>) {
+    // What is late is stopped without ceremony when its supervisor goes.
+    let _ = tokio::time::timeout_at(until, work).await;
+}
+
+#[cfg(test)]
+impl Handler<crate::actors::tests::Crash> for InformerActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(crate::actors::tests::Victim::Informer);
+        let Pipeline { processor, fifo, reflector } = &self.pipeline;
+        let send = |victim: Option<Recipient<crate::actors::tests::Crash>>| {
+            victim.into_iter().for_each(|it| detach(it.send(crash)))
+        };
+        send(processor.clone().map(Addr::recipient));
+        send(fifo.clone().map(Addr::recipient));
+        send(reflector.clone().map(Addr::recipient));
+        self.listeners.values().for_each(|child| detach(child.address.send(crash)));
+    }
+}

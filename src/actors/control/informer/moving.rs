@@ -1,0 +1,142 @@
+//! How an informer rests while its resource is not there, and goes on as another one.
+//!
+//! What it has read goes to the store and its subscribers before anything changes. Then it either asks nothing any more,
+//! or its partition, with all that is in it and all that is known of who was told what, becomes that of what it goes on
+//! as: the next list is compared with what was read as the other.
+
+use std::sync::Arc;
+
+use actix::AtomicResponse;
+use actix::prelude::*;
+use futures::future::join_all;
+use hashbrown::HashSet;
+
+use crate::actors::control::informer::memory::Waiting;
+use crate::actors::control::informer::{InformerActor, by};
+use crate::actors::control::messages::{MoveTo, Rest};
+use crate::actors::pipeline::messages::{Process, Stop};
+use crate::actors::runtime::capacity::STOP_GRACE;
+use crate::cache::Popped;
+use informer_hub_types::{Phase, ResourceVersion, clock};
+
+impl InformerActor {
+    /// Shows that it rests, and forgets its objects where they are gone.
+    pub(super) fn show_rest(&self) {
+        self.parts.health.set_phase(Phase::Absent);
+        if self.parts.rest == Rest::Empty {
+            actix::spawn(self.clear());
+        }
+    }
+
+    /// Tells of all its objects that they are gone, as a list without any would.
+    fn clear(&self) -> impl Future<Output = ()> + use<> {
+        let version = self.parts.health.version();
+        let version = version.map_or_else(|| ResourceVersion::new("0"), |version| version.as_ref().clone());
+        let batch = vec![Popped::ReplaceEnd { keep: HashSet::new(), version }];
+        let process = Process { batch, version: None, followed: None };
+        let clearing = self.pipeline.processor.as_ref().map(|processor| processor.send(process));
+        async move {
+            if let Some(clearing) = clearing {
+                // A processor that is dying has its successor find the informer at rest.
+                let _ = clearing.await;
+            }
+        }
+    }
+
+    fn rest(&mut self, rest: Rest, ctx: &mut Context<Self>) -> Waiting {
+        let before = std::mem::replace(&mut self.parts.rest, rest);
+        if self.stopping || before == rest {
+            return Box::pin(actix::fut::ready(()));
+        }
+        if rest == Rest::No {
+            self.start_from(1, ctx);
+            return Box::pin(actix::fut::ready(()));
+        }
+        let stopping = self.stop_intake(true);
+        Box::pin(stopping.then(|(), act, _| {
+            act.parts.health.set_phase(Phase::Absent);
+            let clearing = (act.parts.rest == Rest::Empty).then(|| act.clear());
+            async move {
+                if let Some(clearing) = clearing {
+                    clearing.await;
+                }
+            }
+            .into_actor(act)
+        }))
+    }
+
+    /// Has the objects of what it was before be those of what it is, and what waits for its subscribers too.
+    pub(super) fn take_over(&mut self) -> Waiting {
+        let Some(from) = self.parts.moved_from.clone() else { return Box::pin(actix::fut::ready(())) };
+        let (caches, to, before) = (self.env.caches.clone(), Arc::clone(&self.parts.origin), Arc::clone(&from));
+        let health = Arc::clone(&self.parts.health);
+        let moving = self.env.io.spawn_blocking(move || caches.go_on_as(&before, &to, &health));
+        Box::pin(moving.into_actor(self).map(move |moved, act, _| {
+            if let Ok(Some(partition)) = moved {
+                for subscription in &act.subscriptions {
+                    subscription.go_on_at(&from, &act.parts.origin, partition);
+                }
+            }
+        }))
+    }
+
+    /// Stops everything, what waits going to subscribers first, as far as they take it in time.
+    fn stop_all(&mut self) -> Waiting {
+        self.supervision.begin(0);
+        let listeners = std::mem::take(&mut self.listeners);
+        self.subscriptions = listeners.values().map(|child| Arc::clone(&child.subscription)).collect();
+        let stops = join_all(listeners.into_values().map(|child| child.address.send(Stop { drain: true })));
+        let processor = self.pipeline.processor.take();
+        let work = async move {
+            let until = clock::now() + STOP_GRACE;
+            by(until, stops).await;
+            if let Some(processor) = processor {
+                by(until, processor.send(Stop { drain: false })).await;
+            }
+        };
+        Box::pin(work.into_actor(self))
+    }
+
+    fn move_to(&mut self, to: MoveTo) -> Waiting {
+        if self.stopping {
+            return Box::pin(actix::fut::ready(()));
+        }
+        let MoveTo { origin, source, rest, renewed } = to;
+        let clearing = self.stop_intake(true).then(move |(), act, _| {
+            let clearing = renewed.then(|| act.clear());
+            async move {
+                if let Some(clearing) = clearing {
+                    clearing.await;
+                }
+            }
+            .into_actor(act)
+        });
+        let stopping = clearing.then(|(), act, _| act.stop_all());
+        let moving = stopping.then(move |(), act, _| {
+            act.parts.moved_from = Some(std::mem::replace(&mut act.parts.origin, origin));
+            (act.parts.source, act.parts.rest) = (source, rest);
+            act.take_over()
+        });
+        Box::pin(moving.map(|(), act, ctx| {
+            act.partition = None;
+            act.join_budget(ctx);
+            act.begin(ctx);
+        }))
+    }
+}
+
+impl Handler<Rest> for InformerActor {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, rest: Rest, ctx: &mut Self::Context) -> Self::Result {
+        AtomicResponse::new(self.rest(rest, ctx))
+    }
+}
+
+impl Handler<MoveTo> for InformerActor {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, to: MoveTo, _ctx: &mut Self::Context) -> Self::Result {
+        AtomicResponse::new(self.move_to(to))
+    }
+}

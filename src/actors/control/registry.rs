@@ -1,0 +1,462 @@
+//! The registry: the informer factory of the fleet.
+//!
+//! It knows what is wanted (clusters, informers, subscriptions) and has each cluster's actor do it, so that a cluster
+//! that comes later, or whose actor had to be restarted, gets all that it should have. It never waits for a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, join_all};
+use tokio_util::sync::CancellationToken;
+
+use crate::actors::control::checkpoint::CheckpointActor;
+use crate::actors::control::cluster::{ClusterActor, ClusterParts};
+use crate::actors::control::messages::{
+    Attach, Detach, FindSubscription, Resolved, Shutdown, Start, StopCluster, StopInformer, ViewSync, WaitForCacheSync,
+};
+use crate::actors::env::Env;
+use crate::actors::runtime::capacity::{CONTROL_MAILBOX, STOP_GRACE};
+use crate::actors::runtime::supervision::{
+    ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
+};
+use crate::actors::runtime::waiters::Waiters;
+use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::status::hub::SharedView;
+use crate::actors::status::sync::{Awaited, NotSynced, SyncView, Views};
+use crate::actors::subscribe::requests::{InformerFor, Release, Unsubscribe, Unwant, Want};
+use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::subscription::{Subscribe, Subscription, SubscriptionId, Target};
+use informer_hub_reflector::Connector;
+use informer_hub_types::{ClusterLabels, ClusterName, Scope, View, clock};
+
+mod checkpoint;
+mod coming;
+mod expecting;
+mod labels;
+mod memory;
+mod report;
+
+/// Of each cluster by itself, and the smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
+const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
+
+/// How long a cluster whose actor died too often rests.
+const REST: Duration = Duration::from_secs(60);
+
+/// What a registry refuses; the caller can fix it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// There is a cluster of this name.
+    #[error("a cluster named {0} is there already: remove it first, or give this one another name")]
+    DuplicateCluster(ClusterName),
+    /// There is no cluster of this name.
+    #[error("there is no cluster named {0}")]
+    UnknownCluster(ClusterName),
+    /// The cluster of this name has not ended yet.
+    #[error("the cluster named {0} is being removed: add this one when that has been answered")]
+    BeingRemoved(ClusterName),
+    /// Nothing can be added any more.
+    #[error("the hub is shutting down")]
+    ShuttingDown,
+}
+
+struct Cluster {
+    labels: ClusterLabels,
+    connector: Arc<dyn Connector>,
+    address: Addr<ClusterActor>,
+    number: usize,
+    supervision: Supervision,
+}
+
+/// See the module.
+pub struct RegistryActor {
+    env: Env,
+    clusters: BTreeMap<ClusterName, Cluster>,
+    removing: BTreeSet<ClusterName>,
+    /// Clusters that begin as soon as what is on disk of them is back, and who waits for that.
+    coming: BTreeMap<ClusterName, Waiters>,
+    views: Views,
+    /// Clusters that have been told what is wanted of them and do not show it yet.
+    telling: Arc<AtomicUsize>,
+    demands: Vec<InformerFor>,
+    subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
+    resolved: BTreeMap<Wanted, BTreeSet<crate::actors::subscribe::resource_request::KnownResource>>,
+    started: bool,
+    stopping: bool,
+    next_subscription: u64,
+    next_cluster: usize,
+    memory: memory::Memory,
+    checkpointer: Option<Addr<CheckpointActor>>,
+    turns: Turns,
+    children: Children,
+    _guard: ExitGuard,
+}
+
+impl RegistryActor {
+    fn sync_view(&self) -> SyncView {
+        SyncView::new(Arc::clone(&self.views), Arc::clone(&self.telling), self.env.watch_syncs())
+    }
+
+    /// Ends when the registry ends, and all clusters with it.
+    pub(in crate::actors) fn end(&self) -> CancellationToken {
+        self.children.token()
+    }
+
+    /// A registry without clusters.
+    #[must_use]
+    pub fn new(env: Env) -> Self {
+        let guard = ExitGuard::new(0, 0, None, &env.census);
+        Self {
+            env,
+            clusters: BTreeMap::new(),
+            removing: BTreeSet::new(),
+            coming: BTreeMap::new(),
+            views: Views::default(),
+            telling: Arc::default(),
+            demands: Vec::new(),
+            subscriptions: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            started: false,
+            stopping: false,
+            next_subscription: 0,
+            next_cluster: 0,
+            memory: memory::Memory::default(),
+            checkpointer: None,
+            turns: Turns::default(),
+            children: Children::new(),
+            _guard: guard,
+        }
+    }
+
+    fn launch(
+        &mut self,
+        name: &ClusterName,
+        labels: ClusterLabels,
+        connector: Arc<dyn Connector>,
+        supervision: Supervision,
+        ctx: &mut Context<Self>,
+    ) {
+        self.next_cluster += 1;
+        let number = self.next_cluster;
+        let view = SharedView::default();
+        let about = |subscription: &&Arc<Subscription>| subscription.clusters.matches(name, &labels);
+        let subscriptions = self.subscriptions.values().filter(about).cloned().collect();
+        let parts = ClusterParts {
+            name: name.clone(),
+            labels: labels.clone(),
+            connector: Arc::clone(&connector),
+            view: Arc::clone(&view),
+            registry: ctx.address().recipient(),
+            subscriptions,
+        };
+        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let env = self.env.clone();
+        let token = self.children.token();
+        let address = start_control(self.env.arbiter(), move |ctx| {
+            stop_with(&token, ctx);
+            ClusterActor::new(env, parts, guard)
+        });
+        self.views.write().insert(name.clone(), (labels.clone(), view));
+        self.clusters.insert(name.clone(), Cluster { labels, connector, address, number, supervision });
+        if self.started {
+            self.equip(name);
+        }
+    }
+
+    /// Has a cluster do all that is wanted of it.
+    fn equip(&self, name: &ClusterName) {
+        let Some(cluster) = self.clusters.get(name) else { return };
+        for demand in &self.demands {
+            detach(self.demand_of(name, cluster, demand));
+        }
+        for subscription in self.subscriptions.values() {
+            detach(self.attach_to(name, cluster, subscription));
+        }
+    }
+
+    /// Ends when the cluster has heard of it.
+    fn demand_of(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) -> Telling {
+        if !demand.clusters.matches(name, &cluster.labels) {
+            return Box::pin(std::future::ready(()));
+        }
+        let want = |scope: &Scope| Want {
+            user: demand.user.clone(),
+            wanted: demand.wanted.clone(),
+            scope: scope.clone(),
+            options: demand.options.clone(),
+            watch_errors: demand.watch_errors.clone(),
+        };
+        let wants: Vec<_> = demand.scopes.iter().map(|scope| self.tell(cluster.address.send(want(scope)))).collect();
+        for view in demand.views() {
+            self.expect(name, cluster, &demand.wanted, view);
+        }
+        Box::pin(join_all(wants).map(drop))
+    }
+
+    /// Ends when the cluster's informers have taken it in.
+    fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) -> Telling {
+        if !subscription.clusters.matches(name, &cluster.labels) {
+            return Box::pin(std::future::ready(()));
+        }
+        let attaching = self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
+        if let Target::Resource(wanted, scope) = &subscription.target {
+            self.expect(name, cluster, wanted, &scope.view);
+        }
+        Box::pin(attaching.then(async |attaching| {
+            if let Some(attaching) = attaching {
+                attaching.await;
+            }
+        }))
+    }
+
+    /// Sends what a cluster shows once it has answered: until then nobody may take it for synced. Whether or not anybody
+    /// waits for the answer.
+    fn tell<T: 'static>(
+        &self,
+        request: impl Future<Output = Result<T, MailboxError>> + 'static,
+    ) -> LocalBoxFuture<'static, Option<T>> {
+        let telling = Arc::clone(&self.telling);
+        telling.fetch_add(1, SeqCst);
+        let (done, answered) = tokio::sync::oneshot::channel();
+        detach(request.map(move |answer| {
+            telling.fetch_sub(1, SeqCst);
+            // Nobody may wait for it.
+            let _ = done.send(answer.ok());
+        }));
+        Box::pin(answered.map(|answer| answer.ok().flatten()))
+    }
+}
+
+/// Ends when clusters have taken in what they were told, or cannot any more.
+type Telling = LocalBoxFuture<'static, ()>;
+
+/// Waits for clusters, which wait for nobody outside; so that what they are asked for does not pile up before them.
+async fn taken_in(telling: Vec<Telling>) {
+    // What is held up is taken in later.
+    let _ = tokio::time::timeout(STOP_GRACE, join_all(telling)).await;
+}
+
+impl fmt::Debug for RegistryActor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegistryActor").field("clusters", &self.clusters.keys()).finish_non_exhaustive()
+    }
+}
+
+impl Actor for RegistryActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(CONTROL_MAILBOX);
+    }
+}
+
+impl Handler<ChildExited> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, exited: ChildExited, ctx: &mut Self::Context) {
+        if self.stopping || exited.status == ExitStatus::Stopped {
+            return;
+        }
+        if exited.child == memory::GOVERNOR {
+            return Self::on_governor_exit(exited, ctx);
+        }
+        if exited.child == checkpoint::CHECKPOINTER {
+            return Self::on_checkpointer_exit(exited, ctx);
+        }
+        let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
+        let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
+        let rest = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
+        tracing::error!(cluster = %name, "the cluster's actor {}; starting it again in {rest:?}", exited.status);
+        ctx.run_later(rest, move |act, ctx| {
+            // It may have been removed, or removed and added again, meanwhile.
+            if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child)
+                && let Some(Cluster { labels, connector, supervision, .. }) = act.clusters.remove(&name)
+            {
+                act.launch(&name, labels, connector, supervision, ctx);
+            }
+        });
+    }
+}
+
+impl Handler<InformerFor> for RegistryActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, demand: InformerFor, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
+        let clusters = self.clusters.iter().filter(|_| self.started);
+        let telling = clusters.map(|(name, cluster)| self.demand_of(name, cluster, &demand)).collect();
+        if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
+            self.env.note_partial(demand.wanted.clone());
+        }
+        let same = |known: &InformerFor| {
+            (&known.user, &known.wanted, &known.scopes) == (&demand.user, &demand.wanted, &demand.scopes)
+        };
+        if matches!(demand.wanted, Wanted::Matching(_)) {
+            // A pattern that its user asks for in other words.
+            self.demands.retain(|known| known.user != demand.user);
+        }
+        if !self.demands.iter().any(same) {
+            self.demands.push(demand);
+        }
+        Box::pin(taken_in(telling))
+    }
+}
+
+impl Handler<Release> for RegistryActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Release(user): Release, _ctx: &mut Self::Context) -> Self::Result {
+        let (gone, kept): (Vec<_>, _) =
+            std::mem::take(&mut self.demands).into_iter().partition(|demand| demand.user == user);
+        self.demands = kept;
+        self.unexpect_what_nobody_demands(&gone);
+        let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Unwant(user.clone()))).collect();
+        let caches = self.env.caches.clone();
+        Box::pin(join_all(all).map(move |_| {
+            for demand in &gone {
+                if let Wanted::Known(known) = &demand.wanted {
+                    demand.views().for_each(|view| caches.forget_private(&known.0.gvr, view));
+                }
+            }
+        }))
+    }
+}
+
+impl Handler<Start> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Start, _ctx: &mut Self::Context) {
+        if !std::mem::replace(&mut self.started, true) {
+            for name in self.clusters.keys() {
+                self.equip(name);
+            }
+        }
+    }
+}
+
+impl Handler<Resolved> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, resolved: Resolved, _ctx: &mut Self::Context) {
+        let Resolved { wanted, resource, .. } = resolved;
+        if let Some(keeping) = self.env.checkpoints.keeping().filter(|_| !wanted.may_be(&Wanted::known(&resource))) {
+            keeping.note_name(&wanted, &resource.gvr);
+        }
+        let known = crate::actors::subscribe::resource_request::KnownResource(resource);
+        if !self.resolved.entry(wanted.clone()).or_default().insert(known) {
+            return;
+        }
+        for (name, cluster) in &self.clusters {
+            let demanded = self
+                .demands
+                .iter()
+                .filter(|demand| demand.wanted == wanted && demand.clusters.matches(name, &cluster.labels));
+            for view in demanded.flat_map(InformerFor::views).collect::<BTreeSet<_>>() {
+                self.expect(name, cluster, &wanted, view);
+            }
+        }
+    }
+}
+
+impl Handler<Subscribe> for RegistryActor {
+    type Result = ResponseFuture<SubscriptionId>;
+
+    fn handle(&mut self, subscribe: Subscribe, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
+        self.next_subscription += 1;
+        let id = SubscriptionId(self.next_subscription);
+        let subscription = Arc::new(Subscription::new(id, subscribe, ctx.address().recipient()));
+        let clusters = self.clusters.iter().filter(|_| self.started);
+        let telling = clusters.map(|(name, cluster)| self.attach_to(name, cluster, &subscription)).collect();
+        self.env.checkpoints.add_reader(&subscription);
+        self.subscriptions.insert(id, subscription);
+        Box::pin(taken_in(telling).map(move |()| id))
+    }
+}
+
+impl Handler<FindSubscription> for RegistryActor {
+    type Result = Option<Arc<Subscription>>;
+
+    fn handle(&mut self, FindSubscription(id): FindSubscription, _ctx: &mut Self::Context) -> Self::Result {
+        self.subscriptions.get(&id).map(Arc::clone)
+    }
+}
+
+impl Handler<Unsubscribe> for RegistryActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Unsubscribe(id): Unsubscribe, ctx: &mut Self::Context) -> Self::Result {
+        self.turns.note(ctx);
+        self.env.checkpoints.remove_reader(id);
+        if self.subscriptions.remove(&id).is_none() {
+            return Box::pin(std::future::ready(()));
+        }
+        let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Detach(id))).collect();
+        Box::pin(join_all(all).map(|_| ()))
+    }
+}
+
+impl Handler<WaitForCacheSync> for RegistryActor {
+    type Result = ResponseFuture<Result<(), NotSynced>>;
+
+    fn handle(&mut self, WaitForCacheSync { timeout }: WaitForCacheSync, _ctx: &mut Self::Context) -> Self::Result {
+        Box::pin(self.sync_view().wait(Awaited::Everything, timeout))
+    }
+}
+
+impl Handler<ViewSync> for RegistryActor {
+    type Result = MessageResult<ViewSync>;
+
+    fn handle(&mut self, _: ViewSync, _ctx: &mut Self::Context) -> Self::Result {
+        MessageResult(self.sync_view())
+    }
+}
+
+impl Handler<Shutdown> for RegistryActor {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, Shutdown { deadline }: Shutdown, _ctx: &mut Self::Context) -> Self::Result {
+        if std::mem::replace(&mut self.stopping, true) {
+            // Under way: to end here would cancel it. Whoever asks again learns of its end by this actor's.
+            return Box::pin(std::future::pending().into_actor(self));
+        }
+        self.env.checkpoints.close();
+        let last = self.checkpointer.take();
+        let stop = StopCluster(StopInformer { drain_until: Some(deadline), stays_open: false });
+        let stops: Vec<_> =
+            std::mem::take(&mut self.clusters).into_values().map(|cluster| cluster.address.send(stop)).collect();
+        let work = async move {
+            let _ = tokio::time::timeout_at(deadline + STOP_GRACE, join_all(stops)).await;
+            checkpoint::last(last, deadline).await;
+        };
+        Box::pin(work.into_actor(self).map(|(), act, ctx| {
+            act.env.caches.clear();
+            act.env.checkpoints.remove_readers();
+            ctx.stop();
+        }))
+    }
+}
+
+#[cfg(test)]
+impl Handler<crate::actors::tests::Crash> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(crate::actors::tests::Victim::Registry);
+        self.clusters.values().for_each(|cluster| detach(cluster.address.send(crash)));
+    }
+}
+
+#[cfg(test)]
+impl Handler<crate::actors::tests::CrashIn> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: crate::actors::tests::CrashIn, _ctx: &mut Self::Context) {
+        let named = self.clusters.iter().filter(|(name, _)| name.as_str() == crash.0);
+        named.for_each(|(_, cluster)| detach(cluster.address.send(crash.1)));
+    }
+}

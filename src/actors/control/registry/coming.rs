@@ -1,0 +1,135 @@
+//! Clusters that come and go while the hub runs. Where there is a state directory, one that comes back goes on from what is
+//! kept of it.
+
+use actix::prelude::*;
+use futures::future::join_all;
+
+use crate::actors::checkpoint::keeper::SharedKeeping;
+use crate::actors::checkpoint::restore_plan::Wishes;
+use crate::actors::control::checkpoint::{self, Reopened};
+use crate::actors::control::messages::{AddCluster, RemoveCluster, StopCluster, StopInformer};
+use crate::actors::control::registry::{INTENSITY, RegistryActor, RegistryError};
+use crate::actors::runtime::capacity::STOP_GRACE;
+use crate::actors::runtime::supervision::Supervision;
+use crate::actors::runtime::waiters::Waiters;
+use crate::actors::subscribe::resource_request::Wanted;
+use informer_hub_types::{ClusterName, clock};
+
+type Outcome = ResponseActFuture<RegistryActor, Result<(), RegistryError>>;
+
+impl RegistryActor {
+    fn check_new(&self, name: &ClusterName) -> Result<(), RegistryError> {
+        if self.stopping {
+            return Err(RegistryError::ShuttingDown);
+        }
+        if self.clusters.contains_key(name) || self.coming.contains_key(name) {
+            return Err(RegistryError::DuplicateCluster(name.clone()));
+        }
+        if self.removing.contains(name) {
+            return Err(RegistryError::BeingRemoved(name.clone()));
+        }
+        Ok(())
+    }
+
+    fn begin_with(&mut self, add: AddCluster, ctx: &mut Context<Self>) {
+        self.launch(&add.name, add.labels, add.connector, Supervision::new(&[], INTENSITY), ctx);
+    }
+
+    /// Begins when caches have what is kept of the cluster.
+    fn bring_back(&mut self, add: AddCluster, keeping: SharedKeeping) -> Outcome {
+        self.coming.insert(add.name.clone(), Waiters::default());
+        let mut demands = self.demands.clone();
+        // What is named is its entry's, not a pattern's.
+        demands.sort_by_key(|demand| matches!(demand.wanted, Wanted::Matching(_)));
+        let cluster = (add.name.clone(), add.labels.clone());
+        let wishes = Wishes::new(vec![cluster.clone()], demands, keeping.meanings());
+        let env = self.env.clone();
+        let work = async move { checkpoint::bring_back(&env, &keeping, cluster, wishes).await };
+        Box::pin(work.into_actor(self).map(move |reopened, act, ctx| {
+            for Reopened { from, to, id } in &reopened {
+                let durable = act.subscriptions.values().filter(|subscription| subscription.durable);
+                durable.for_each(|subscription| subscription.go_on_at(from, to, *id));
+            }
+            // Whoever waits for it is behind this.
+            act.coming.remove(&add.name);
+            if act.stopping {
+                return Err(RegistryError::ShuttingDown);
+            }
+            act.begin_with(add, ctx);
+            Ok(())
+        }))
+    }
+
+    /// Gives up what could not be put away of clusters, in time.
+    fn give_up_later(ctx: &mut Context<Self>) {
+        ctx.run_later(checkpoint::PATIENCE, |act, _| {
+            let given_up = act.env.checkpoints.keeping().map(|keeping| keeping.give_up()).unwrap_or_default();
+            for origin in given_up {
+                act.subscriptions.values().for_each(|subscription| subscription.forget(&origin));
+            }
+        });
+    }
+}
+
+impl Handler<AddCluster> for RegistryActor {
+    type Result = Outcome;
+
+    fn handle(&mut self, add: AddCluster, ctx: &mut Self::Context) -> Self::Result {
+        if let Err(error) = self.check_new(&add.name) {
+            return Box::pin(actix::fut::ready(Err(error)));
+        }
+        // Before the start what is on disk is in the caches.
+        let keeping = self.env.checkpoints.keeping().filter(|keeping| self.started && keeping.has_away(&add.name));
+        if let Some(keeping) = keeping.cloned() {
+            return self.bring_back(add, keeping);
+        }
+        self.begin_with(add, ctx);
+        Box::pin(actix::fut::ready(Ok(())))
+    }
+}
+
+impl Handler<RemoveCluster> for RegistryActor {
+    type Result = Outcome;
+
+    fn handle(&mut self, RemoveCluster(name): RemoveCluster, ctx: &mut Self::Context) -> Self::Result {
+        if let Some(waiters) = self.coming.get_mut(&name) {
+            let (come, registry) = (waiters.wait(), ctx.address());
+            let work = async move {
+                come.await;
+                registry.send(RemoveCluster(name)).await.unwrap_or(Err(RegistryError::ShuttingDown))
+            };
+            return Box::pin(work.into_actor(self));
+        }
+        let Some(cluster) = self.clusters.remove(&name) else {
+            return Box::pin(actix::fut::ready(Err(RegistryError::UnknownCluster(name))));
+        };
+        self.views.write().remove(&name);
+        self.unexpect(&name);
+        self.removing.insert(name.clone());
+        let (env, keeping) = (self.env.clone(), self.env.checkpoints.keeping().cloned());
+        let drain_until = keeping.as_ref().map(|_| clock::now() + STOP_GRACE);
+        let stopping =
+            cluster.address.send(StopCluster(StopInformer { drain_until, stays_open: drain_until.is_some() }));
+        let removed = name.clone();
+        let work = async move {
+            // Whether it has closed its partitions itself, or died before it could.
+            let has_stopped = stopping.await.is_ok();
+            if let Some(keeping) = keeping.filter(|_| has_stopped) {
+                return checkpoint::put_away(&env, &keeping, &removed).await;
+            }
+            join_all(env.caches.abandon(&removed)).await;
+            Vec::new()
+        };
+        Box::pin(work.into_actor(self).map(move |left, act, ctx| {
+            act.removing.remove(&name);
+            // For the last checkpoint of a hub that ends, it is kept who was told of what.
+            if !act.env.checkpoints.is_closing() {
+                act.subscriptions.values().for_each(|subscription| subscription.forget_cluster(&name, &left));
+            }
+            if !left.is_empty() {
+                Self::give_up_later(ctx);
+            }
+            Ok(())
+        }))
+    }
+}

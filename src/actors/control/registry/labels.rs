@@ -1,0 +1,64 @@
+//! A cluster that has other labels from now on: who selects by them may have to do with it, or no more.
+
+use actix::prelude::*;
+use futures::future::join_all;
+
+use crate::actors::control::messages::{Detach, SetClusterLabels, SetLabels};
+use crate::actors::control::registry::{RegistryActor, RegistryError};
+use crate::actors::runtime::supervision::detach;
+use crate::actors::subscribe::requests::Unwant;
+use informer_hub_types::ClusterSelector;
+
+impl Handler<SetClusterLabels> for RegistryActor {
+    type Result = ResponseActFuture<Self, Result<(), RegistryError>>;
+
+    fn handle(&mut self, SetClusterLabels { name, labels }: SetClusterLabels, _: &mut Context<Self>) -> Self::Result {
+        let Some(cluster) = self.clusters.get_mut(&name) else {
+            return Box::pin(actix::fut::ready(Err(RegistryError::UnknownCluster(name))));
+        };
+        let before = std::mem::replace(&mut cluster.labels, labels.clone());
+        if let Some((shown, _)) = self.views.write().get_mut(&name) {
+            shown.clone_from(&labels);
+        }
+        let cluster = &self.clusters[&name];
+        let change = |selector: &ClusterSelector| (selector.matches(&name, &before), selector.matches(&name, &labels));
+        let of_user = |user| self.demands.iter().filter(move |demand| demand.user == user);
+        let nobodys: Vec<_> = self
+            .demands
+            .iter()
+            .filter(|demand| {
+                change(&demand.clusters).0 && !of_user(demand.user.clone()).any(|it| change(&it.clusters).1)
+            })
+            .map(|demand| cluster.address.send(Unwant(demand.user.clone())))
+            .collect();
+        let (gone, come): (Vec<_>, Vec<_>) = self
+            .subscriptions
+            .values()
+            .filter(|it| change(&it.clusters).0 != change(&it.clusters).1)
+            .cloned()
+            .partition(|subscription| change(&subscription.clusters).0);
+        let detached: Vec<_> = gone.iter().map(|subscription| cluster.address.send(Detach(subscription.id))).collect();
+        // Behind these in its mailbox, and before what is new.
+        let relabelled = cluster.address.send(SetLabels(labels.clone()));
+        if self.started {
+            for demand in self.demands.iter().filter(|demand| change(&demand.clusters) == (false, true)) {
+                detach(self.demand_of(&name, cluster, demand));
+            }
+            for subscription in &come {
+                detach(self.attach_to(&name, cluster, subscription));
+            }
+        }
+        let work = async move {
+            join_all(nobodys).await;
+            join_all(detached).await;
+            // A cluster whose actor dies over it is started again with the new labels.
+            let _ = relabelled.await;
+        };
+        Box::pin(work.into_actor(self).map(move |(), _, _| {
+            for subscription in gone {
+                subscription.forget_cluster(&name, &[]);
+            }
+            Ok(())
+        }))
+    }
+}

@@ -1,0 +1,194 @@
+//! The listener: one subscriber of one informer. Keeps what waits for it, and hands it over one batch at a time.
+//!
+//! It never holds its processor up, which puts what is new into the inbox and wakes it; the inbox keeps its bound by
+//! merging.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use actix::prelude::*;
+
+use crate::actors::env::Env;
+use crate::actors::pipeline::messages::{Stop, Wake};
+use crate::actors::runtime::capacity::{DELIVER_BATCH, MAILBOX};
+use crate::actors::runtime::supervision::ExitGuard;
+use crate::actors::runtime::waiters::Waiters;
+use crate::actors::subscribe::inbox::{Inbox, Turn};
+use crate::actors::subscribe::subscriber::Delivered;
+use crate::actors::subscribe::subscription::Subscription;
+use informer_hub_types::{InformerHealth, Origin};
+
+/// How often it is looked whether objects are on disk that a subscriber waits for.
+const DISK_LOOK: Duration = Duration::from_millis(20);
+
+/// The same while their first list is not complete. Its end is told of, and has this looked at anew.
+const LISTING_LOOK: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(in crate::actors) struct ListenerActor {
+    env: Env,
+    origin: Arc<Origin>,
+    inbox: Arc<Inbox>,
+    turn: Turn,
+    subscription: Arc<Subscription>,
+    health: Arc<InformerHealth>,
+    busy: bool,
+    /// Set while it will look again whether the objects are on disk, and after which pause.
+    looking: Option<(SpawnHandle, Duration)>,
+    draining: bool,
+    stopping: bool,
+    stopped: Waiters,
+    _guard: ExitGuard,
+}
+
+impl ListenerActor {
+    pub(in crate::actors) fn new(
+        env: Env,
+        origin: Arc<Origin>,
+        inbox: Arc<Inbox>,
+        subscription: Arc<Subscription>,
+        health: Arc<InformerHealth>,
+        guard: ExitGuard,
+    ) -> Self {
+        let (turn, stopped) = (inbox.take_over(), Waiters::default());
+        Self {
+            env,
+            origin,
+            inbox,
+            turn,
+            subscription,
+            health,
+            busy: false,
+            looking: None,
+            draining: false,
+            stopping: false,
+            stopped,
+            _guard: guard,
+        }
+    }
+
+    /// Whether it has to wait until the objects have been on disk once. A subscriber that keeps what it is told must not be
+    /// told of objects whose end nobody would notice after a restart.
+    fn waits_for_disk(&self) -> bool {
+        let is_kept = self.subscription.durable && self.env.checkpoints.keeping().is_some();
+        is_kept && !self.health.is_on_disk() && !self.env.checkpoints.is_closing()
+    }
+
+    /// Looks again later whether they are.
+    fn look_again(&mut self, ctx: &mut Context<Self>) {
+        let synced = self.health.has_synced();
+        if synced {
+            self.env.checkpoints.hurry();
+        }
+        // While a first list comes, which may take minutes of thousands of informers, there is no hurry.
+        let look = if synced { DISK_LOOK } else { LISTING_LOOK };
+        if let Some((timer, _)) = self.looking.take_if(|(_, pause)| look < *pause) {
+            ctx.cancel_future(timer);
+        }
+        if self.looking.is_none() {
+            let timer = ctx.run_later(look, |act, ctx| {
+                act.looking = None;
+                act.pump(ctx);
+            });
+            self.looking = Some((timer, look));
+        }
+    }
+
+    /// Hands the next batch over, unless one is under way.
+    fn pump(&mut self, ctx: &mut Context<Self>) {
+        if self.busy {
+            return;
+        }
+        let waits = self.waits_for_disk();
+        // What waits for the disk stays in the inbox for who goes on with it.
+        if self.stopping && (waits || !self.draining) {
+            return ctx.stop();
+        }
+        if waits {
+            return self.look_again(ctx);
+        }
+        // Another has taken over: this one was only slow to stop.
+        let Some(batch) = self.inbox.next(self.turn, DELIVER_BATCH) else { return ctx.stop() };
+        if batch.is_empty() {
+            if self.stopping {
+                ctx.stop();
+            }
+            return;
+        }
+        self.busy = true;
+        let count = batch.len() as u64;
+        let delivery =
+            self.subscription.subscriber.deliver(batch, self.inbox.traced(), &self.env.handlers).into_actor(self);
+        ctx.spawn(delivery.map(move |delivered, act, ctx| {
+            act.busy = false;
+            act.inbox.done(act.turn);
+            act.note(&delivered, count);
+            if delivered == Delivered::Gone {
+                act.subscription.leave();
+                return ctx.stop();
+            }
+            act.pump(ctx);
+        }));
+    }
+
+    fn note(&self, delivered: &Delivered, count: u64) {
+        let health = &self.inbox.health;
+        let Origin { cluster, resource, .. } = &*self.origin;
+        match delivered {
+            Delivered::All => {
+                health.delivered.fetch_add(count, Relaxed);
+            }
+            Delivered::Lost(lost, error) => {
+                let lost = *lost as u64;
+                health.lost.fetch_add(lost, Relaxed);
+                health.delivered.fetch_add(count - lost, Relaxed);
+                tracing::warn!(%cluster, resource = %resource.gvr, lost, error, "a subscriber failed on notifications");
+            }
+            Delivered::Gone => {
+                tracing::info!(%cluster, resource = %resource.gvr, "a subscriber is gone; it is unsubscribed");
+            }
+        }
+    }
+}
+
+impl Actor for ListenerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        self.pump(ctx);
+    }
+
+    fn stopped(&mut self, _ctx: &mut Self::Context) {
+        self.stopped.release();
+    }
+}
+
+impl Handler<Wake> for ListenerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+        self.pump(ctx);
+    }
+}
+
+impl Handler<Stop> for ListenerActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, stop: Stop, ctx: &mut Self::Context) -> Self::Result {
+        self.stopping = true;
+        self.draining = stop.drain;
+        self.pump(ctx);
+        self.stopped.wait()
+    }
+}
+
+#[cfg(test)]
+impl Handler<crate::actors::tests::Crash> for ListenerActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(crate::actors::tests::Victim::Listener);
+    }
+}

@@ -1,0 +1,504 @@
+//! The reflector: drives the list+watch machine of one informer and hands what it finds to the fifo.
+//!
+//! The machine decides, the source reads, this loop carries. While the fifo has no room it waits, and the source reads
+//! on by itself into its own bounded buffer; only when that is full too does the socket stand still.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::StreamExt;
+use tracing::Span;
+
+use crate::actors::memory::budget::Budget;
+use crate::actors::pipeline::messages::{Enqueue, Stop};
+use crate::actors::runtime::capacity::{ENQUEUE_BATCH, MAILBOX};
+use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::supervision::{ExitGuard, ExitStatus};
+use crate::actors::runtime::waiters::Waiters;
+use crate::actors::subscribe::watch_errors::WatchErrors;
+use informer_hub_reflector::{
+    ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped, SourceError,
+    Step, WatchBatch, WatchItem, WatchRequest,
+};
+use informer_hub_telemetry::spans;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{
+    Change, Delta, DeltaKind, Followed, InformerHealth, ListReason, Origin, Phase, ResourceVersion, StoredObject,
+    Threads, Watcher, rng,
+};
+
+mod shows;
+mod skipped;
+pub(in crate::actors) mod waits;
+
+use skipped::SkippedObjects;
+use waits::{next_within, within};
+
+/// What a reflector actor is made of.
+pub(in crate::actors) struct ReflectorParts {
+    pub(in crate::actors) origin: Arc<Origin>,
+    pub(in crate::actors) health: Arc<InformerHealth>,
+    pub(in crate::actors) source: Arc<dyn ListerWatcher>,
+    pub(in crate::actors) fifo: Recipient<Enqueue>,
+    pub(in crate::actors) options: ReflectorOptions,
+    pub(in crate::actors) watch_errors: Arc<WatchErrors>,
+    pub(in crate::actors) troubles: Recipient<Trouble>,
+    pub(in crate::actors) handlers: Threads,
+    pub(in crate::actors) budget: Budget,
+    /// Where to go on without a list: the store is complete up to there.
+    pub(in crate::actors) resume: Option<ResourceVersion>,
+    /// Shared with the other informers of the cluster.
+    pub(in crate::actors) answered: Answered,
+}
+
+/// A list or watch has failed, or works again (`None`).
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(in crate::actors) struct Trouble {
+    pub(in crate::actors) origin: Arc<Origin>,
+    pub(in crate::actors) error: Option<SourceError>,
+}
+
+/// See the module.
+pub(in crate::actors) struct ReflectorActor {
+    parts: Option<ReflectorParts>,
+    stopped: Waiters,
+    guard: ExitGuard,
+}
+
+impl ReflectorActor {
+    pub(in crate::actors) fn new(parts: ReflectorParts, guard: ExitGuard) -> Self {
+        Self { parts: Some(parts), stopped: Waiters::default(), guard }
+    }
+}
+
+impl Actor for ReflectorActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        let Some(parts) = self.parts.take() else { return };
+        let driver = Driver::new(parts);
+        ctx.spawn(driver.run().into_actor(self).map(|FifoGone, act, ctx| {
+            act.guard.set(ExitStatus::Orphaned);
+            ctx.stop();
+        }));
+    }
+
+    fn stopped(&mut self, _ctx: &mut Self::Context) {
+        self.stopped.release();
+    }
+}
+
+impl Handler<Stop> for ReflectorActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _stop: Stop, ctx: &mut Self::Context) -> Self::Result {
+        ctx.stop();
+        self.stopped.wait()
+    }
+}
+
+/// How long a watch has to stay open before it is said that all is well: one from a version that is too old opens too,
+/// and is told so at once.
+const PROVEN: Duration = Duration::from_secs(1);
+
+/// The fifo's mailbox is closed: there is nobody to work for.
+struct FifoGone;
+
+struct Driver {
+    parts: ReflectorParts,
+    machine: Reflector,
+    held: Vec<Change>,
+    /// One of what is held that is followed, and its time here.
+    followed: Option<(Followed, Span)>,
+    /// Objects that were skipped and have not been accepted, deleted or listed anew since.
+    skipped: SkippedObjects,
+    /// The list under way, and its pages so far.
+    listing: Option<Listing>,
+    list_began: Instant,
+    /// Why the next list would begin.
+    relists_for: ListReason,
+    /// Whether it has yet to be seen that it watches: since it began, and since a failure.
+    unproven: bool,
+    /// How far the fifo was told last that it has everything.
+    progress: Option<ResourceVersion>,
+    /// Whether the cluster has answered another informer again since the last request of this one began.
+    others: Watcher<()>,
+}
+
+struct Listing {
+    span: Span,
+    pages: u64,
+}
+
+impl Driver {
+    fn new(mut parts: ReflectorParts) -> Self {
+        let mut machine = Reflector::new(parts.options.clone(), rng::unit);
+        // What the store has must not go back in time because a reflector was restarted.
+        if let Some(version) = parts.health.newest() {
+            machine.resume(version.as_ref().clone());
+        }
+        if let Some(version) = parts.resume.take() {
+            machine.go_on(version, clock::now());
+        }
+        let others = parts.answered.subscribe();
+        let is_first = parts.health.lists.load(Relaxed) == 0;
+        let relists_for = if is_first { ListReason::First } else { ListReason::Restart };
+        Self {
+            parts,
+            machine,
+            held: Vec::new(),
+            followed: None,
+            skipped: SkippedObjects::default(),
+            listing: None,
+            list_began: clock::now(),
+            relists_for,
+            unproven: true,
+            progress: None,
+            others,
+        }
+    }
+
+    async fn run(mut self) -> FifoGone {
+        loop {
+            let done = match self.machine.next(clock::now()) {
+                Step::Wait { until, .. } => {
+                    self.show_no_watch();
+                    tokio::select! {
+                        biased;
+                        () = tokio::time::sleep_until(until) => {}
+                        Ok(()) = self.others.changed() => self.machine.hurry(clock::now()),
+                    }
+                    Ok(())
+                }
+                Step::List { request, fresh } => self.list(request, fresh).await,
+                Step::Watch { request } => self.watch(request).await,
+            };
+            if let Err(FifoGone) = done {
+                return FifoGone;
+            }
+        }
+    }
+
+    // === list ===
+
+    async fn list(&mut self, request: ListRequest, fresh: bool) -> Result<(), FifoGone> {
+        let health = Arc::clone(&self.parts.health);
+        if fresh {
+            self.begin_list();
+        }
+        self.trace_list();
+        let stall = self.parts.options.stall;
+        self.ignore_others();
+        let mut asked = clock::now();
+        let opening = within(stall.list_head, "list: no answer", self.parts.source.list(request));
+        let mut stream = match opening.await {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.list_failed(&error);
+                return Ok(());
+            }
+        };
+        self.note_answer();
+        loop {
+            let chunk = next_within(&stall, stream.next()).await;
+            let items = chunk.as_ref().map_or(0, ListChunk::items);
+            let chunk = self.machine.on_list_items(items, clock::now() - asked).and(chunk);
+            match chunk {
+                Ok(ListChunk::Items(objects)) => {
+                    let count = objects.len() as u64;
+                    health.note_heard();
+                    health.note_events(count);
+                    health.list_items.fetch_add(count, Relaxed);
+                    self.held.extend(objects.into_iter().map(|object| delta(DeltaKind::Replaced, object)));
+                    self.hand_over().await?;
+                }
+                Ok(ListChunk::Skipped(skipped)) => self.skip(skipped, true),
+                Ok(ListChunk::End { version, continue_token, remaining }) => {
+                    health.note_heard();
+                    self.listing.iter_mut().for_each(|listing| listing.pages += 1);
+                    if let Some(remaining) = remaining {
+                        health.list_expected.store(health.list_items.load(Relaxed) + remaining, Relaxed);
+                    }
+                    match self.machine.on_page_end(version, continue_token, remaining, clock::now()) {
+                        PageVerdict::NextPage => {}
+                        PageVerdict::ListComplete(version) => {
+                            self.held.push(Change::ReplaceEnd(version));
+                            self.listed();
+                        }
+                        PageVerdict::GivenUp(error) => self.list_failed(&error),
+                    }
+                    return self.hand_over().await;
+                }
+                Err(error) => {
+                    self.ignore_others();
+                    self.list_failed(&error);
+                    return Ok(());
+                }
+            }
+            asked = clock::now();
+        }
+    }
+
+    fn begin_list(&mut self) {
+        self.skipped.clear();
+        self.list_began = clock::now();
+        self.show_no_watch();
+        let health = &self.parts.health;
+        health.note_list(self.relists_for);
+        health.list_items.store(0, Relaxed);
+        health.list_expected.store(0, Relaxed);
+        if !health.has_synced() {
+            health.set_phase(Phase::Listing);
+        }
+        self.held.push(Change::ReplaceBegin);
+    }
+
+    /// A list that goes on after a failure begins a span of its own.
+    fn trace_list(&mut self) {
+        let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
+        self.listing.get_or_insert_with(|| Listing { span: spans::list(cluster, &resource.gvr, scope), pages: 0 });
+    }
+
+    fn end_list_trace(&mut self, error: Option<&SourceError>) {
+        if let Some(listing) = self.listing.take() {
+            let objects = self.parts.health.list_items.load(Relaxed);
+            spans::end_list(&listing.span, objects, listing.pages, error.map(|error| error as &dyn Display));
+        }
+    }
+
+    fn listed(&mut self) {
+        self.end_list_trace(None);
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let health = &self.parts.health;
+        health.list_expected.store(0, Relaxed);
+        health.timings().inspect(|timings| timings.lists.record(clock::now() - self.list_began, None));
+        self.clear_error();
+        self.show_version();
+        tracing::debug!(%cluster, resource = %resource.gvr, objects = health.list_items.load(Relaxed), "listed");
+    }
+
+    fn list_failed(&mut self, error: &SourceError) {
+        let span = self.listing.as_ref().map_or_else(Span::none, |listing| listing.span.clone());
+        span.in_scope(|| self.show_failure(error));
+        self.end_list_trace(Some(error));
+        self.machine.on_list_error(error, clock::now());
+    }
+
+    // === watch ===
+
+    async fn watch(&mut self, request: WatchRequest) -> Result<(), FifoGone> {
+        self.listing = None;
+        if request.initial_events {
+            self.begin_list();
+            self.trace_list();
+        }
+        let span = {
+            let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
+            spans::watch(cluster, &resource.gvr, scope)
+        };
+        let head = self.parts.options.stall.watch_head;
+        self.ignore_others();
+        let mut opened = None;
+        let mut events = 0;
+        let end = match within(head, "watch: no answer", self.parts.source.watch(request)).await {
+            Err(error) => Err(error),
+            Ok(stream) => {
+                opened = Some(clock::now());
+                self.watch_opened();
+                let end = self.follow(stream, &mut events).await?;
+                self.ignore_others();
+                end
+            }
+        };
+        let now = clock::now();
+        if let (Some(opened), Some(timings)) = (opened, self.parts.health.timings()) {
+            timings.watches.record(now.duration_since(opened), None);
+        }
+        spans::end_watch(&span, events, end.as_ref().err().map(|error| error as &dyn Display));
+        self.relists_for = ListReason::Ended;
+        if let Err(error) = &end {
+            self.end_list_trace(Some(error));
+            span.in_scope(|| self.show_failure(error));
+        }
+        let lasted = opened.map_or(Duration::ZERO, |opened| now.duration_since(opened));
+        self.machine.on_watch_end(end.as_ref().copied(), events, lasted, now);
+        Ok(())
+    }
+
+    fn watch_opened(&mut self) {
+        self.machine.on_watch_opened(clock::now());
+        let health = &self.parts.health;
+        health.watches.fetch_add(1, Relaxed);
+        health.note_heard();
+        self.note_answer();
+        let health = &self.parts.health;
+        if !self.machine.is_listing() {
+            health.set_phase(Phase::Watching);
+            self.clear_error();
+            // So that the first of what comes is known to go on from there.
+            self.note_progress();
+        }
+    }
+
+    /// Reads an open watch to its end.
+    async fn follow(
+        &mut self,
+        mut stream: informer_hub_reflector::WatchStream,
+        events: &mut u64,
+    ) -> Result<Result<(), SourceError>, FifoGone> {
+        let proven = clock::now() + PROVEN;
+        loop {
+            let deadline = self.machine.deadline();
+            let next = async {
+                match deadline {
+                    Some(deadline) => tokio::time::timeout_at(deadline, stream.next()).await.ok(),
+                    None => Some(stream.next().await),
+                }
+            };
+            let next = tokio::select! {
+                biased;
+                next = next => next,
+                () = tokio::time::sleep_until(proven), if self.unproven && !self.machine.is_listing() => {
+                    self.show_well();
+                    continue;
+                }
+            };
+            match next {
+                None => return Ok(Err(self.machine.out_of_patience())),
+                Some(None) => return Ok(Ok(())),
+                Some(Some(Err(error))) => return Ok(Err(error)),
+                Some(Some(Ok(batch))) => {
+                    *events += batch.items.len() as u64;
+                    self.take_items(batch);
+                    self.hand_over().await?;
+                    if let Some(error) = self.machine.overrun(clock::now()) {
+                        return Ok(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_items(&mut self, WatchBatch { items, followed }: WatchBatch) {
+        self.begin_following(followed);
+        let now = clock::now();
+        let health = Arc::clone(&self.parts.health);
+        health.note_heard();
+        let mut taken = 0;
+        for item in items {
+            let verdict = self.machine.on_watch_item(&item, now);
+            let initial = matches!(verdict, ItemVerdict::Initial);
+            if let ItemVerdict::InitialEventsEnd(version) = &verdict {
+                self.held.push(Change::ReplaceEnd(version.clone()));
+                self.listed();
+                health.set_phase(Phase::Watching);
+                self.show_well();
+            }
+            let live = |kind| if initial { DeltaKind::Replaced } else { kind };
+            let (kind, object) = match item {
+                WatchItem::Added(object) => (live(DeltaKind::Added), object),
+                WatchItem::Modified(object) => (live(DeltaKind::Updated), object),
+                WatchItem::Deleted(object) => (DeltaKind::Deleted, object),
+                WatchItem::Bookmark { .. } => continue,
+                WatchItem::Skipped(skipped) => {
+                    self.skip(skipped, initial);
+                    continue;
+                }
+            };
+            if initial {
+                health.list_items.fetch_add(1, Relaxed);
+            }
+            taken += 1;
+            self.note_taken(object.key());
+            if object.is_head_only() {
+                health.skipped.fetch_add(1, Relaxed);
+                let Origin { cluster, resource, .. } = &*self.parts.origin;
+                tracing::warn!(%cluster, resource = %resource.gvr, object = %object.key(), "how a deleted object last was cannot be taken in");
+            }
+            self.held.push(delta(kind, object));
+        }
+        if taken > 0 {
+            health.note_events(taken);
+        }
+        self.show_version();
+        self.note_progress();
+    }
+
+    fn begin_following(&mut self, followed: Followed) {
+        let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
+        if let Some(traced) = &followed.traced {
+            spans::name_change(&traced.span, cluster, &resource.gvr, scope);
+        }
+        let span = spans::stage("reflector", followed.traced.as_ref());
+        self.followed = Some((followed, span));
+    }
+
+    /// Tells the fifo how far it has everything, where that has changed.
+    fn note_progress(&mut self) {
+        if self.machine.complete_up_to() != self.progress.as_ref() {
+            self.progress = self.machine.complete_up_to().cloned();
+            self.held.extend(self.progress.clone().map(Change::Progress));
+        }
+    }
+
+    // === both ===
+
+    /// Hands over what is held; waits while the fifo has no room, or memory has none for what is new.
+    async fn hand_over(&mut self) -> Result<(), FifoGone> {
+        while !self.held.is_empty() {
+            let rest = self.held.split_off(self.held.len().min(ENQUEUE_BATCH));
+            let batch = std::mem::replace(&mut self.held, rest);
+            let headroom = self.parts.budget.headroom();
+            if headroom.is_limited() {
+                let bytes = newcomers(&batch);
+                if bytes > 0 {
+                    headroom.take(bytes).await;
+                }
+            }
+            // It is in the last piece, or before it.
+            let (followed, _span) = self.followed.take_if(|_| self.held.is_empty()).unzip();
+            self.parts.fifo.send(Enqueue { changes: batch, followed }).await.map_err(|_| FifoGone)?;
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, skipped: Skipped, listing: bool) {
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());
+        let said = format!("object {key} was skipped: {}", skipped.reason);
+        self.parts.health.skipped.fetch_add(1, Relaxed);
+        self.parts.health.set_error(Some(said.clone()));
+        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "an object was skipped");
+        self.skipped.add(skipped.key.clone(), said);
+        if let Some(key) = skipped.key.filter(|_| listing) {
+            self.held.push(Change::ReplaceKeep(key));
+        }
+    }
+}
+
+fn delta(kind: DeltaKind, object: Arc<StoredObject>) -> Change {
+    Change::Delta(Delta { kind, object })
+}
+
+/// Bytes of what may be new to the store. What changes takes the place of what was, and what goes makes room.
+fn newcomers(batch: &[Change]) -> usize {
+    let size = |change: &Change| match change {
+        Change::Delta(Delta { kind: DeltaKind::Added | DeltaKind::Replaced, object }) => object.plain_size(),
+        _ => 0,
+    };
+    batch.iter().map(size).sum()
+}
+
+#[cfg(test)]
+impl Handler<crate::actors::tests::Crash> for ReflectorActor {
+    type Result = ();
+
+    fn handle(&mut self, crash: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
+        crash.strike(crate::actors::tests::Victim::Reflector);
+    }
+}

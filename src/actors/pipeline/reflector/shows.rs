@@ -1,0 +1,98 @@
+//! What a reflector shows of itself: how far it has read, and what goes wrong.
+
+use std::sync::Arc;
+
+use crate::actors::pipeline::reflector::{Driver, Trouble};
+use crate::actors::runtime::supervision::detach;
+use informer_hub_reflector::{ErrorClass, SourceError};
+use informer_hub_types::{ObjectKey, Origin, Phase};
+
+impl Driver {
+    /// A watch that ended in good order is no failure, but unless the next one follows at once nobody watches.
+    pub(super) fn show_no_watch(&self) {
+        if self.parts.health.phase() == Phase::Watching {
+            self.parts.health.set_phase(Phase::Stale);
+        }
+    }
+
+    /// The request works; what was skipped is still missing, and must not be forgotten over that.
+    pub(super) fn clear_error(&self) {
+        self.parts.health.set_error(self.skipped.last());
+    }
+
+    /// An object that was skipped has changed into one that can be taken in (or has been deleted).
+    pub(super) fn note_taken(&mut self, key: &ObjectKey) {
+        if self.skipped.remove(key) {
+            self.parts.health.set_error(self.skipped.last());
+        }
+    }
+
+    pub(super) fn show_version(&self) {
+        if let Some(version) = self.machine.last_version()
+            && self.parts.health.version().as_deref() != Some(version)
+        {
+            self.parts.health.set_version(version.clone());
+        }
+        if let Some(floor) = self.machine.floor()
+            && self.parts.health.newest().is_none_or(|newest| floor.newer_than(&newest))
+        {
+            self.parts.health.set_floor(floor.clone());
+        }
+    }
+
+    /// Says that it watches, where that was not known.
+    pub(super) fn show_well(&mut self) {
+        if std::mem::take(&mut self.unproven) {
+            self.tell(None);
+        }
+    }
+
+    /// The cluster has answered. Notifies the other informers if it had left the request before unanswered.
+    pub(super) fn note_answer(&mut self) {
+        let health = &self.parts.health;
+        let was_silent = health.answers() == Some(false);
+        health.set_answers(true);
+        if was_silent {
+            self.parts.answered.note();
+            self.ignore_others();
+        }
+    }
+
+    /// Forgets that the cluster has answered others: the next request, or the next wait, begins after that.
+    pub(super) fn ignore_others(&mut self) {
+        drop(self.others.see());
+    }
+
+    fn tell(&self, error: Option<SourceError>) {
+        let trouble = Trouble { origin: Arc::clone(&self.parts.origin), error };
+        detach(self.parts.troubles.send(trouble));
+    }
+
+    pub(super) fn show_failure(&mut self, error: &SourceError) {
+        self.relists_for = error.class.list_reason();
+        if error.class.is_answer() {
+            self.note_answer();
+        } else {
+            self.parts.health.set_answers(!error.class.is_silence());
+        }
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let health = &self.parts.health;
+        self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.handlers);
+        let phase = match error.class {
+            ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
+            ErrorClass::NotFound => Phase::Absent,
+            // A relist from a fresh version is the protocol's ordinary way on.
+            _ if health.has_synced() => Phase::Stale,
+            _ => Phase::Listing,
+        };
+        health.set_phase(phase);
+        health.set_error(Some(error.to_string()));
+        if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
+            tracing::info!(%cluster, resource = %resource.gvr, %error, "listing again");
+        } else {
+            tracing::debug!(%cluster, resource = %resource.gvr, %error, "the list or watch failed");
+            self.unproven = true;
+            self.tell(Some(error.clone()));
+        }
+    }
+}

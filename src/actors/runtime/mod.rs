@@ -1,0 +1,9 @@
+//! What every actor builds on: bounds, supervision, yielding, signals. Knows no actor.
+
+pub mod capacity;
+pub(in crate::actors) mod gauge;
+pub(in crate::actors) mod pressure;
+pub(in crate::actors) mod recovery;
+pub(in crate::actors) mod supervision;
+pub(in crate::actors) mod waiters;
+pub(in crate::actors) mod yield_budget;

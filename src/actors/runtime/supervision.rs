@@ -1,0 +1,281 @@
+//! When a child died: restart it, restart what depends on it, or give up. Pure; Erlang/OTP's rules.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actix::dev::channel::channel;
+use actix::{Actor, ActorContext, ActorFutureExt, Addr, ArbiterHandle, AsyncContext, Context, Message, Recipient};
+use futures::FutureExt;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::actors::runtime::capacity::CONTROL_MAILBOX;
+use informer_hub_types::clock::Instant;
+
+/// How an actor ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitStatus {
+    /// It was told to stop, or its work was done.
+    Stopped,
+    /// It panicked.
+    Panicked,
+    /// Somebody that it needs was gone.
+    Orphaned,
+    /// Its own children died more often than their restart intensity allows.
+    GaveUp,
+}
+
+impl ExitStatus {
+    /// Whether the supervisor has something to mend.
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        self != Self::Stopped
+    }
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stopped => "stopped",
+            Self::Panicked => "panicked",
+            Self::Orphaned => "lost a neighbour",
+            Self::GaveUp => "gave up restarting its children",
+        })
+    }
+}
+
+/// How many restarts within how long are borne before a supervisor gives up. Smaller higher up the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::actors) struct RestartIntensity {
+    /// Restarts that are borne.
+    pub restarts: usize,
+    /// Within this long.
+    pub within: Duration,
+}
+
+/// One child of a `rest_for_one` supervisor, as data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::actors) struct ChildSpec {
+    /// What the child is, in logs.
+    pub name: &'static str,
+}
+
+/// What a supervisor does about a death.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::actors) enum Decision {
+    /// Nothing: the child stopped as it was told, or an older generation of it died.
+    Ignore,
+    /// Restart the child with this index and every later one (`rest_for_one`).
+    RestartFrom(usize),
+    /// Stop all children: the intensity is exceeded.
+    GiveUp,
+}
+
+/// Keeps the books of one supervisor.
+#[derive(Debug)]
+pub(in crate::actors) struct Supervision {
+    specs: &'static [ChildSpec],
+    intensity: RestartIntensity,
+    deaths: VecDeque<Instant>,
+    /// Number of each child's present incarnation: the death of an earlier one is old news.
+    generations: Vec<u64>,
+}
+
+impl Supervision {
+    /// A supervisor of children that start in the order of `specs` and stop in reverse.
+    #[must_use]
+    pub(in crate::actors) fn new(specs: &'static [ChildSpec], intensity: RestartIntensity) -> Self {
+        Self { specs, intensity, deaths: VecDeque::new(), generations: vec![0; specs.len()] }
+    }
+
+    /// Begins a new incarnation of a child; the earlier one's death does not matter any more.
+    pub(in crate::actors) fn begin(&mut self, child: usize) -> u64 {
+        let Some(generation) = self.generations.get_mut(child) else { return 0 };
+        *generation += 1;
+        *generation
+    }
+
+    /// The name of a child.
+    #[must_use]
+    pub(in crate::actors) fn name(&self, child: usize) -> &'static str {
+        self.specs.get(child).map_or("child", |spec| spec.name)
+    }
+
+    /// Decides about a death.
+    pub(in crate::actors) fn on_exit(&mut self, exited: ChildExited, now: Instant) -> Decision {
+        if !exited.status.is_failure() || self.generations.get(exited.child) != Some(&exited.generation) {
+            return Decision::Ignore;
+        }
+        if self.note_death(now) { Decision::RestartFrom(exited.child) } else { Decision::GiveUp }
+    }
+
+    /// Counts a death; `false` when it is one too many.
+    pub(in crate::actors) fn note_death(&mut self, now: Instant) -> bool {
+        while self.deaths.front().is_some_and(|death| now.duration_since(*death) > self.intensity.within) {
+            self.deaths.pop_front();
+        }
+        self.deaths.push_back(now);
+        self.deaths.len() <= self.intensity.restarts
+    }
+}
+
+/// A child has ended.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct ChildExited {
+    /// Index of the child in its supervisor's specs, or the supervisor's own number for it.
+    pub child: usize,
+    /// The set of children that it belonged to.
+    pub generation: u64,
+    /// How it ended.
+    pub status: ExitStatus,
+}
+
+/// How many actors of a hub live. For the shutdown's report and the tests' leak check.
+#[derive(Clone, Debug, Default)]
+pub struct Census(Arc<AtomicUsize>);
+
+impl Census {
+    /// Living actors.
+    #[must_use]
+    pub fn living(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Owned by a supervisor that has children on other threads: when it goes, even by a panic, they go.
+#[derive(Debug)]
+pub(in crate::actors) struct Children {
+    token: CancellationToken,
+    _end: DropGuard,
+}
+
+impl Children {
+    pub(in crate::actors) fn new() -> Self {
+        let token = CancellationToken::new();
+        Self { _end: token.clone().drop_guard(), token }
+    }
+
+    /// What a child is to stop with.
+    pub(in crate::actors) fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+}
+
+/// Starts an actor in an arbiter, its mailbox without a bound from the first message on
+/// ([`CONTROL_MAILBOX`](super::capacity::CONTROL_MAILBOX)).
+pub(in crate::actors) fn start_control<A>(
+    arbiter: &ArbiterHandle,
+    make: impl FnOnce(&mut Context<A>) -> A + Send + 'static,
+) -> Addr<A>
+where
+    A: Actor<Context = Context<A>>,
+{
+    let (sender, receiver) = channel(CONTROL_MAILBOX);
+    arbiter.spawn_fn(move || {
+        let mut ctx = Context::with_receiver(receiver);
+        let actor = make(&mut ctx);
+        actix::spawn(ctx.into_future(actor));
+    });
+    Addr::new(sender)
+}
+
+/// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
+pub(in crate::actors) fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
+    actix::spawn(request.map(drop));
+}
+
+/// Stops an actor when its supervisor goes, however that goes.
+pub(in crate::actors) fn stop_with<A>(token: &CancellationToken, ctx: &mut Context<A>)
+where
+    A: Actor<Context = Context<A>>,
+{
+    let cancelled = token.clone().cancelled_owned();
+    ctx.spawn(actix::fut::wrap_future::<_, A>(cancelled).map(|(), _, ctx| ctx.stop()));
+}
+
+/// Owned by an actor; when the actor goes, however it goes, its supervisor hears of it.
+///
+/// actix drops an actor that panicked while the panic unwinds, which is how a panic is told from a stop.
+pub(in crate::actors) struct ExitGuard {
+    exited: ChildExited,
+    supervisor: Option<Recipient<ChildExited>>,
+    census: Census,
+}
+
+impl ExitGuard {
+    /// A guard for one child. `supervisor` is cloned for this guard alone: a fresh clone always has a mailbox slot
+    /// of its own, so the one message that the guard will ever send cannot find the mailbox full.
+    #[must_use]
+    pub(in crate::actors) fn new(
+        child: usize,
+        generation: u64,
+        supervisor: Option<&Recipient<ChildExited>>,
+        census: &Census,
+    ) -> Self {
+        census.0.fetch_add(1, Ordering::AcqRel);
+        let exited = ChildExited { child, generation, status: ExitStatus::Stopped };
+        Self { exited, supervisor: supervisor.cloned(), census: census.clone() }
+    }
+
+    /// Says how the actor will have ended, before it stops itself.
+    pub(in crate::actors) fn set(&mut self, status: ExitStatus) {
+        self.exited.status = status;
+    }
+}
+
+impl Drop for ExitGuard {
+    fn drop(&mut self) {
+        self.census.0.fetch_sub(1, Ordering::AcqRel);
+        if std::thread::panicking() {
+            self.exited.status = ExitStatus::Panicked;
+        }
+        if let Some(supervisor) = &self.supervisor {
+            // A closed mailbox means that the supervisor is gone too, and its own supervisor knows.
+            let _ = supervisor.try_send(self.exited);
+        }
+    }
+}
+
+impl fmt::Debug for ExitGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExitGuard").field("exited", &self.exited).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer_hub_types::clock;
+
+    const SPECS: &[ChildSpec] = &[ChildSpec { name: "a" }, ChildSpec { name: "b" }];
+    const INTENSITY: RestartIntensity = RestartIntensity { restarts: 2, within: Duration::from_secs(10) };
+
+    fn death(child: usize, generation: u64, status: ExitStatus) -> ChildExited {
+        ChildExited { child, generation, status }
+    }
+
+    #[test]
+    fn a_dead_child_takes_the_later_ones_with_it_until_the_intensity_is_exceeded() {
+        let mut supervision = Supervision::new(SPECS, INTENSITY);
+        let generation = supervision.begin(1);
+        let now = clock::now();
+        let panicked = death(1, generation, ExitStatus::Panicked);
+        assert_eq!(supervision.on_exit(panicked, now), Decision::RestartFrom(1));
+        assert_eq!(supervision.on_exit(panicked, now), Decision::RestartFrom(1));
+        assert_eq!(supervision.on_exit(panicked, now), Decision::GiveUp);
+        assert_eq!(supervision.on_exit(panicked, now + Duration::from_secs(11)), Decision::RestartFrom(1));
+    }
+
+    #[test]
+    fn a_stop_and_an_older_generation_are_ignored() {
+        let mut supervision = Supervision::new(SPECS, INTENSITY);
+        let old = supervision.begin(0);
+        let generation = supervision.begin(0);
+        let now = clock::now();
+        assert_eq!(supervision.on_exit(death(0, generation, ExitStatus::Stopped), now), Decision::Ignore);
+        assert_eq!(supervision.on_exit(death(0, old, ExitStatus::Panicked), now), Decision::Ignore);
+    }
+}

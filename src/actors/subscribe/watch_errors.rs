@@ -1,0 +1,87 @@
+//! Who wants to hear of failed lists and watches: client-go's `SetWatchErrorHandler`, of an informer that is shared.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+
+use parking_lot::Mutex;
+
+use crate::actors::subscribe::requests::User;
+use informer_hub_reflector::SourceError;
+use informer_hub_types::{Origin, Threads};
+
+/// Called with each failure of a list or a watch, those included that break an open watch (which client-go's is not told
+/// of).
+///
+/// It runs on a thread where it may block, one call at a time; failures that happen while it is busy are not told. A
+/// panic costs that one call.
+#[derive(Clone)]
+pub struct WatchErrorHandler {
+    call: Arc<OnError>,
+    /// Of all informers that it hears of.
+    busy: Arc<AtomicBool>,
+}
+
+type OnError = dyn Fn(&Origin, &SourceError) + Send + Sync;
+
+impl WatchErrorHandler {
+    /// A handler from a closure.
+    pub fn new(handler: impl Fn(&Origin, &SourceError) + Send + Sync + 'static) -> Self {
+        Self { call: Arc::new(handler), busy: Arc::default() }
+    }
+}
+
+impl fmt::Debug for WatchErrorHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchErrorHandler").finish_non_exhaustive()
+    }
+}
+
+/// The handlers of one informer, each for as long as its user uses the informer.
+#[derive(Default)]
+pub(in crate::actors) struct WatchErrors(Mutex<Vec<Tap>>);
+
+#[derive(Clone)]
+struct Tap {
+    user: User,
+    handler: WatchErrorHandler,
+}
+
+impl WatchErrors {
+    pub(in crate::actors) fn add(&self, user: User, handler: WatchErrorHandler) {
+        self.0.lock().push(Tap { user, handler });
+    }
+
+    pub(in crate::actors) fn remove(&self, user: &User) {
+        self.0.lock().retain(|tap| tap.user != *user);
+    }
+
+    /// Takes over the handlers of an informer that turned out to be this one.
+    pub(in crate::actors) fn absorb(&self, other: &Self) {
+        let more = other.0.lock().clone();
+        self.0.lock().extend(more);
+    }
+
+    /// Tells every handler that is not busy; waits for none.
+    pub(in crate::actors) fn tell(&self, origin: &Arc<Origin>, error: &SourceError, handlers: &Threads) {
+        for Tap { handler: WatchErrorHandler { call, busy }, .. } in self.0.lock().iter().cloned() {
+            if busy.swap(true, AcqRel) {
+                continue;
+            }
+            let (origin, error) = (Arc::clone(origin), error.clone());
+            handlers.spawn_blocking(move || {
+                if catch_unwind(AssertUnwindSafe(|| call(&origin, &error))).is_err() {
+                    tracing::warn!(cluster = %origin.cluster, resource = %origin.resource.gvr, "a watch error handler panicked");
+                }
+                busy.store(false, std::sync::atomic::Ordering::Release);
+            });
+        }
+    }
+}
+
+impl fmt::Debug for WatchErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WatchErrors").field(&self.0.lock().len()).finish()
+    }
+}
