@@ -31,10 +31,12 @@ mod tests;
 /// Every message that reaches the actors from outside.
 pub mod messages {
     pub use super::cache::messages::*;
+    pub use super::cache::write_half::Lease;
     pub use super::control::messages::*;
     pub use super::pipeline::messages::*;
     pub use super::subscribe::requests::*;
     pub use super::subscribe::resource_request::{KnownResource, Wanted};
+    pub use super::subscribe::user::User;
 }
 
 pub use cache::actor::{CacheActor, CacheDirectory};
@@ -58,5 +60,6 @@ pub use status::hub::{
 };
 pub use status::sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
 pub use subscribe::subscriber::Subscriber;
-pub use subscribe::subscription::{Subscribe, Subscription, SubscriptionId};
+pub use subscribe::subscription::{Subscribe, Subscription};
+pub use subscribe::user::{SubscriptionId, User};
 pub use subscribe::watch_errors::WatchErrorHandler;

@@ -20,10 +20,11 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::actors::cache::messages::{
-    AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, Lease, OpenPartition, OpenedPartition,
+    AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, OpenPartition, OpenedPartition,
     TakeSnapshot,
 };
 use crate::actors::cache::questions::{Answering, Questions};
+use crate::actors::cache::write_half::Lease;
 use crate::actors::cache::write_half::{SharedWriteHalf, Written, is_small};
 use crate::actors::checkpoint::keeper::Checkpoints;
 use crate::actors::runtime::capacity::{MAILBOX, Tuning};

@@ -1,6 +1,6 @@
 //! Messages to the cache actor.
 
-use crate::actors::cache::write_half::SharedWriteHalf;
+use crate::actors::cache::write_half::{Lease, SharedWriteHalf};
 use crate::actors::runtime::pressure::Pressure;
 use crate::cache::AddIndexersError;
 use crate::cache::Answer;
@@ -52,11 +52,6 @@ pub struct OpenedPartition {
     /// The short way to the store, for small batches.
     pub(in crate::actors) write_half: SharedWriteHalf,
 }
-
-/// The right to write to a partition. Whoever opens the partition next takes it away, so that a pipeline that is
-/// being replaced cannot slip a batch in behind its successor's back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lease(pub(in crate::actors) u64);
 
 /// Forgets a partition and its objects. Without the lease, nothing happens.
 #[derive(Debug, Message)]

@@ -16,10 +16,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::actors::cache::messages::Lease;
 use crate::actors::runtime::capacity::DIRECT_BATCH;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
 use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion};
+
+/// The right to write to a partition. Whoever opens the partition next takes it away, so that a pipeline that is
+/// being replaced cannot slip a batch in behind its successor's back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease(pub(in crate::actors) u64);
 
 /// See the module.
 pub(in crate::actors) struct WriteHalf {

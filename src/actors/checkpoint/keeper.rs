@@ -14,7 +14,8 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use crate::actors::subscribe::resource_request::Wanted;
-use crate::actors::subscribe::subscription::{Subscription, SubscriptionId};
+use crate::actors::subscribe::subscription::Subscription;
+use crate::actors::subscribe::user::SubscriptionId;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::{CacheFiles, Moves};
 use crate::state::names::{self, Names};

@@ -24,9 +24,11 @@ use crate::actors::runtime::supervision::{
 };
 use crate::actors::runtime::yield_budget::Turns;
 use crate::actors::status::hub::SharedView;
-use crate::actors::subscribe::requests::{Unwant, User, Want};
+use crate::actors::subscribe::requests::{Unwant, Want};
 use crate::actors::subscribe::resource_request::Wanted;
-use crate::actors::subscribe::subscription::{Subscription, SubscriptionId};
+use crate::actors::subscribe::subscription::Subscription;
+use crate::actors::subscribe::user::SubscriptionId;
+use crate::actors::subscribe::user::User;
 use crate::actors::subscribe::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
 use informer_hub_reflector::{Connection, Connector, ErrorClass, Haste, InformerOptions};

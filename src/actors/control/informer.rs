@@ -14,7 +14,8 @@ use futures::FutureExt;
 use futures::future::join_all;
 
 use crate::actors::cache::actor::CacheActor;
-use crate::actors::cache::messages::{ClosePartition, Lease, OpenedPartition};
+use crate::actors::cache::messages::{ClosePartition, OpenedPartition};
+use crate::actors::cache::write_half::Lease;
 use crate::actors::control::messages::{AddListener, RemoveListener, Rest, StopInformer};
 use crate::actors::env::Env;
 use crate::actors::memory::budget::{Inboxes, Member, Membership};
@@ -30,7 +31,8 @@ use crate::actors::runtime::supervision::{
 };
 use crate::actors::runtime::yield_budget::Turns;
 use crate::actors::subscribe::inbox::Inbox;
-use crate::actors::subscribe::subscription::{Subscription, SubscriptionId};
+use crate::actors::subscribe::subscription::Subscription;
+use crate::actors::subscribe::user::SubscriptionId;
 use crate::actors::subscribe::watch_errors::WatchErrors;
 use crate::cache::{DeclaredIndex, PartitionId};
 use informer_hub_reflector::ListerWatcher;

@@ -6,7 +6,7 @@ use crate::actors::status::hub::SurveyStatus;
 use crate::actors::status::sync::SyncView;
 use crate::actors::subscribe::resource_request::Wanted;
 use crate::actors::subscribe::subscription::Subscription;
-use crate::actors::subscribe::subscription::SubscriptionId;
+use crate::actors::subscribe::user::SubscriptionId;
 use crate::discovery::Seen;
 use actix::Message;
 use futures::future::BoxFuture;

@@ -30,7 +30,8 @@ use crate::actors::status::hub::SharedView;
 use crate::actors::status::sync::{Awaited, NotSynced, SyncView, Views};
 use crate::actors::subscribe::requests::{InformerFor, Release, Unsubscribe, Unwant, Want};
 use crate::actors::subscribe::resource_request::Wanted;
-use crate::actors::subscribe::subscription::{Subscribe, Subscription, SubscriptionId, Target};
+use crate::actors::subscribe::subscription::{Subscribe, Subscription, Target};
+use crate::actors::subscribe::user::SubscriptionId;
 use informer_hub_reflector::Connector;
 use informer_hub_types::{ClusterLabels, ClusterName, Scope, View, clock};
 

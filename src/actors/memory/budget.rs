@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::actors::memory::headroom::Headroom;
 use crate::actors::subscribe::inbox::Inbox;
-use crate::actors::subscribe::subscription::SubscriptionId;
+use crate::actors::subscribe::user::SubscriptionId;
 use informer_hub_types::{InformerHealth, MemoryStep, Origin};
 
 /// The memory of a hub that has a limit, at one moment.

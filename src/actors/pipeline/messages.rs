@@ -1,7 +1,7 @@
 //! Messages of the pipeline: reflector to fifo to processor to listener.
 
 use crate::actors::subscribe::inbox::Inbox;
-use crate::actors::subscribe::subscription::SubscriptionId;
+use crate::actors::subscribe::user::SubscriptionId;
 use crate::cache::ListenerOptions;
 use crate::cache::Popped;
 use actix::Message;

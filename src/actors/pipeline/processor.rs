@@ -9,14 +9,15 @@ use actix::AtomicResponse;
 use actix::prelude::*;
 use tracing::Span;
 
-use crate::actors::cache::messages::{AppliedBatch, Apply, Attend, Lease, TakeSnapshot};
+use crate::actors::cache::messages::{AppliedBatch, Apply, Attend, TakeSnapshot};
+use crate::actors::cache::write_half::Lease;
 use crate::actors::cache::write_half::{Direct, SharedWriteHalf, Written};
 use crate::actors::env::Env;
 use crate::actors::pipeline::messages::{Enqueue, Join, Leave, Process, Stop, Wake};
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
 use crate::actors::runtime::supervision::{ExitGuard, ExitStatus};
 use crate::actors::subscribe::inbox::Inbox;
-use crate::actors::subscribe::subscription::SubscriptionId;
+use crate::actors::subscribe::user::SubscriptionId;
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, Popped, ResyncSchedule};
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock;

@@ -2,6 +2,7 @@
 
 pub mod capacity;
 pub(in crate::actors) mod gauge;
+pub(in crate::actors) mod jitter;
 pub(in crate::actors) mod pressure;
 pub(in crate::actors) mod recovery;
 pub(in crate::actors) mod supervision;

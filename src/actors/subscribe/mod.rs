@@ -5,4 +5,5 @@ pub(in crate::actors) mod requests;
 pub(in crate::actors) mod resource_request;
 pub(in crate::actors) mod subscriber;
 pub(in crate::actors) mod subscription;
+pub(in crate::actors) mod user;
 pub(in crate::actors) mod watch_errors;

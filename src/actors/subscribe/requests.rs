@@ -1,24 +1,13 @@
 //! Requests for informers: by the configuration, by code, by subscriptions.
 
 use crate::actors::subscribe::resource_request::Wanted;
-use crate::actors::subscribe::subscription::SubscriptionId;
+use crate::actors::subscribe::user::{SubscriptionId, User};
 use crate::actors::subscribe::watch_errors::WatchErrorHandler;
 use actix::Message;
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::ClusterSelector;
 use informer_hub_types::Scope;
 use informer_hub_types::View;
-
-/// Who uses an informer: a configured resource by its name, or code.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum User {
-    /// `[resources.<name>]`.
-    Config(String),
-    /// `InformerFor` under a name of the caller's.
-    Caller(String),
-    /// A subscription.
-    Subscription(SubscriptionId),
-}
 
 /// An informer is used: start it if it does not run, count the user if it does.
 #[derive(Clone, Debug, Message)]

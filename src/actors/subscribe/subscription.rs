@@ -10,22 +10,13 @@ use parking_lot::Mutex;
 
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::inbox::Inbox;
-use crate::actors::subscribe::requests::{Unsubscribe, User, Want};
+use crate::actors::subscribe::requests::{Unsubscribe, Want};
 use crate::actors::subscribe::resource_request::Wanted;
 use crate::actors::subscribe::subscriber::{Deliver, Subscriber};
+use crate::actors::subscribe::user::{SubscriptionId, User};
 use crate::cache::{InitialObjects, ListenerOptions, PartitionId};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, LabelSelector, Origin, Scope, View};
-
-/// A subscription's number, unique in its hub.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SubscriptionId(pub(in crate::actors) u64);
-
-impl fmt::Display for SubscriptionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "subscription-{}", self.0)
-    }
-}
 
 /// What a subscription is about.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 
 use parking_lot::Mutex;
 
-use crate::actors::subscribe::requests::User;
+use crate::actors::subscribe::user::User;
 use informer_hub_reflector::SourceError;
 use informer_hub_types::{Origin, Threads};
 

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use crate::actors::control::cluster::{ClusterActor, ClusterParts};
 use crate::actors::control::messages::Resolved;
 use crate::actors::runtime::supervision::{ExitGuard, start_control};
-use crate::actors::subscribe::requests::{User, Want};
+use crate::actors::subscribe::requests::Want;
 use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::user::User;
 use crate::actors::{Env, Tuning};
 use crate::cache::testing::pods;
 use informer_hub_reflector::{

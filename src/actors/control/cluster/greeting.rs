@@ -3,7 +3,7 @@
 use actix::prelude::*;
 
 use crate::actors::control::cluster::ClusterActor;
-use crate::actors::control::cluster::lookup::jittered;
+use crate::actors::runtime::jitter::jittered;
 use informer_hub_reflector::Server;
 
 /// How long until a server that did not answer is asked again, unless the cluster is seen to answer before. Up to half of

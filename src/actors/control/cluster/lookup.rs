@@ -8,6 +8,7 @@ use actix::prelude::*;
 use crate::actors::control::cluster::troubles::kind_of;
 use crate::actors::control::cluster::{ClusterActor, WantKey, WantState, informer_key_of};
 use crate::actors::control::messages::Resolved;
+use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::resource_request::Wanted;
 use informer_hub_reflector::{Haste, ResolveError, SourceError};
@@ -250,11 +251,6 @@ impl ClusterActor {
         let resolved = Resolved { cluster: self.parts.name.clone(), wanted: key.0.clone(), resource };
         detach(self.parts.registry.send(resolved));
     }
-}
-
-/// `rest`, with up to half of it added at random.
-pub(super) fn jittered(rest: Duration) -> Duration {
-    rest + rest.mul_f64(0.5 * rng::unit())
 }
 
 /// Exponential, with full jitter above the first delay.

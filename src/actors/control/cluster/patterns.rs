@@ -8,27 +8,21 @@ use std::time::Duration;
 use actix::prelude::*;
 use smol_str::SmolStr;
 
-use crate::actors::control::cluster::lookup::jittered;
-use crate::actors::control::cluster::survey::{Survey, taken_by};
+use crate::actors::control::cluster::survey::{Asked, Survey, taken_by};
 use crate::actors::control::cluster::{ClusterActor, InformerKey, WantKey, WantState};
 use crate::actors::control::messages::Rest;
+use crate::actors::runtime::jitter::jittered;
 use crate::actors::status::hub::PatternStatus;
-use crate::actors::subscribe::requests::{User, Want};
+use crate::actors::subscribe::requests::Want;
 use crate::actors::subscribe::resource_request::Wanted;
 use crate::actors::subscribe::subscription::Subscription;
+use crate::actors::subscribe::user::User;
 use crate::discovery::{Claim, share};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{ApiResource, Catalogue, Found, ResourcePattern, ResourceRef, Scope};
 
 /// How often it is looked whether subscribers have heard of the end of a resource.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// A pattern that is asked for.
-pub(super) struct Asked {
-    pattern: ResourcePattern,
-    scopes: BTreeSet<Scope>,
-    options: InformerOptions,
-}
 
 impl Survey {
     /// Takes a pattern in, one scope at a time, or what has changed of it.

@@ -1,27 +1,36 @@
 //! What a cluster offers changes: what follows for what is wanted of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
 use smol_str::SmolStr;
 
-use crate::actors::control::cluster::lookup::jittered;
-use crate::actors::control::cluster::patterns::Asked;
 use crate::actors::control::cluster::{ClusterActor, Informer, WantKey, WantState, informer_key_of};
 use crate::actors::control::discovery::{DiscoveryActor, DiscoveryParts};
 use crate::actors::control::messages::{MoveTo, Resolved, Rest, StopInformer, Surveyed};
 use crate::actors::pipeline::messages::Stop;
+use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_control, stop_with};
 use crate::actors::status::hub::SurveyStatus;
-use crate::actors::subscribe::requests::User;
 use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::user::User;
 use crate::discovery::{Fate, Seen, Share, definition_of, fate};
-use informer_hub_types::{ApiResource, InformerHealth, Phase, ResourceRef, built_in, clock, is_built_in};
+use informer_hub_reflector::InformerOptions;
+use informer_hub_types::{
+    ApiResource, InformerHealth, Phase, ResourcePattern, ResourceRef, Scope, built_in, clock, is_built_in,
+};
 
 /// How long discovery rests that died too often.
 const REST: Duration = Duration::from_secs(60);
+
+/// A pattern that is asked for.
+pub(super) struct Asked {
+    pub(super) pattern: ResourcePattern,
+    pub(super) scopes: BTreeSet<Scope>,
+    pub(super) options: InformerOptions,
+}
 
 /// What is known of a cluster's offers, and who follows them.
 #[derive(Default)]

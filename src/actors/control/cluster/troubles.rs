@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
-use crate::actors::control::cluster::lookup::jittered;
 use crate::actors::control::cluster::{ClusterActor, Informer, InformerKey};
 use crate::actors::control::messages::Rest;
 use crate::actors::pipeline::reflector::Trouble;
+use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::ChildExited;
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_types::{Phase, Scope, clock, first_names};
