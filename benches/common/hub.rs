@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use informer_hub::actors::messages::{InformerFor, User, Wanted};
+use informer_hub::actors::messages::{InformerFor, ResourceRequest, User};
 use informer_hub::actors::{Subscribe, Tuning};
 use informer_hub::app::{Hub, api_resource};
 use informer_hub::{Clusters, Notification, Notifications};
@@ -147,7 +147,7 @@ pub async fn watch_pods(hub: &Hub, more: &[(&str, &str)]) -> (Addr<Listener>, To
     let indexes = two.iter().chain(more).map(|(name, path)| ((*name).into(), path.parse().unwrap()));
     let demand = InformerFor {
         user: User::Caller("bench".to_owned()),
-        wanted: Wanted::known(&api_resource::<Pod>()),
+        wanted: ResourceRequest::known(&api_resource::<Pod>()),
         clusters: Clusters::all(),
         scopes: vec![Scope::all()],
         options: InformerOptions { indexes: indexes.collect(), ..InformerOptions::default() },

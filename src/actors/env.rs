@@ -12,7 +12,7 @@ use crate::actors::checkpoint::keeper::Checkpoints;
 use crate::actors::memory::budget::Budget;
 use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::Census;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_types::{ApiResource, Threads, View, Watched, Watcher};
 
 /// Shared by all actors of one hub; cheap to clone.
@@ -36,7 +36,7 @@ pub struct Env {
     next: Arc<AtomicUsize>,
     synced: Arc<Watched<()>>,
     /// What the configuration keeps only parts of.
-    partial: Arc<RwLock<Vec<Wanted>>>,
+    partial: Arc<RwLock<Vec<ResourceRequest>>>,
 }
 
 impl Env {
@@ -86,14 +86,14 @@ impl Env {
     }
 
     /// Notes a resource of which the configuration keeps only parts.
-    pub(in crate::actors) fn note_partial(&self, wanted: Wanted) {
+    pub(in crate::actors) fn note_partial(&self, wanted: ResourceRequest) {
         self.partial.write().push(wanted);
     }
 
     /// The view in which whole objects of a resource are, shared with as many as possible.
     #[must_use]
     pub fn whole_view(&self, resource: &ApiResource) -> View {
-        let wanted = Wanted::known(resource);
+        let wanted = ResourceRequest::known(resource);
         let is_partial = self.partial.read().iter().any(|partial| partial.may_be(&wanted));
         if is_partial { View::Whole } else { View::Shared }
     }

@@ -35,14 +35,14 @@ pub mod messages {
     pub use super::control::messages::*;
     pub use super::pipeline::messages::*;
     pub use super::subscribe::requests::*;
-    pub use super::subscribe::resource_request::{KnownResource, Wanted};
+    pub use super::subscribe::resource_request::{KnownResource, ResourceRequest};
     pub use super::subscribe::user::User;
 }
 
 pub use cache::actor::{CacheActor, CacheDirectory};
 pub use cache::questions::Answering;
 pub use checkpoint::keeper::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
-pub use checkpoint::restore_plan::Wishes;
+pub use checkpoint::restore_plan::RestorePlan;
 pub use control::registry::{RegistryActor, RegistryError};
 pub use control::system::{Apart, HubSystem, SystemError};
 pub use env::Env;

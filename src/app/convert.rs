@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::Client;
 use tokio::runtime::Handle;
 
-use crate::actors::messages::{InformerFor, User, Wanted};
+use crate::actors::messages::{InformerFor, ResourceRequest, User};
 use informer_hub_config::{self as config, ClusterAccess, ClusterConfig, ResourceConfig, Secret};
 use informer_hub_dial::Dial;
 use informer_hub_reflector::{InformerOptions, Projection, StallPolicy};
@@ -78,8 +78,8 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
         .map(|(name, path)| (name.as_str().into(), path.clone()))
         .collect();
     let wanted = match &resource.resource {
-        Selected::One(one) => Wanted::Written(one.clone()),
-        Selected::Matching(pattern) => Wanted::Matching(pattern.clone()),
+        Selected::One(one) => ResourceRequest::Written(one.clone()),
+        Selected::Matching(pattern) => ResourceRequest::Matching(pattern.clone()),
     };
     InformerFor {
         user: User::Config(resource.name.clone()),

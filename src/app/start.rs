@@ -15,7 +15,7 @@ use super::reload::Running;
 use super::report::RunningSinks;
 use super::sources::Sources;
 use super::state::{Found, OpenState};
-use crate::actors::messages::{Keep, SetMemoryLimit, Start, Wanted};
+use crate::actors::messages::{Keep, ResourceRequest, SetMemoryLimit, Start};
 use crate::actors::sinks::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, RegistryError, SystemError, Tuning};
 use crate::state::{StateDir, StateError};
@@ -185,7 +185,7 @@ impl HubBuilder {
         let mut demands: Vec<_> =
             config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
         // What is named is its entry's, not a pattern's.
-        demands.sort_by_key(|demand| matches!(demand.wanted, Wanted::Matching(_)));
+        demands.sort_by_key(|demand| matches!(demand.wanted, ResourceRequest::Matching(_)));
         let stores = match state {
             None => readers.iter().map(|_| OpenStore::in_memory()).collect(),
             Some(state) => {

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::start::StartError;
 use crate::actors::messages::InformerFor;
-use crate::actors::{Env, Keeping, StateStatus, ToldVersions, Wishes};
+use crate::actors::{Env, Keeping, RestorePlan, StateStatus, ToldVersions};
 use crate::cache::{Partition, PartitionId, Snapshot};
 use crate::state::caches::{self, Loaded, LoadedCache};
 use crate::state::fleet::{self, SourcedCluster};
@@ -131,13 +131,13 @@ impl OpenState {
             tracing::error!(file, %error, "it is not known what short names mean: what was asked for by them begins anew");
             Names::default()
         });
-        let wishes = Wishes::new(clusters, demands, names);
+        let plan = RestorePlan::new(clusters, demands, names);
         let (disk, dir) = (Arc::clone(self.0.disk()), self.0.caches());
         let began = clock::now();
         let loading = io.spawn_blocking(move || {
-            let loaded = caches::load(&disk, &dir, &|resource, header| wishes.claim(resource, header))?;
+            let loaded = caches::load(&disk, &dir, &|resource, header| plan.claim(resource, header))?;
             let on_disk = loaded.caches.iter().map(|cache| cache.store.published().load_full()).collect();
-            Ok(Found { loaded, on_disk, wishes, began, ahead: Mutex::default() })
+            Ok(Found { loaded, on_disk, plan, began, ahead: Mutex::default() })
         });
         let found: io::Result<_> = loading.await.map_err(|_| died())?;
         let failed = |source| StateError::Disk { file: self.0.caches(), verb: "read", source };
@@ -148,7 +148,7 @@ impl OpenState {
     pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
         let told = found.told();
         found.raise_floors();
-        let Found { loaded, began, wishes, .. } = found;
+        let Found { loaded, began, plan, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, error) in loaded.lost {
             tracing::error!(dir = %dir.display(), error, "a cache on disk is lost: its informers list afresh");
@@ -173,7 +173,7 @@ impl OpenState {
         tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
         Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
             .told(told)
-            .names(wishes.into_names(), self.0.names())
+            .names(plan.into_names(), self.0.names())
     }
 }
 
@@ -182,7 +182,7 @@ pub(super) struct Found {
     loaded: Loaded,
     /// The caches without what readers were told of afterwards, in the same order.
     on_disk: Vec<Arc<Snapshot>>,
-    wishes: Wishes,
+    plan: RestorePlan,
     began: Instant,
     /// Partitions of which a journal has told what is not on disk, and up to which version: a cache, by its place, and its
     /// partition.
@@ -258,7 +258,7 @@ impl Found {
             let Some((cache, id)) = self.partition_of(&about) else { continue };
             let Some(partition) = self.on_disk[cache].partition(id) else { continue };
             let resource = self.loaded.caches[cache].resource.clone();
-            let Some(demand) = self.wishes.demand(&resource, about.cluster) else { continue };
+            let Some(demand) = self.plan.demand(&resource, about.cluster) else { continue };
             let object = about.object(event, &resource, demand);
             let is_on_disk = self.has(event, &about, (cache, id), partition);
             if let Some(restored) = partition.restored() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use actix::{Addr, MailboxError};
 use kube::Resource;
 
-use crate::actors::messages::{Ask, TakeSnapshot, Wanted};
+use crate::actors::messages::{Ask, ResourceRequest, TakeSnapshot};
 use crate::actors::{CacheActor, CacheDirectory, Subscribe, Subscriber};
 use crate::cache::{Answer, Query, QueryError, Snapshot};
 pub use crate::informers::api_resource;
@@ -25,7 +25,7 @@ impl Subscribe {
         K: Resource<DynamicType = ()> + 'static,
         K::Scope: 'static,
     {
-        let wanted = Wanted::known(&api_resource::<K>());
+        let wanted = ResourceRequest::known(&api_resource::<K>());
         Self::to_wanted(wanted, clusters, subscriber)
     }
 
@@ -38,7 +38,7 @@ impl Subscribe {
         clusters: ClusterSelector,
         subscriber: impl Into<Subscriber<Dynamic>>,
     ) -> Result<Self, InvalidResource> {
-        Ok(Self::to_wanted(Wanted::Written(ResourceRef::from_str(resource)?), clusters, subscriber))
+        Ok(Self::to_wanted(ResourceRequest::Written(ResourceRef::from_str(resource)?), clusters, subscriber))
     }
 }
 

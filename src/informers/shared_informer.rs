@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::error::InformerError;
 use super::handler::{ResourceEventHandler, dispatch};
 use super::registration::{Calls, HandlerOptions, HandlerRegistration};
-use crate::actors::messages::{InformerFor, Release, RemoveIndexer, Unsubscribe, User, ViewSync, Wanted};
+use crate::actors::messages::{InformerFor, Release, RemoveIndexer, ResourceRequest, Unsubscribe, User, ViewSync};
 use crate::actors::{
     Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
     SubscriptionId, SyncView, WatchErrorHandler,
@@ -126,7 +126,7 @@ impl Inner {
 
     fn awaited(&self) -> Awaited {
         let Parts { resource, clusters, .. } = &self.parts;
-        let wanted = Wanted::known(resource);
+        let wanted = ResourceRequest::known(resource);
         Awaited::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
     }
 
@@ -171,7 +171,7 @@ impl Inner {
         let registry = &self.core.registry;
         let demand = InformerFor {
             user: self.user(),
-            wanted: Wanted::known(&self.parts.resource),
+            wanted: ResourceRequest::known(&self.parts.resource),
             clusters: self.parts.clusters.clone(),
             scopes: vec![self.scope()],
             options,

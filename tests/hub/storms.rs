@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-use informer_hub::actors::messages::{InformerFor, Release, Unsubscribe, User, Wanted};
+use informer_hub::actors::messages::{InformerFor, Release, ResourceRequest, Unsubscribe, User};
 use informer_hub::actors::{Subscribe, Subscriber};
 use informer_hub::informers::{ResourceEventHandlerFuncs, SharedInformerFactory};
 use informer_hub_reflector::InformerOptions;
@@ -131,7 +131,7 @@ async fn changes_arrive_while_users_of_informers_come_and_go() {
             let user = User::Caller(format!("user-{number}"));
             let demand = InformerFor {
                 user: user.clone(),
-                wanted: Wanted::known(&pods()),
+                wanted: ResourceRequest::known(&pods()),
                 clusters: ClusterSelector::All,
                 scopes: vec![Scope::all()],
                 options: InformerOptions::default(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use informer_hub::Query;
 use informer_hub::actors::messages::{
-    AddCluster, InformerFor, Release, RemoveCluster, Shutdown, Unsubscribe, User, WaitForCacheSync, Wanted,
+    AddCluster, InformerFor, Release, RemoveCluster, ResourceRequest, Shutdown, Unsubscribe, User, WaitForCacheSync,
 };
 use informer_hub::actors::{ListenerStatus, RegistryError, Subscribe, Subscriber};
 use informer_hub_reflector::InformerOptions;
@@ -504,7 +504,7 @@ async fn an_informer_that_code_asks_for_lives_until_it_is_released() {
     fleet.synced().await;
     let demand = |user: &str| InformerFor {
         user: User::Caller(user.to_owned()),
-        wanted: Wanted::Written("nodes".parse().unwrap()),
+        wanted: ResourceRequest::Written("nodes".parse().unwrap()),
         clusters: everywhere(),
         scopes: vec![Scope::all()],
         options: InformerOptions::default(),
@@ -535,7 +535,7 @@ async fn a_subscriber_whose_shared_informer_is_released_gets_one_of_its_own_and_
     let caller = |name: &str| User::Caller(name.to_owned());
     let demand = |name: &str, scope: Scope| InformerFor {
         user: caller(name),
-        wanted: Wanted::Written("pods".parse().unwrap()),
+        wanted: ResourceRequest::Written("pods".parse().unwrap()),
         clusters: everywhere(),
         scopes: vec![scope],
         options: InformerOptions::default(),
@@ -543,7 +543,7 @@ async fn a_subscriber_whose_shared_informer_is_released_gets_one_of_its_own_and_
     };
     registry.send(demand("first", Scope::all())).await.unwrap();
     let (replica, subscriber) = replica();
-    let wanted = Wanted::Written("pods".parse().unwrap());
+    let wanted = ResourceRequest::Written("pods".parse().unwrap());
     registry.send(Subscribe::to_wanted(wanted, everywhere(), subscriber)).await.unwrap();
     let cluster = &fleet.clusters["c00"];
     has(&replica, cluster, "c00").await;

@@ -261,10 +261,10 @@ fn ours(mut deployment: Value) -> Value {
 }
 
 /// Pods of each Deployment that are to be, by name of the Deployment.
-type Wanted = BTreeMap<&'static str, usize>;
+type ResourceRequest = BTreeMap<&'static str, usize>;
 
 /// What is wrong in a cluster: pods by the app that they are of, and what ReplicaSets and Deployments say of them.
-async fn discrepancies(client: &Client, wanted: &Wanted) -> Vec<String> {
+async fn discrepancies(client: &Client, wanted: &ResourceRequest) -> Vec<String> {
     let mut wrongs = Vec::new();
     let (sets, pods) = (all::<ReplicaSet>(client).await, all::<Pod>(client).await);
     for (name, deployment) in all::<Deployment>(client).await {
@@ -292,7 +292,7 @@ async fn discrepancies(client: &Client, wanted: &Wanted) -> Vec<String> {
     wrongs
 }
 
-async fn all_add_up(client: &Client, wanted: &Wanted) {
+async fn all_add_up(client: &Client, wanted: &ResourceRequest) {
     let well = async || discrepancies(client, wanted).await.is_empty();
     assert!(comes_true(PATIENCE, well).await, "{:#?}", discrepancies(client, wanted).await);
 }
@@ -332,7 +332,7 @@ async fn the_deployment_controller_makes_no_pod_twice_though_its_cluster_dies_un
     eventually("it has begun", PATIENCE, async || made("mortal") >= REPLICAS / 4).await;
     clusters[0].kill();
     println!("killed after {} of {} pods", made("mortal"), 4 * REPLICAS);
-    let mut wanted: Wanted = NAMES.map(|name| (name, REPLICAS)).into();
+    let mut wanted: ResourceRequest = NAMES.map(|name| (name, REPLICAS)).into();
     all_add_up(&api[1], &wanted).await;
     assert_eq!(made("steady"), 4 * REPLICAS);
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
 use crate::cache::{Partition, PartitionId};
@@ -182,16 +182,16 @@ impl Keeping {
     }
 
     /// A cluster has said what a name is. Where that cannot be told without asking it, it is remembered.
-    pub(in crate::actors) fn note_name(&self, wanted: &Wanted, gvr: &Gvr) {
-        if let Wanted::Written(written) = wanted {
+    pub(in crate::actors) fn note_name(&self, wanted: &ResourceRequest, gvr: &Gvr) {
+        if let ResourceRequest::Written(written) = wanted {
             let mut names = self.names.lock();
             names.1 |= names.0.note(written, gvr);
         }
     }
 
     /// Whether a cluster has said so before.
-    pub(in crate::actors) fn name_means(&self, wanted: &Wanted, gvr: &Gvr) -> bool {
-        matches!(wanted, Wanted::Written(written) if self.names.lock().0.mean(written, gvr))
+    pub(in crate::actors) fn name_means(&self, wanted: &ResourceRequest, gvr: &Gvr) -> bool {
+        matches!(wanted, ResourceRequest::Written(written) if self.names.lock().0.mean(written, gvr))
     }
 
     /// Writes what names mean, where there is news or somebody has removed the file.

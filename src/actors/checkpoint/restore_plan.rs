@@ -1,7 +1,7 @@
 //! What is wanted of clusters, as far as what is on disk is concerned: which partitions are to be there again, and how.
 
 use crate::actors::subscribe::requests::InformerFor;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::cache::DeclaredIndex;
 use crate::state::caches::{Claim, PartitionHeader};
 use crate::state::names::Names;
@@ -9,13 +9,13 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct RestorePlan {
     clusters: Vec<(ClusterName, ClusterLabels)>,
     demands: Vec<InformerFor>,
     names: Names,
 }
 
-impl Wishes {
+impl RestorePlan {
     /// What is demanded of these clusters, where names have meant what they did. Of several demands of a resource the first
     /// counts.
     #[must_use]
@@ -30,16 +30,16 @@ impl Wishes {
     }
 
     /// Whether a demand may be of a resource, as far as can be told before a cluster is asked.
-    fn is_of(&self, demand: &InformerFor, known: &Wanted, resource: &ApiResource) -> bool {
+    fn is_of(&self, demand: &InformerFor, known: &ResourceRequest, resource: &ApiResource) -> bool {
         let is_named = |written| self.names.mean(written, &resource.gvr);
-        demand.wanted.may_be(known) || matches!(&demand.wanted, Wanted::Written(written) if is_named(written))
+        demand.wanted.may_be(known) || matches!(&demand.wanted, ResourceRequest::Written(written) if is_named(written))
     }
 
     /// How a resource is wanted of a cluster, if it is.
     #[must_use]
     pub fn demand(&self, resource: &ApiResource, cluster: &str) -> Option<&InformerFor> {
         let (name, labels) = self.clusters.iter().find(|(name, _)| name.as_str() == cluster)?;
-        let known = Wanted::known(resource);
+        let known = ResourceRequest::known(resource);
         self.demands.iter().find(|demand| self.is_of(demand, &known, resource) && demand.clusters.matches(name, labels))
     }
 
@@ -49,7 +49,7 @@ impl Wishes {
         (name, labels): (&'w ClusterName, &'w ClusterLabels),
         scope: &'w Scope,
     ) -> impl Iterator<Item = &'w InformerFor> + Clone {
-        let known = Wanted::known(resource);
+        let known = ResourceRequest::known(resource);
         self.demands.iter().filter(move |demand| {
             self.is_of(demand, &known, resource)
                 && demand.clusters.matches(name, labels)

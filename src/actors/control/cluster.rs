@@ -25,7 +25,7 @@ use crate::actors::runtime::supervision::{
 use crate::actors::runtime::yield_budget::Turns;
 use crate::actors::status::hub::SharedView;
 use crate::actors::subscribe::requests::{Unwant, Want};
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
 use crate::actors::subscribe::user::User;
@@ -63,7 +63,7 @@ pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) subscriptions: Vec<Arc<Subscription>>,
 }
 
-type WantKey = (Wanted, Scope);
+type WantKey = (ResourceRequest, Scope);
 type InformerKey = (Gvr, Scope);
 
 struct WantState {
@@ -261,9 +261,11 @@ impl ClusterActor {
             .iter()
             .filter(|(key, want)| {
                 let shared = want.users.iter().any(|user| !matches!(user, User::Subscription(_)));
-                let is_about = |wanted: &Wanted| subscription.is_about(wanted, &key.1, &want.users);
+                let is_about = |wanted: &ResourceRequest| subscription.is_about(wanted, &key.1, &want.users);
                 // As it was written, or as what that turned out to be.
-                shared && (is_about(&key.0) || want.resolved.as_ref().is_some_and(|it| is_about(&Wanted::known(it))))
+                shared
+                    && (is_about(&key.0)
+                        || want.resolved.as_ref().is_some_and(|it| is_about(&ResourceRequest::known(it))))
             })
             .map(|(key, _)| key)
             .collect()
@@ -437,7 +439,7 @@ impl Handler<Want> for ClusterActor {
 
     fn handle(&mut self, want: Want, ctx: &mut Self::Context) {
         self.turns.note(ctx);
-        if let Wanted::Matching(pattern) = want.wanted {
+        if let ResourceRequest::Matching(pattern) = want.wanted {
             self.survey.ask_for(want.user, pattern, want.scope, want.options);
         } else {
             self.want(want, ctx);

@@ -4,7 +4,7 @@ use crate::actors::checkpoint::keeper::Keeping;
 use crate::actors::status::hub::HubStatus;
 use crate::actors::status::hub::SurveyStatus;
 use crate::actors::status::sync::SyncView;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
 use crate::discovery::Seen;
@@ -105,7 +105,7 @@ pub struct Resolved {
     /// The cluster.
     pub cluster: ClusterName,
     /// What was asked for.
-    pub wanted: Wanted,
+    pub wanted: ResourceRequest,
     /// What it is.
     pub resource: ApiResource,
 }

@@ -29,7 +29,7 @@ use crate::actors::runtime::yield_budget::Turns;
 use crate::actors::status::hub::SharedView;
 use crate::actors::status::sync::{Awaited, NotSynced, SyncView, Views};
 use crate::actors::subscribe::requests::{InformerFor, Release, Unsubscribe, Unwant, Want};
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::{Subscribe, Subscription, Target};
 use crate::actors::subscribe::user::SubscriptionId;
 use informer_hub_reflector::Connector;
@@ -85,7 +85,7 @@ pub struct RegistryActor {
     telling: Arc<AtomicUsize>,
     demands: Vec<InformerFor>,
     subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
-    resolved: BTreeMap<Wanted, BTreeSet<crate::actors::subscribe::resource_request::KnownResource>>,
+    resolved: BTreeMap<ResourceRequest, BTreeSet<crate::actors::subscribe::resource_request::KnownResource>>,
     started: bool,
     stopping: bool,
     next_subscription: u64,
@@ -296,7 +296,7 @@ impl Handler<InformerFor> for RegistryActor {
         let same = |known: &InformerFor| {
             (&known.user, &known.wanted, &known.scopes) == (&demand.user, &demand.wanted, &demand.scopes)
         };
-        if matches!(demand.wanted, Wanted::Matching(_)) {
+        if matches!(demand.wanted, ResourceRequest::Matching(_)) {
             // A pattern that its user asks for in other words.
             self.demands.retain(|known| known.user != demand.user);
         }
@@ -319,7 +319,7 @@ impl Handler<Release> for RegistryActor {
         let caches = self.env.caches.clone();
         Box::pin(join_all(all).map(move |_| {
             for demand in &gone {
-                if let Wanted::Known(known) = &demand.wanted {
+                if let ResourceRequest::Known(known) = &demand.wanted {
                     demand.views().for_each(|view| caches.forget_private(&known.0.gvr, view));
                 }
             }
@@ -344,7 +344,9 @@ impl Handler<Resolved> for RegistryActor {
 
     fn handle(&mut self, resolved: Resolved, _ctx: &mut Self::Context) {
         let Resolved { wanted, resource, .. } = resolved;
-        if let Some(keeping) = self.env.checkpoints.keeping().filter(|_| !wanted.may_be(&Wanted::known(&resource))) {
+        if let Some(keeping) =
+            self.env.checkpoints.keeping().filter(|_| !wanted.may_be(&ResourceRequest::known(&resource)))
+        {
             keeping.note_name(&wanted, &resource.gvr);
         }
         let known = crate::actors::subscribe::resource_request::KnownResource(resource);

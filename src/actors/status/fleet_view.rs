@@ -144,7 +144,7 @@ pub(crate) mod testing {
     use crate::actors::Tuning;
     use crate::actors::status::hub::SharedView;
     use crate::actors::subscribe::inbox::ListenerHealth;
-    use crate::actors::subscribe::resource_request::Wanted;
+    use crate::actors::subscribe::resource_request::ResourceRequest;
     use informer_hub_types::{
         ApiResource, ClusterLabels, ClusterTimings, Histogram, LAG_SECONDS, Phase, ResourceVersion, Scope, Threads,
     };
@@ -165,7 +165,7 @@ pub(crate) mod testing {
             health.set_stored(Some(ResourceVersion::new("1")));
             health.set_timings(&timings);
             health.bytes.store(1, Relaxed);
-            let wanted = Wanted::known(resource);
+            let wanted = ResourceRequest::known(resource);
             InformerView {
                 wanted,
                 resource: Some(resource.clone()),

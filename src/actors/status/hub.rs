@@ -10,7 +10,7 @@ use crate::actors::cache::actor::CacheDirectory;
 use crate::actors::checkpoint::keeper::StateStatus;
 use crate::actors::memory::budget::{InformerMemory, MemoryStatus};
 use crate::actors::subscribe::inbox::ListenerHealth;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_reflector::Server;
 use informer_hub_types::{
     ApiResource, CheckpointState, ClusterLabels, ClusterName, CredentialStatus, Freshness, InformerHealth, Phase,
@@ -232,7 +232,7 @@ pub(in crate::actors) struct ClusterView {
 /// What is shown of one informer.
 #[derive(Clone, Debug)]
 pub(in crate::actors) struct InformerView {
-    pub(in crate::actors) wanted: Wanted,
+    pub(in crate::actors) wanted: ResourceRequest,
     pub(in crate::actors) resource: Option<ApiResource>,
     /// What its objects came from disk as, until it is looked up.
     pub(in crate::actors) restored: Option<ApiResource>,
@@ -355,7 +355,7 @@ mod tests {
         health.set_phase(phase);
         answers.inspect(|answers| health.set_answers(*answers));
         health.set_error(Some(error.to_owned()));
-        let wanted = Wanted::Written(written.parse().unwrap());
+        let wanted = ResourceRequest::Written(written.parse().unwrap());
         InformerView { wanted, resource: None, restored: None, scope: Scope::all(), health, listeners: Vec::new() }
     }
 

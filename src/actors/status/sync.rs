@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use crate::actors::status::hub::{InformerView, SharedView};
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Phase, ResourceVersion, Scope, Watcher, clock,
 };
@@ -46,7 +46,7 @@ pub enum Awaited {
 #[derive(Clone, Debug)]
 pub struct InformersOf {
     /// What they were asked for as.
-    pub wanted: Wanted,
+    pub wanted: ResourceRequest,
     /// Which part.
     pub scope: Scope,
     /// In which clusters.

@@ -1,6 +1,6 @@
 //! Requests for informers: by the configuration, by code, by subscriptions.
 
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::{SubscriptionId, User};
 use crate::actors::subscribe::watch_errors::WatchErrorHandler;
 use actix::Message;
@@ -16,7 +16,7 @@ pub struct Want {
     /// By whom.
     pub user: User,
     /// Which resource.
-    pub wanted: Wanted,
+    pub wanted: ResourceRequest,
     /// Which part of it.
     pub scope: Scope,
     /// How objects are taken in; the first user's options count.
@@ -38,7 +38,7 @@ pub struct InformerFor {
     /// Who asks; [`Release`] takes it back.
     pub user: User,
     /// Which resource.
-    pub wanted: Wanted,
+    pub wanted: ResourceRequest,
     /// In which clusters.
     pub clusters: ClusterSelector,
     /// Which parts of it, an informer each.

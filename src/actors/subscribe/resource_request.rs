@@ -4,7 +4,7 @@ use informer_hub_types::{ApiResource, ResourcePattern, ResourceRef};
 
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Wanted {
+pub enum ResourceRequest {
     /// As written; to be looked up.
     Written(ResourceRef),
     /// Known without asking.
@@ -36,7 +36,7 @@ impl Ord for KnownResource {
     }
 }
 
-impl Wanted {
+impl ResourceRequest {
     /// A resource that needs no look-up.
     #[must_use]
     pub fn known(resource: &ApiResource) -> Self {
@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn a_built_in_resource_is_known_by_each_of_its_names() {
-        let written = |text: &str| Wanted::Written(text.parse().unwrap());
+        let written = |text: &str| ResourceRequest::Written(text.parse().unwrap());
         let known = |group: &str, version: &str, plural: &str| {
             let gvr = Gvr::new(group, version, plural);
-            Wanted::known(&ApiResource { gvr, kind: "X".into(), namespaced: true })
+            ResourceRequest::known(&ApiResource { gvr, kind: "X".into(), namespaced: true })
         };
         for (one, other) in [
             (written("po"), known("", "v1", "pods")),
@@ -116,7 +116,7 @@ mod tests {
             (written("deploy"), known("apps", "v1", "deployments")),
             (written("deploy"), written("deployments.apps")),
             (written("widgets"), known("example.com", "v1", "widgets")),
-            (Wanted::Matching(ResourcePattern::new("*.apps".parse().unwrap())), written("deploy")),
+            (ResourceRequest::Matching(ResourcePattern::new("*.apps".parse().unwrap())), written("deploy")),
         ] {
             assert!(one.may_be(&other) && other.may_be(&one), "{one:?} {other:?}");
         }
@@ -124,7 +124,7 @@ mod tests {
             (written("po"), known("example.com", "v1", "pods")),
             (written("deploy"), known("example.com", "v1", "deploy")),
             (written("pods.v2"), known("", "v1", "pods")),
-            (Wanted::Matching(ResourcePattern::new("*".parse().unwrap())), known("", "v1", "secrets")),
+            (ResourceRequest::Matching(ResourcePattern::new("*".parse().unwrap())), known("", "v1", "secrets")),
         ] {
             assert!(!one.may_be(&other) && !other.may_be(&one), "{one:?} {other:?}");
         }

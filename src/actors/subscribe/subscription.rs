@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::inbox::Inbox;
 use crate::actors::subscribe::requests::{Unsubscribe, Want};
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscriber::{Deliver, Subscriber};
 use crate::actors::subscribe::user::{SubscriptionId, User};
 use crate::cache::{InitialObjects, ListenerOptions, PartitionId};
@@ -22,7 +22,7 @@ use informer_hub_types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, L
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::actors) enum Target {
     /// A resource. Where informers of it are configured, these are shared; elsewhere one is started.
-    Resource(Wanted, Scope),
+    Resource(ResourceRequest, Scope),
     /// Exactly the informers of one user: of `[resources.<name>]`, or of an `InformerFor`.
     Of(User),
 }
@@ -49,7 +49,7 @@ pub struct Subscribe {
 impl Subscribe {
     /// Objects of a resource, told to `subscriber` as `K`.
     pub fn to_wanted<K: 'static>(
-        wanted: Wanted,
+        wanted: ResourceRequest,
         clusters: ClusterSelector,
         subscriber: impl Into<Subscriber<K>>,
     ) -> Self {
@@ -225,7 +225,7 @@ impl Subscription {
     }
 
     /// Whether it is about an informer that is wanted as this.
-    pub(in crate::actors) fn is_about(&self, wanted: &Wanted, scope: &Scope, users: &BTreeSet<User>) -> bool {
+    pub(in crate::actors) fn is_about(&self, wanted: &ResourceRequest, scope: &Scope, users: &BTreeSet<User>) -> bool {
         match &self.target {
             Target::Of(user) => users.contains(user),
             Target::Resource(mine, asked) => {

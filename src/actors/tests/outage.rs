@@ -13,7 +13,7 @@ use crate::actors::control::cluster::{ClusterActor, ClusterParts};
 use crate::actors::control::messages::Resolved;
 use crate::actors::runtime::supervision::{ExitGuard, start_control};
 use crate::actors::subscribe::requests::Want;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::User;
 use crate::actors::{Env, Tuning};
 use crate::cache::testing::pods;
@@ -149,7 +149,7 @@ fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recov
         let actors: Vec<_> = (0..if apart { informers } else { 1 }).map(cluster_actor).collect();
         for number in 0..informers {
             let scope = Scope { namespace: Some(format!("n{number}").into()), ..Scope::all() };
-            let wanted = Wanted::Written("pods".parse().unwrap());
+            let wanted = ResourceRequest::Written("pods".parse().unwrap());
             let options = InformerOptions::default();
             let user = User::Caller("test".to_owned());
             actors[number % actors.len()]

@@ -11,7 +11,7 @@ use actix::MailboxError;
 use tokio::sync::Notify;
 
 use super::{ClusterSourceState, Ear};
-use crate::actors::messages::{AddCluster, InformerFor, Shutdown, Start, User, ViewSync, Wanted};
+use crate::actors::messages::{AddCluster, InformerFor, ResourceRequest, Shutdown, Start, User, ViewSync};
 use crate::actors::{Apart, ClusterState, Env, FleetView, Subscribe, Subscriber};
 use crate::app::convert;
 use crate::app::reload::Running;
@@ -60,7 +60,7 @@ impl Place {
 pub(crate) struct Watching {
     /// What it is called in messages and as a user of informers.
     pub(crate) what: &'static str,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: ResourceRequest,
     pub(crate) selector: Option<String>,
     keep: &'static [&'static str],
 }
@@ -87,7 +87,8 @@ pub(crate) fn watched(source: &ClusterSourceConfig) -> Vec<Watching> {
         let parts: Vec<_> = own.map(str::to_owned).into_iter().chain(given.map(ToString::to_string)).collect();
         (!parts.is_empty()).then(|| parts.join(","))
     };
-    let secrets = |selector, keep| Watching { what: SECRETS, wanted: Wanted::known(&secret()), selector, keep };
+    let secrets =
+        |selector, keep| Watching { what: SECRETS, wanted: ResourceRequest::known(&secret()), selector, keep };
     match &source.kind {
         ClusterSourceKind::Folder { .. } => Vec::new(),
         ClusterSourceKind::Secrets { management, format } => {
@@ -102,7 +103,7 @@ pub(crate) fn watched(source: &ClusterSourceConfig) -> Vec<Watching> {
         ClusterSourceKind::ClusterProfiles { management, secrets: with_secrets, .. } => {
             let keep =
                 &["metadata.labels", "status.properties", "status.accessProviders", "status.credentialProviders"];
-            let wanted = Wanted::Written(PROFILES.parse().expect("it is the name of a resource"));
+            let wanted = ResourceRequest::Written(PROFILES.parse().expect("it is the name of a resource"));
             let selector = also(None, management.label_selector.as_ref());
             let mut all = vec![Watching { what: PROFILE, wanted, selector, keep }];
             if *with_secrets {

@@ -6,7 +6,7 @@ use kube::Client;
 use tokio::runtime::Handle;
 
 use super::report::{Level, SourceReport};
-use crate::actors::messages::Wanted;
+use crate::actors::messages::ResourceRequest;
 use crate::app::{self, Watching};
 use crate::cli::rbac::{Advice, Of};
 use informer_hub_config::fleet::{Problem, Said};
@@ -129,7 +129,7 @@ impl Asking<'_> {
     }
 
     async fn resource(&mut self) -> Option<ApiResource> {
-        if let Wanted::Known(known) = &self.watching.wanted {
+        if let ResourceRequest::Known(known) = &self.watching.wanted {
             return Some(known.0.clone());
         }
         match source::resolve(self.client, &self.watching.wanted.one()?).await {

@@ -6,7 +6,7 @@ use crate::actors::cache::actor::{Attend, CacheDirectory, Packing, Store};
 use crate::actors::cache::messages::CloseAbandoned;
 use crate::actors::cache::write_half::WriteHalf;
 use crate::actors::runtime::supervision::detach;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::cache::{Partition, PartitionId, SavedPartition};
 use informer_hub_types::{
     ApiResource, ClusterName, Gvr, InformerHealth, Origin, PackedTotals, Scope, StoredObject, View,
@@ -77,14 +77,14 @@ impl CacheDirectory {
     pub(in crate::actors) fn restored(
         &self,
         cluster: &ClusterName,
-        wanted: &Wanted,
+        wanted: &ResourceRequest,
         scope: &Scope,
     ) -> Option<(ApiResource, Arc<InformerHealth>)> {
         let mut found = Vec::new();
         for ((_, view), snapshot) in self.snapshots_of_all() {
             let resource = snapshot.resource();
             let is_named = || self.checkpoints.keeping().is_some_and(|it| it.name_means(wanted, &resource.gvr));
-            if view != scope.view || !wanted.may_be(&Wanted::known(resource)) && !is_named() {
+            if view != scope.view || !wanted.may_be(&ResourceRequest::known(resource)) && !is_named() {
                 continue;
             }
             let is_it = |restored: &Arc<crate::cache::Restored>| restored.is_fresh();

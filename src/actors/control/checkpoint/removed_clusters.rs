@@ -15,7 +15,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::actors::cache::actor::CacheDirectory;
 use crate::actors::checkpoint::barrier::Barrier;
 use crate::actors::checkpoint::keeper::{Keeping, Left};
-use crate::actors::checkpoint::restore_plan::Wishes;
+use crate::actors::checkpoint::restore_plan::RestorePlan;
 use crate::actors::control::checkpoint::pass::{Part, write_one};
 use crate::actors::env::Env;
 use crate::cache::{Partition, PartitionId};
@@ -189,7 +189,7 @@ pub(in crate::actors) async fn bring_back(
     env: &Env,
     keeping: &Arc<Keeping>,
     (cluster, labels): (ClusterName, ClusterLabels),
-    wishes: Wishes,
+    plan: RestorePlan,
 ) -> Vec<Reopened> {
     let Some(turn) = keeping.take_turn(PATIENCE).await else {
         tracing::error!(%cluster, "the disk hangs: a cluster that is back begins anew");
@@ -197,9 +197,9 @@ pub(in crate::actors) async fn bring_back(
     };
     let (caches, keeping, began) = (env.caches.clone(), Arc::clone(keeping), clock::now());
     let work = move || {
-        let reopened = reopen(&caches, &keeping, (&cluster, &labels), &wishes);
+        let reopened = reopen(&caches, &keeping, (&cluster, &labels), &plan);
         let keys = keeping.away_of(&cluster);
-        let objects: usize = keys.iter().map(|key| read_back(&caches, &keeping, key, &wishes)).sum();
+        let objects: usize = keys.iter().map(|key| read_back(&caches, &keeping, key, &plan)).sum();
         if keeping.away_of(&cluster).is_empty() {
             keeping.away.lock().remove(&cluster);
         }
@@ -218,7 +218,7 @@ fn reopen(
     caches: &CacheDirectory,
     keeping: &Keeping,
     (cluster, labels): (&ClusterName, &ClusterLabels),
-    wishes: &Wishes,
+    plan: &RestorePlan,
 ) -> Vec<Reopened> {
     let mut left = keeping.left.lock();
     let is_theirs = |left: &Left| left.partition.origin().cluster == *cluster;
@@ -228,7 +228,7 @@ fn reopen(
     let mut reopened = Vec::new();
     for Left { cache, id: before, partition, .. } in theirs {
         let from = Arc::clone(partition.origin());
-        if !wishes.is_wanted(&from.resource, cluster, &from.scope) {
+        if !plan.is_wanted(&from.resource, cluster, &from.scope) {
             keeping.forget_number(&cache, before);
             continue;
         }
@@ -241,10 +241,10 @@ fn reopen(
 }
 
 /// Has a cache have again what of it is on disk and wanted; how many objects that is. What cannot be read begins anew.
-fn read_back(caches: &CacheDirectory, keeping: &Keeping, cache: &(Gvr, View), wishes: &Wishes) -> usize {
+fn read_back(caches: &CacheDirectory, keeping: &Keeping, cache: &(Gvr, View), plan: &RestorePlan) -> usize {
     // Out of the map while it is read: what a panic leaves behind is begun anew.
     let Some(mut files) = keeping.files.lock().remove(cache) else { return 0 };
-    let claim = |resource: &ApiResource, header: &PartitionHeader| wishes.claim(resource, header);
+    let claim = |resource: &ApiResource, header: &PartitionHeader| plan.claim(resource, header);
     let mut objects = 0;
     if files.is_claimed(&claim) {
         let totals = caches.totals(files.of().0, &cache.1);

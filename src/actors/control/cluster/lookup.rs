@@ -10,7 +10,7 @@ use crate::actors::control::cluster::{ClusterActor, WantKey, WantState, informer
 use crate::actors::control::messages::Resolved;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::detach;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_reflector::{Haste, ResolveError, SourceError};
 use informer_hub_types::{ApiResource, InformerHealth, Phase, exponential_backoff, rng};
 
@@ -87,9 +87,9 @@ impl ClusterActor {
     pub(super) fn resolve(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
         let Some(connection) = self.connection.clone() else { return };
         let resource = match &key.0 {
-            Wanted::Known(known) => return self.on_resolved(key, known.0.clone(), ctx),
-            Wanted::Written(written) => written.clone(),
-            Wanted::Matching(_) => return,
+            ResourceRequest::Known(known) => return self.on_resolved(key, known.0.clone(), ctx),
+            ResourceRequest::Written(written) => written.clone(),
+            ResourceRequest::Matching(_) => return,
         };
         if self.survey.knows() {
             return self.settle(key, ctx);

@@ -14,7 +14,7 @@ use crate::actors::control::messages::Rest;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::status::hub::PatternStatus;
 use crate::actors::subscribe::requests::Want;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::User;
 use crate::discovery::{Claim, share};
@@ -52,9 +52,13 @@ impl Survey {
 }
 
 /// The name that a resource of a pattern is wanted by.
-fn named(resource: &ApiResource) -> Wanted {
+fn named(resource: &ApiResource) -> ResourceRequest {
     let gvr = &resource.gvr;
-    Wanted::Written(ResourceRef { resource: gvr.resource.clone(), version: None, group: Some(gvr.group.clone()) })
+    ResourceRequest::Written(ResourceRef {
+        resource: gvr.resource.clone(),
+        version: None,
+        group: Some(gvr.group.clone()),
+    })
 }
 
 impl ClusterActor {
@@ -115,7 +119,7 @@ impl ClusterActor {
             if let Some(resolved) = &want.resolved {
                 return Some(taken_by(resolved));
             }
-            let Wanted::Written(written) = &key.0 else { return None };
+            let ResourceRequest::Written(written) = &key.0 else { return None };
             match self.survey.seen()?.catalogue.find(&ResourceRef { version: None, ..written.clone() }) {
                 Found::Resource(found) => Some(taken_by(&found)),
                 Found::OtherVersions(_) | Found::Unknown | Found::Nothing => None,
@@ -132,13 +136,13 @@ impl ClusterActor {
         ctx: &mut Context<Self>,
     ) {
         let is_offered = |key: &WantKey| match &key.0 {
-            Wanted::Written(written) => matches!(catalogue.find(written), Found::Resource(_)),
-            Wanted::Known(_) | Wanted::Matching(_) => true,
+            ResourceRequest::Written(written) => matches!(catalogue.find(written), Found::Resource(_)),
+            ResourceRequest::Known(_) | ResourceRequest::Matching(_) => true,
         };
         let is_meant = |user: &User, key: &WantKey| {
             let Some(known) = self.survey.patterns.get(user) else { return true };
             wishes.contains(&(user.clone(), key.clone()))
-                || !is_offered(key) && Wanted::Matching(known.pattern.clone()).may_be(&key.0)
+                || !is_offered(key) && ResourceRequest::Matching(known.pattern.clone()).may_be(&key.0)
         };
         let unmeant: Vec<_> = self
             .wants

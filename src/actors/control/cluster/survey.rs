@@ -14,7 +14,7 @@ use crate::actors::pipeline::messages::Stop;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_control, stop_with};
 use crate::actors::status::hub::SurveyStatus;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::User;
 use crate::discovery::{Fate, Seen, Share, definition_of, fate};
 use informer_hub_reflector::InformerOptions;
@@ -98,9 +98,11 @@ impl ClusterActor {
             let may_go = |resource: &ApiResource| !is_built_in(&resource.gvr.group, &resource.gvr.resource);
             match (&key.0, &want.resolved) {
                 (_, Some(resolved)) => may_go(resolved),
-                (Wanted::Known(known), None) => may_go(&known.0),
-                (Wanted::Written(written), None) => built_in(written).is_none() || want.health.phase() == Phase::Absent,
-                (Wanted::Matching(_), None) => true,
+                (ResourceRequest::Known(known), None) => may_go(&known.0),
+                (ResourceRequest::Written(written), None) => {
+                    built_in(written).is_none() || want.health.phase() == Phase::Absent
+                }
+                (ResourceRequest::Matching(_), None) => true,
             }
         };
         let rests = |informer: &Informer| informer.parts.rest != Rest::No;
@@ -148,9 +150,9 @@ impl ClusterActor {
     pub(super) fn settle(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
         let (Some(seen), Some(want)) = (self.survey.seen().cloned(), self.wants.get_mut(key)) else { return };
         let written = match &key.0 {
-            Wanted::Written(written) => written.clone(),
-            Wanted::Known(known) => ResourceRef::exact(&known.0.gvr),
-            Wanted::Matching(_) => return,
+            ResourceRequest::Written(written) => written.clone(),
+            ResourceRequest::Known(known) => ResourceRef::exact(&known.0.gvr),
+            ResourceRequest::Matching(_) => return,
         };
         if let (Some(resolved), Some(definitions)) = (&want.resolved, &seen.definitions) {
             want.was_defined |= definitions.contains(&definition_of(&resolved.gvr));
@@ -161,7 +163,7 @@ impl ClusterActor {
             Fate::Watch(found) => self.watch(key, found, ctx),
             Fate::Move(found) => self.move_to(key, &found, false, ctx),
             // What code takes a kind for is its business.
-            Fate::Renew(_) if matches!(key.0, Wanted::Known(_)) => self.wake(key),
+            Fate::Renew(_) if matches!(key.0, ResourceRequest::Known(_)) => self.wake(key),
             Fate::Renew(found) => self.move_to(key, &found, true, ctx),
             Fate::Rest { gone, why } => self.rest(key, gone, why, ctx),
         }
@@ -245,8 +247,8 @@ impl ClusterActor {
         let of_it: Vec<_> =
             self.wants.keys().filter(|key| self.informer_key(key).as_ref() == Some(&from)).cloned().collect();
         let names_version = |key: &Arc<WantKey>| match &key.0 {
-            Wanted::Written(written) => written.version.is_some(),
-            Wanted::Known(_) | Wanted::Matching(_) => true,
+            ResourceRequest::Written(written) => written.version.is_some(),
+            ResourceRequest::Known(_) | ResourceRequest::Matching(_) => true,
         };
         let is_alone = renewed || !of_it.iter().any(names_version);
         let is_free = from == to || !self.informers.contains_key(&to) && !self.ending.contains(&to);

@@ -5,14 +5,14 @@ use actix::prelude::*;
 use futures::future::join_all;
 
 use crate::actors::checkpoint::keeper::SharedKeeping;
-use crate::actors::checkpoint::restore_plan::Wishes;
+use crate::actors::checkpoint::restore_plan::RestorePlan;
 use crate::actors::control::checkpoint::{self, Reopened};
 use crate::actors::control::messages::{AddCluster, RemoveCluster, StopCluster, StopInformer};
 use crate::actors::control::registry::{INTENSITY, RegistryActor, RegistryError};
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::Supervision;
 use crate::actors::runtime::waiters::Waiters;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_types::{ClusterName, clock};
 
 type Outcome = ResponseActFuture<RegistryActor, Result<(), RegistryError>>;
@@ -40,11 +40,11 @@ impl RegistryActor {
         self.coming.insert(add.name.clone(), Waiters::default());
         let mut demands = self.demands.clone();
         // What is named is its entry's, not a pattern's.
-        demands.sort_by_key(|demand| matches!(demand.wanted, Wanted::Matching(_)));
+        demands.sort_by_key(|demand| matches!(demand.wanted, ResourceRequest::Matching(_)));
         let cluster = (add.name.clone(), add.labels.clone());
-        let wishes = Wishes::new(vec![cluster.clone()], demands, keeping.meanings());
+        let plan = RestorePlan::new(vec![cluster.clone()], demands, keeping.meanings());
         let env = self.env.clone();
-        let work = async move { checkpoint::bring_back(&env, &keeping, cluster, wishes).await };
+        let work = async move { checkpoint::bring_back(&env, &keeping, cluster, plan).await };
         Box::pin(work.into_actor(self).map(move |reopened, act, ctx| {
             for Reopened { from, to, id } in &reopened {
                 let durable = act.subscriptions.values().filter(|subscription| subscription.durable);

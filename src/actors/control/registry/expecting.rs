@@ -4,18 +4,20 @@ use crate::actors::cache::messages::Expect;
 use crate::actors::control::registry::{Cluster, RegistryActor};
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::requests::InformerFor;
-use crate::actors::subscribe::resource_request::Wanted;
+use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Target;
 use informer_hub_types::{ClusterLabels, ClusterName, View};
 
 impl RegistryActor {
     /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.
-    pub(super) fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &Wanted, view: &View) {
+    pub(super) fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &ResourceRequest, view: &View) {
         let known = match wanted {
-            Wanted::Known(known) => vec![&known.0],
-            Wanted::Written(_) => self.resolved.get(wanted).into_iter().flatten().map(|known| &known.0).collect(),
+            ResourceRequest::Known(known) => vec![&known.0],
+            ResourceRequest::Written(_) => {
+                self.resolved.get(wanted).into_iter().flatten().map(|known| &known.0).collect()
+            }
             // Of what a pattern means in one cluster another need have nothing.
-            Wanted::Matching(_) => Vec::new(),
+            ResourceRequest::Matching(_) => Vec::new(),
         };
         for resource in known {
             let watched = self.env.caches.published(&resource.gvr, view).is_some_and(|snapshot| {
@@ -31,7 +33,7 @@ impl RegistryActor {
     /// Clusters that could not be asked yet are not expected to have what was demanded alone by who is gone.
     pub(super) fn unexpect_what_nobody_demands(&self, gone: &[InformerFor]) {
         for demand in gone {
-            let Wanted::Known(known) = &demand.wanted else { continue };
+            let ResourceRequest::Known(known) = &demand.wanted else { continue };
             for view in demand.views() {
                 let Some(snapshot) = self.env.caches.published(&known.0.gvr, view) else { continue };
                 for (cluster, labels) in snapshot.expected() {
