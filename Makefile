@@ -3,19 +3,22 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-nightly lint reference doc book deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
+.PHONY: help build dist test test-nightly lint reference doc book deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
 
 help: ## What there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
-build: ## The binary, optimised: target/release/informer-hub
+build: ## The binary, optimised, quick to build: target/release/informer-hub
 	$(CARGO) build --release --locked
+
+dist: ## The binary that is shipped, with LTO and without symbols: target/dist/informer-hub
+	$(CARGO) build --profile dist --locked
 
 test: ## Unit, simulation and documentation tests; no network beyond loopback, no Kubernetes
 	$(CARGO) test
 
 test-nightly: ## Every property with 10,000 random cases, a thousand simulations, a million inputs a fuzz target, a hundred kills; takes long
-	INFORMER_HUB_CASES=$${INFORMER_HUB_CASES:-10000} $(CARGO) test --release --lib
+	INFORMER_HUB_CASES=$${INFORMER_HUB_CASES:-10000} $(CARGO) test --release --workspace --lib
 	SIMULATIONS=$${SIMULATIONS:-1000} $(CARGO) test --release --test simulation
 	tests/testbed/build.sh
 	FUZZ_RUNS=$${FUZZ_RUNS:-1000000} fuzz/run.sh
