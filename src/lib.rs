@@ -10,22 +10,12 @@
 //! ```
 //!
 //! # Layout
-//! - [`types`]: names, keys, objects, notifications; nothing else's concern.
-//! - [`reflector`], [`cache`]: the pure core.
-//! - [`query`]: the language of questions to it.
-//! - [`budget`]: who keeps less where memory is limited.
-//! - [`workqueue`]: what controllers put keys into and workers take them out of.
-//! - [`disk`]: what is asked of a disk, and how records lie on it.
-//! - [`journal`]: a durable log for one reader.
-//! - [`discovery`]: what a cluster offers, and what follows for what is watched.
-//! - [`state`]: the directory where what is to survive is.
-//! - [`dial`]: connections of a caller's own making, in place of TCP.
-//! - [`source`], [`sink`]: adapters: a real cluster on one side, webhooks on the other.
-//! - [`actors`]: the thin shell around the core, and its supervision.
-//! - [`informers`]: client-go's ways in: factory, shared informers, event handlers.
-//! - [`fleet`]: which clusters there are: of tables and of sources, and the formats of those.
-//! - [`config`], [`telemetry`], [`api`], [`cli`], [`app`]: what makes a service of it.
-//! - [`sim`]: simulated clusters for the demo, tests and benches.
+//! - [`Hub`], [`Config`]: start a hub, from a file or from code.
+//! - [`informers`]: client-go's API: factory, shared informers, event handlers, listers.
+//! - [`Subscribe`], [`messages`]: the same by actor messages; [`durable`]: with a journal.
+//! - [`queries`], [`query`]: questions to the caches, and their language.
+//! - [`workqueue`]: the queue between event handlers and the workers of a controller.
+//! - [`sink`], [`status`], [`types`], [`config`]: what these are made of.
 //!
 //! # Examples
 //! Embedded in a program:
@@ -68,6 +58,9 @@
 //! # Ok(()) }
 //! ```
 
+// Without the feature, modules are private, and what only tests of this repository reach looks unused.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, unused_imports))]
+
 // Tests of the tree of supervisors share a fleet with the tests of the whole hub, which see the crate from outside.
 #[cfg(test)]
 extern crate self as informer_hub;
@@ -83,30 +76,64 @@ mod documents {
     struct Controllers;
 }
 
+// Tests and benches of this repository see the modules; everyone else sees what is re-exported below.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod actors;
+#[cfg(not(feature = "internals"))]
+mod actors;
+#[cfg(all(feature = "cli", feature = "internals"))]
+#[doc(hidden)]
 pub mod api;
+#[cfg(all(feature = "cli", not(feature = "internals")))]
+mod api;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod app;
+#[cfg(not(feature = "internals"))]
+mod app;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod budget;
+#[cfg(not(feature = "internals"))]
+mod budget;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod cache;
+#[cfg(not(feature = "internals"))]
+mod cache;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod discovery;
-pub mod informers;
+#[cfg(not(feature = "internals"))]
+mod discovery;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod state;
+#[cfg(not(feature = "internals"))]
+mod state;
 
+pub mod informers;
+
+pub mod durable;
+pub mod messages;
+pub mod queries;
+pub mod status;
+
+pub use actors::{Subscribe, Subscriber, SubscriptionId, Tuning, WatchErrorHandler};
+pub use app::{CacheClient, Hub, HubBuilder, MemoryLimitError, ShutdownReport, StartError};
+pub use app::{Changes, Difference, ReloadError, Reloader};
+pub use cache::{Answer, Lister, Query, Snapshot};
 pub use informer_hub_config as config;
-pub use informer_hub_query as query;
-pub use informer_hub_reflector as reflector;
-pub use informer_hub_sink as sink;
-pub use informer_hub_source as source;
-pub use informer_hub_telemetry as telemetry;
-pub use informer_hub_types as types;
-pub use informer_hub_workqueue as workqueue;
-
-pub use actors::{Subscribe, Subscriber, SubscriptionId};
-pub use app::{CacheClient, Hub};
-pub use cache::{Answer, Query};
 pub use informer_hub_config::Config;
+pub use informer_hub_query as query;
+pub use informer_hub_sink as sink;
+pub use informer_hub_types as types;
 pub use informer_hub_types::ClusterSelector as Clusters;
 pub use informer_hub_types::{Notification, Notifications, Object};
+pub use informer_hub_workqueue as workqueue;
 pub use informer_hub_workqueue::{Request, WorkQueue};
 pub use informers::{SharedInformer, SharedInformerFactory};

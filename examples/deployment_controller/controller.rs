@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use informer_hub::cache::Lister;
 use informer_hub::informers::{InformerError, ResourceEventHandlerFuncs};
+use informer_hub::queries::Lister;
 use informer_hub::types::{ClusterName, Object};
 use informer_hub::workqueue::Work;
 use informer_hub::{Hub, Request, SharedInformer, SharedInformerFactory, WorkQueue};

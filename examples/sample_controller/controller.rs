@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use informer_hub::cache::Lister;
 use informer_hub::informers::{InformerError, ResourceEventHandlerFuncs};
+use informer_hub::queries::Lister;
 use informer_hub::types::{Object, clock};
 use informer_hub::workqueue::Work;
 use informer_hub::{Hub, Request, SharedInformer, SharedInformerFactory, WorkQueue};

@@ -5,11 +5,10 @@ use std::path::Path;
 use super::service;
 use crate::api;
 use informer_hub_config::{Config, ConfigErrors, Probes, WrongKubeconfig};
-use informer_hub_sink::nats::SubjectPattern;
 use informer_hub_sink::webhook::{
     ClientCert, ExtraHeaders, SigningKeys, check_client_cert, check_header_name, check_roots,
 };
-use informer_hub_sink::{Filter, Template};
+use informer_hub_sink::{Filter, SubjectPattern, Template};
 use informer_hub_source::{ClientError, read_kubeconfig};
 
 /// Reads a configuration file as [`Config::from_file`] does, and also compiles filters, reads secrets, CA files and

@@ -2,19 +2,24 @@
 //!
 //! The only place besides the command line that names concrete adapters.
 
+#[cfg(feature = "cli")]
 mod config_file;
 mod convert;
 mod credentials;
 mod durable;
 mod hub;
+#[cfg(feature = "cli")]
 mod load;
+#[cfg(feature = "cli")]
 mod manager;
 mod metrics;
 mod readers;
 mod ready;
 mod reload;
 mod report;
+#[cfg(feature = "cli")]
 mod run;
+#[cfg(feature = "cli")]
 mod service;
 mod sinks;
 mod sources;
@@ -26,9 +31,11 @@ pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};
+#[cfg(feature = "cli")]
 pub use load::load;
 pub use reload::{Changes, Difference, ReloadError, ReloadStatus, Reloader};
 pub use report::{HubReport, Reporter, SinkReport};
+#[cfg(feature = "cli")]
 pub use run::{Ended, run};
 pub use sources::{ClusterSourceState, ClusterSourceStatus};
 pub(crate) use sources::{Watching, management_cluster, read_folder, read_objects, watched};

@@ -11,6 +11,7 @@ use informer_hub_config::{
 };
 use informer_hub_dial::Dial;
 use informer_hub_sink::file::{FileParams, LinesTransport};
+#[cfg(feature = "nats")]
 use informer_hub_sink::nats::{NatsAuth, NatsParams, NatsTransport};
 use informer_hub_sink::webhook::{ClientCert, ExtraHeaders, SigningKeys, WebhookParams, WebhookTransport, WebhookUrl};
 use informer_hub_sink::{
@@ -40,7 +41,14 @@ pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Resu
             let transport = WebhookTransport::new(WebhookParams { dial: dial.cloned(), ..params });
             Arc::new(transport.map_err(|error| wrong.at(error.key())(error))?)
         }
+        #[cfg(feature = "nats")]
         TransportConfig::Nats(nats) => Arc::new(self::nats(nats, shape, &sink.name, &wrong)?),
+        #[cfg(not(feature = "nats"))]
+        TransportConfig::Nats(_) => {
+            return Err(wrong.at("type")(
+                "this program is built without NATS: enable the feature \"nats\" of informer-hub",
+            ));
+        }
         TransportConfig::File(file) => {
             let params =
                 FileParams { path: file.path.clone(), max_size: file.max_size, keep: file.keep, fsync: file.fsync };
@@ -131,6 +139,7 @@ fn webhook(
     })
 }
 
+#[cfg(feature = "nats")]
 fn nats(nats: &NatsConfig, shape: Arc<Shape>, name: &str, wrong: &Wrong<'_>) -> Result<NatsTransport, StartError> {
     let read = |key, secret: &Secret| secret.read().map_err(wrong.at(key));
     let auth = match &nats.auth {

@@ -24,12 +24,19 @@ use futures::future::BoxFuture;
 
 mod event;
 pub mod file;
+#[cfg(feature = "filters")]
+mod filter;
+#[cfg(not(feature = "filters"))]
+#[path = "filter_disabled.rs"]
 mod filter;
 mod health;
+mod invalid_filter;
 mod lanes;
 mod letters;
 mod machine;
+#[cfg(feature = "nats")]
 pub mod nats;
+mod nats_subject;
 mod orphans;
 mod rate;
 mod redact;
@@ -46,14 +53,16 @@ pub mod contract;
 pub use event::tests as test_objects;
 
 pub use event::{Event, EventData, EventError, EventOptions, EventResource, InvalidRecord};
-pub use filter::{Filter, InvalidFilter};
+pub use filter::Filter;
 pub use health::{AttemptOutcome, JournalStatus, SinkHealth, SinkStatus};
 pub use informer_hub_types::{
     BatchParams, EventType, Initial, OnFilterError, Preset, RateLimit, RetryParams, StoreLimits,
 };
+pub use invalid_filter::InvalidFilter;
 pub use lanes::{Bounds, Gate, LaneId, Lanes, Refusals};
 pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
 pub use machine::{Action, Broken, Durability, Intake, Machine, MachineParams};
+pub use nats_subject::{InvalidSubject, SubjectPattern};
 pub use orphans::Orphans;
 pub use rate::RateLimiter;
 pub use redact::{REDACTED, Redaction};

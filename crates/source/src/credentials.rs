@@ -8,7 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use kube::config::{AuthInfo, Cluster, Kubeconfig};
+#[cfg(feature = "credential-expiry")]
 use rustls::pki_types::CertificateDer;
+#[cfg(feature = "credential-expiry")]
 use rustls::pki_types::pem::PemObject;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -158,6 +160,23 @@ fn token_file(path: &Path) -> Credential {
     }
 }
 
+/// Returns until when, and from when, each certificate of a PEM text is valid; `None` in a build that cannot read them.
+#[cfg(feature = "credential-expiry")]
+fn validities(pem: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
+    let dates = |der: CertificateDer<'_>| {
+        let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;
+        let validity = certificate.validity();
+        let time = |seconds| Timestamp::from_second(seconds).ok();
+        Some((time(validity.not_after.timestamp())?, time(validity.not_before.timestamp())?))
+    };
+    Some(CertificateDer::pem_slice_iter(pem).flatten().filter_map(dates).collect())
+}
+
+#[cfg(not(feature = "credential-expiry"))]
+fn validities(_: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
+    None
+}
+
 /// Reads the dates of a credential from its text.
 trait Dated {
     fn with_encoded(self, data: &str) -> Self;
@@ -176,16 +195,7 @@ impl Dated for Credential {
 
     /// Of a chain what ends first counts; of several CAs what ends last, for one that is good is enough.
     fn with_pem(mut self, pem: &[u8]) -> Self {
-        let mut all = Vec::new();
-        for der in CertificateDer::pem_slice_iter(pem) {
-            let dates = der.ok().and_then(|der| {
-                let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;
-                let validity = certificate.validity();
-                let time = |seconds| Timestamp::from_second(seconds).ok();
-                Some((time(validity.not_after.timestamp())?, time(validity.not_before.timestamp())?))
-            });
-            all.extend(dates);
-        }
+        let Some(all) = validities(pem) else { return self };
         let chosen = if self.kind == CredentialKind::CaCertificate { all.iter().max() } else { all.iter().min() };
         match chosen {
             Some((expires, issued)) => (self.expires, self.issued) = (Some(*expires), Some(*issued)),

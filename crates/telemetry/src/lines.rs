@@ -8,8 +8,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::LogFormat;
 use super::spans;
+use crate::log::LogFormat;
 use informer_hub_types::{TraceParent, printable_json, printable_lines};
 
 /// Writes lines with what is foreign in them made printable. The formats write a whole line at once; they escape colour

@@ -93,6 +93,7 @@ fn context(TraceParent { trace, span }: TraceParent) -> SpanContext {
 }
 
 /// Where the span is that is current; `None` where it is not exported.
+#[cfg(feature = "log")]
 pub(super) fn current() -> Option<TraceParent> {
     Context::map_current(|context| TraceParent::of_context(context.span().span_context()))
 }

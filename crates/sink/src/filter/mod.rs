@@ -14,6 +14,7 @@ use cel::{Context, ExecutionError, Program, Value};
 
 use super::EventType;
 use super::redact::Redaction;
+use crate::invalid_filter::InvalidFilter;
 use informer_hub_types::{Notification, Object};
 
 mod budget;
@@ -52,18 +53,6 @@ pub struct Filter {
 struct Wants {
     object: bool,
     old_object: bool,
-}
-
-/// An expression that is not to be used; its author can fix it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("filter is not usable: line {line}, column {column}: {problem}")]
-pub struct InvalidFilter {
-    /// What is wrong.
-    pub problem: String,
-    /// Line of the mistake, from 1.
-    pub line: usize,
-    /// Column of the mistake, from 1.
-    pub column: usize,
 }
 
 impl Filter {

@@ -5,7 +5,6 @@
 //! go together.
 
 mod link;
-mod subject;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -20,7 +19,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
-pub use subject::{InvalidSubject, SubjectPattern};
+pub use crate::nats_subject::{InvalidSubject, SubjectPattern};
 
 use super::{Event, Outcome, Shape, Transport};
 use link::{Link, Links};

@@ -14,14 +14,17 @@
 //! somebody asks costs nobody else anything, and keeps nothing.
 
 mod catalogue;
+#[cfg(feature = "otlp")]
 mod export;
 mod process;
 mod scrape;
 mod snapshot;
 mod text;
+#[cfg(feature = "otlp")]
 mod wire;
 
 pub use catalogue::{CATALOGUE, Id, Kind, Metric};
+#[cfg(feature = "otlp")]
 pub use export::Export;
 pub use process::put_process;
 pub use scrape::{Scraped, Scraper};

@@ -130,7 +130,9 @@ impl Snapshot {
         self.points_of(id).iter().find(is_it).map(|point| point.value)
     }
 
-    pub(super) fn taken(&self) -> jiff::Timestamp {
+    /// Returns the time at which the values were read.
+    #[must_use]
+    pub fn taken(&self) -> jiff::Timestamp {
         self.taken
     }
 

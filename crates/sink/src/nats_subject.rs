@@ -79,8 +79,9 @@ fn parse(text: &str) -> Result<Vec<Part>, String> {
 }
 
 impl SubjectPattern {
-    /// The subject of an event.
-    pub(super) fn subject(&self, event: &Event) -> String {
+    /// Returns the subject of an event.
+    #[must_use]
+    pub fn subject(&self, event: &Event) -> String {
         self.fill(event.cluster(), event.event_type().as_str(), event.subject())
     }
 

@@ -1,0 +1,177 @@
+//! Log lines on standard error, as text for people or JSON for machines.
+
+use std::io::IsTerminal;
+
+use opentelemetry_sdk::trace::SdkTracer;
+#[cfg(feature = "otlp")]
+use tokio::runtime::Handle;
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::Registry;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::lines;
+#[cfg(feature = "otlp")]
+use crate::traces::{self, Traces};
+use informer_hub_types::SPANS;
+
+/// Dependencies that tell per attempt, and without the cluster's name, what our own lines say once and with it.
+const QUIET: [&str; 9] =
+    ["kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts logging to standard error. `default` is a level; `RUST_LOG` overrides it and whatever is quiet by default, in
+/// `tracing`'s filter syntax.
+///
+/// Calling it twice changes nothing.
+pub fn init(format: LogFormat, default: &str) {
+    start(format, default, None);
+}
+
+/// Starts logging as [`init`] does, and exports [`spans`](crate::spans) over OTLP/HTTP where `OTEL_EXPORTER_OTLP_ENDPOINT` or
+/// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set; its requests run on `io`. Without them nothing is traced.
+///
+/// What cannot be exported costs a warning, and spans.
+#[cfg(feature = "otlp")]
+#[must_use = "the last spans are lost without a flush"]
+pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces {
+    let (traces, error) = match traces::start(io) {
+        Ok(traces) => (traces, None),
+        Err(error) => (Traces::default(), Some(error)),
+    };
+    start(format, default, traces.tracer());
+    if let Some(error) = error {
+        tracing::warn!(error, "no traces are exported");
+    }
+    traces
+}
+
+fn start(format: LogFormat, default: &str, tracer: Option<SdkTracer>) {
+    let (filter, error) = filter(default);
+    // An error means that somebody has set logging up before, who then wants it their way.
+    let _ = subscriber(format, filter, tracer).try_init();
+    if let Some(error) = error {
+        tracing::warn!(error, "RUST_LOG is not a filter; logging as if it were not set");
+    }
+}
+
+fn subscriber(format: LogFormat, filter: EnvFilter, tracer: Option<SdkTracer>) -> impl Subscriber + Send + Sync {
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    subscriber_to(std::io::stderr, colours, format, filter, tracer)
+}
+
+/// The same, its lines written to what `out` gives.
+fn subscriber_to<W: std::io::Write + 'static>(
+    out: impl Fn() -> W + Send + Sync + 'static,
+    colours: bool,
+    format: LogFormat,
+    filter: EnvFilter,
+    tracer: Option<SdkTracer>,
+) -> impl Subscriber + Send + Sync {
+    let events = filter_fn(|data| !data.is_span()).with_max_level_hint(LevelFilter::TRACE);
+    let writer = move || lines::Printable { out: out(), format, colours };
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(colours).boxed(),
+        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).map_event_format(lines::WithTrace).boxed(),
+    };
+    // Spans are for traces alone; on lines they would repeat what the lines' own fields say. JSON has their ids.
+    let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.with_filter(filter.and(events)).boxed()];
+    if let Some(tracer) = tracer {
+        let ours = filter_fn(|data| data.is_span() && data.target() == SPANS);
+        let layer = tracing_opentelemetry::layer().with_tracer(tracer);
+        let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false);
+        layers.push(layer.with_filter(ours.with_max_level_hint(LevelFilter::INFO)).boxed());
+    }
+    tracing_subscriber::registry().with(layers)
+}
+
+/// What is logged, and what is wrong with `RUST_LOG`.
+fn filter(default: &str) -> (EnvFilter, Option<String>) {
+    let quiet = || {
+        let directives = QUIET.iter().map(|name| format!(",{name}=off"));
+        EnvFilter::new(directives.fold(default.to_owned(), |all, one| all + &one))
+    };
+    let set = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.trim().is_empty());
+    match set.map(EnvFilter::try_new) {
+        None => (quiet(), None),
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => (quiet(), Some(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::spans;
+    use informer_hub_types::printable::hostile;
+
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn log_lines_are_one_harmless_line_each_whatever_is_in_them() {
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let kept = Arc::default();
+            let out = Arc::clone(&kept);
+            let subscriber =
+                subscriber_to(move || Kept(Arc::clone(&out)), false, format, EnvFilter::new("trace"), None);
+            tracing::subscriber::with_default(subscriber, || {
+                let cause: &dyn std::error::Error = &io::Error::other(hostile::TEXT);
+                let text = hostile::TEXT;
+                tracing::warn!(cluster = %text, text, error = cause, debug = ?text, "{text}");
+            });
+            let line = String::from_utf8(kept.lock().clone()).unwrap();
+            hostile::assert_harmless("a log line", &line, 1);
+            assert!(line.ends_with('\n') && line.matches("forged").count() == 5, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn without_an_exporter_no_span_is_made_however_much_is_logged() {
+        let subscriber = subscriber(LogFormat::Json, EnvFilter::new("trace"), None);
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(spans::list(&"c", &"pods", &"*").is_disabled());
+            assert!(spans::watch(&"c", &"pods", &"*").is_disabled());
+            assert!(spans::delivery("s", 1, std::iter::empty).is_disabled());
+        });
+    }
+
+    #[test]
+    fn with_an_exporter_spans_are_made_at_any_level_of_the_log() {
+        use opentelemetry::trace::TracerProvider;
+        let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
+        let subscriber = subscriber(LogFormat::Text, EnvFilter::new("off"), Some(provider.tracer("test")));
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(!spans::delivery("s", 1, std::iter::empty).is_disabled());
+            assert!(tracing::info_span!("of_a_dependency").is_disabled());
+        });
+    }
+}

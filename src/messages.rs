@@ -1,0 +1,9 @@
+//! Messages to the registry ([`Hub::registry`](crate::Hub::registry)) and to caches
+//! ([`Hub::cache`](crate::Hub::cache)).
+
+pub use crate::actors::messages::{
+    AddCluster, AddIndexers, Ask, FindSubscription, GetStatus, InformerFor, KnownResource, Release, RemoveCluster,
+    RemoveIndexer, ResourceRequest, SetClusterLabels, SetMemoryLimit, Start, TakeSnapshot, Unsubscribe, User, ViewSync,
+    WaitForCacheSync,
+};
+pub use crate::actors::{RegistryActor, RegistryError};

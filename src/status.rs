@@ -1,0 +1,8 @@
+//! What the hub, its clusters and its informers show of themselves.
+
+pub use crate::actors::{
+    Awaited, ClusterSeen, ClusterState, ClusterStatus, FleetView, HubStatus, InformerMemory, InformerSeen,
+    InformerStatus, InformerSync, InformersOf, ListenerSeen, ListenerStatus, MemoryStatus, NotSynced, PatternStatus,
+    StateStatus, SurveyState, SurveyStatus, SyncView,
+};
+pub use crate::app::{ClusterSourceState, ClusterSourceStatus, HubReport, ReloadStatus, Reporter, SinkReport};
