@@ -124,7 +124,7 @@ pub mod queries;
 pub mod status;
 
 pub use actors::{Subscribe, Subscriber, SubscriptionId, Tuning, WatchErrorHandler};
-pub use app::{CacheClient, Hub, HubBuilder, MemoryLimitError, ShutdownReport, StartError};
+pub use app::{CacheClient, Hub, HubBuilder, MemoryLimitError, MetricsExporter, ShutdownReport, StartError};
 pub use app::{Changes, Difference, ReloadError, Reloader};
 pub use cache::{Answer, Lister, Query, Snapshot};
 pub use informer_hub_config as config;

@@ -10,6 +10,8 @@ use futures::future::join_all;
 use kube::Resource;
 use serde::Serialize;
 
+use super::exporter::MetricsExporter;
+use super::metrics::Metrics;
 use super::reload::{Reloader, Running};
 use super::report::{HubReport, Reporter};
 use super::sources::ClusterSourceState;
@@ -173,6 +175,17 @@ impl Hub {
     /// The hub is shutting down.
     pub async fn fleet(&self) -> Result<FleetView, MailboxError> {
         Ok(FleetView::new(self.registry().send(ViewSync).await?, self.system.env().clone()))
+    }
+
+    /// Returns an exporter of the hub's metrics, to which the program adds its work queues. The program serves them; the
+    /// service does so at `/metrics`.
+    ///
+    /// # Errors
+    /// The hub is shutting down.
+    pub async fn metrics_exporter(&self) -> Result<MetricsExporter, MailboxError> {
+        let metrics = Metrics::default();
+        metrics.attach(self.fleet().await?, self.reporter().parts());
+        Ok(MetricsExporter::new(metrics))
     }
 
     /// Limits the memory that the process has resident from now on, in bytes; `None`: no limit any more. Informers keep less

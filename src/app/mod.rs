@@ -7,6 +7,7 @@ mod config_file;
 mod convert;
 mod credentials;
 mod durable;
+mod exporter;
 mod hub;
 #[cfg(feature = "cli")]
 mod load;
@@ -30,6 +31,7 @@ mod typed;
 pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;
+pub use exporter::MetricsExporter;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 #[cfg(feature = "cli")]
 pub use load::load;

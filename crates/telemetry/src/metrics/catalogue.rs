@@ -3,7 +3,7 @@
 //! Names are Prometheus': base units, `_total` on counters. OTLP names follow from them ([`Metric::otlp_name`]).
 //!
 //! # Cardinality
-//! Labels are names from the configuration (cluster, source, resource, sink, subscription) and words from here (state, reason,
+//! Labels are names from the configuration (cluster, source, resource, sink, subscription, queue) and words from here (state, reason,
 //! outcome, kind): never an object, a namespace, an address or an error. Informers of one resource in one cluster
 //! (several namespaces, several views) are one series, their sum or the worst of them.
 
@@ -294,6 +294,22 @@ catalogue! {
     Collecting: Gauge "informer_hub_metrics_collect_duration_seconds" [];
     /// Values in these metrics; a histogram is one.
     Series: Gauge "informer_hub_metrics_series" [];
+    /// Keys of a work queue that wait for a worker, those included that were added again while they are worked on.
+    QueueDepth: Gauge "informer_hub_workqueue_depth" [queue];
+    /// Keys that a work queue adds later: delayed or rate-limited.
+    QueueDelayed: Gauge "informer_hub_workqueue_delayed" [queue];
+    /// Keys added to a work queue; a key that already waits does not count.
+    QueueAdds: Counter "informer_hub_workqueue_adds_total" [queue];
+    /// Keys added to a work queue with a delay, for a retry or otherwise.
+    QueueRetries: Counter "informer_hub_workqueue_retries_total" [queue];
+    /// Time that keys waited in a work queue until a worker took them.
+    QueueLatency: Histogram "informer_hub_workqueue_queue_duration_seconds" [queue];
+    /// Time that the work on keys of a work queue took.
+    QueueWork: Histogram "informer_hub_workqueue_work_duration_seconds" [queue];
+    /// Age of all unfinished work of a work queue, added up; growth without end means stuck workers.
+    QueueUnfinished: Gauge "informer_hub_workqueue_unfinished_work_seconds" [queue];
+    /// Age of the oldest unfinished work of a work queue.
+    QueueLongest: Gauge "informer_hub_workqueue_longest_running_processor_seconds" [queue];
     /// Processor time that the process has used.
     ProcessCpu: Counter "process_cpu_seconds_total" [];
     /// Memory that the process has resident.
@@ -345,7 +361,7 @@ mod tests {
 
     #[test]
     fn labels_are_of_few_words() {
-        let names = ["cluster", "source", "entry", "resource", "sink", "subscription"];
+        let names = ["cluster", "source", "entry", "queue", "resource", "sink", "subscription"];
         let known = [&names[..], &["state", "reason", "outcome", "kind", "version"]].concat();
         for metric in CATALOGUE {
             assert!(metric.labels.len() <= 2, "{}: a product of three", metric.name);

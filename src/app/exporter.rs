@@ -1,0 +1,99 @@
+//! Metrics for programs that embed a hub: its own, and those of the work queues that they register.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::metrics::Metrics;
+use informer_hub_telemetry::metrics::{Format, Id, Snapshot};
+use informer_hub_types::HistogramState;
+use informer_hub_workqueue::{self as workqueue, Key, WorkQueue};
+
+/// Upper bounds in seconds of the durations that a work queue counts: client-go's, powers of ten from 10 ns to 1,000 s.
+const SECONDS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
+
+/// The metrics of a hub and of registered work queues, as text for Prometheus. Cheap to clone.
+///
+/// Metrics of queues are those of client-go's `workqueue` package with the prefix `informer_hub_` and the label `queue`;
+/// docs/metrics.md lists them.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(hub: informer_hub::Hub) -> Result<(), Box<dyn std::error::Error>> {
+/// use informer_hub::{Request, WorkQueue};
+///
+/// let queue: WorkQueue<Request> = WorkQueue::new();
+/// let exporter = hub.metrics_exporter().await?;
+/// exporter.register_queue("deployments", &queue);
+/// // Served by the program's own HTTP server.
+/// println!("{}", exporter.prometheus());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct MetricsExporter {
+    hub: Metrics,
+    queues: Arc<Mutex<BTreeMap<String, Read>>>,
+}
+
+/// Reads one queue.
+type Read = Box<dyn Fn() -> workqueue::Metrics + Send>;
+
+impl MetricsExporter {
+    pub(super) fn new(hub: Metrics) -> Self {
+        Self { hub, queues: Arc::default() }
+    }
+
+    /// Adds a work queue under a name, which is the value of the label `queue`. Another queue of that name is replaced.
+    ///
+    /// The exporter keeps the queue, not its workers, in memory until [`MetricsExporter::remove_queue`].
+    pub fn register_queue<T: Key>(&self, name: &str, queue: &WorkQueue<T>) {
+        let queue = queue.clone();
+        self.queues.lock().insert(name.to_owned(), Box::new(move || queue.metrics()));
+    }
+
+    /// Removes a work queue; returns whether there was one of the name.
+    pub fn remove_queue(&self, name: &str) -> bool {
+        self.queues.lock().remove(name).is_some()
+    }
+
+    /// Returns all metrics in Prometheus' text format (`text/plain; version=0.0.4`).
+    ///
+    /// It reads counters and asks no actor. Cost: see docs/metrics.md; a queue adds the keys that are worked on.
+    #[must_use]
+    pub fn prometheus(&self) -> String {
+        let mut snapshot = self.hub.collect();
+        for (name, read) in &*self.queues.lock() {
+            put_queue(&mut snapshot, name, &read());
+        }
+        Format::Prometheus.write(&snapshot)
+    }
+}
+
+fn put_queue(out: &mut Snapshot, name: &str, metrics: &workqueue::Metrics) {
+    let labels = out.labels(&[("queue", name)]);
+    out.count(Id::QueueDepth, labels, metrics.depth as u64);
+    out.count(Id::QueueDelayed, labels, metrics.delayed as u64);
+    out.count(Id::QueueAdds, labels, metrics.adds);
+    out.count(Id::QueueRetries, labels, metrics.retries);
+    out.histogram(Id::QueueLatency, labels, "", state(&metrics.queue_latency));
+    out.histogram(Id::QueueWork, labels, "", state(&metrics.work_duration));
+    out.put(Id::QueueUnfinished, labels, metrics.unfinished_work.as_secs_f64());
+    out.put(Id::QueueLongest, labels, metrics.longest_running.as_secs_f64());
+}
+
+fn state(durations: &workqueue::Histogram) -> HistogramState {
+    let mut counts: Vec<u64> = durations.buckets().map(|(_, count)| count).collect();
+    debug_assert!(durations.buckets().map(|(bound, _)| bound).eq(SECONDS.iter().map(|s| Duration::from_secs_f64(*s))));
+    counts.push(durations.count() - counts.iter().sum::<u64>());
+    let exemplars = vec![None; counts.len()];
+    HistogramState { bounds: SECONDS, counts, sum: durations.sum().as_secs_f64(), exemplars }
+}
+
+impl fmt::Debug for MetricsExporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsExporter").finish_non_exhaustive()
+    }
+}
