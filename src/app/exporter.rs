@@ -55,6 +55,7 @@ impl MetricsExporter {
     }
 
     /// Removes a work queue; returns whether there was one of the name.
+    #[allow(clippy::must_use_candidate, reason = "most callers do not need the answer")]
     pub fn remove_queue(&self, name: &str) -> bool {
         self.queues.lock().remove(name).is_some()
     }

@@ -42,6 +42,7 @@ pub(super) fn nats_urls(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Whether a host, as it stands in an address, is this machine.
+#[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

@@ -1,6 +1,7 @@
 //! Random questions and random objects that have something to do with each other.
 
 #![allow(missing_docs, reason = "the names and types of builders for tests say it")]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "the generated values are valid")]
 
 use std::num::NonZeroUsize;
 

@@ -192,11 +192,13 @@ impl ErrorClass {
     }
 
     /// Whether the server has not answered, as far as can be told: down, cut off, or broken behind a proxy.
+    #[must_use]
     pub fn is_silence(self) -> bool {
         matches!(self, Self::Refused | Self::Stalled | Self::Transient)
     }
 
     /// Whether the server works, and only the version or the kind of list asked for cannot be had.
+    #[must_use]
     pub fn is_answer(self) -> bool {
         matches!(self, Self::Expired | Self::TooLarge | Self::StreamingUnsupported)
     }

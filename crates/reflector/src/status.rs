@@ -97,6 +97,7 @@ pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Durati
 }
 
 /// At most [`MAX_MESSAGE`] characters of a text, on one line.
+#[must_use]
 pub fn bounded(text: &str) -> String {
     printable_start(text, MAX_MESSAGE)
 }

@@ -162,6 +162,7 @@ fn token_file(path: &Path) -> Credential {
 
 /// Returns until when, and from when, each certificate of a PEM text is valid; `None` in a build that cannot read them.
 #[cfg(feature = "credential-expiry")]
+#[allow(clippy::unnecessary_wraps, reason = "a build without the feature returns `None`")]
 fn validities(pem: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
     let dates = |der: CertificateDer<'_>| {
         let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;

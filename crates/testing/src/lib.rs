@@ -34,7 +34,7 @@ pub fn replayed() -> Option<u64> {
 /// printed if the test fails.
 #[must_use]
 pub fn seed() -> u64 {
-    let seed = replayed().unwrap_or_else(|| fresh());
+    let seed = replayed().unwrap_or_else(fresh);
     println!("{SEED}={seed}");
     seed
 }

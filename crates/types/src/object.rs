@@ -249,6 +249,7 @@ impl StoredObject {
     }
 
     /// The same with a body that need not be copied, in the place of that of `parts`.
+    #[must_use]
     pub fn of(parts: StoredObjectParts, json: Arc<[u8]>) -> Self {
         Self {
             key: parts.key,

@@ -29,6 +29,7 @@ pub fn token(input: &[u8], mut at: usize) -> Scanned<(u8, usize)> {
 }
 
 /// Whether nothing but white space is left.
+#[must_use]
 pub fn is_over(input: &[u8], at: usize) -> bool {
     token(input, at).is_err()
 }
@@ -47,6 +48,7 @@ pub struct Key {
 impl Key {
     /// The name that it stands for; `None` where that is no UTF-8.
     #[inline]
+    #[must_use]
     pub fn name<'i>(&self, input: &'i [u8]) -> Option<Cow<'i, [u8]>> {
         let text = &input[self.span.clone()];
         if self.is_plain {

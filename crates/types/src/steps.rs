@@ -15,22 +15,26 @@ pub struct Steps {
 impl Steps {
     /// Returns the step below a field, if one begins there.
     #[inline]
+    #[must_use]
     pub fn field(&self, name: &[u8]) -> Option<usize> {
         self.fields.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, place)| *place)
     }
 
     /// Returns the step below every element of an array, if one begins there.
     #[inline]
+    #[must_use]
     pub fn each(&self) -> Option<usize> {
         self.each
     }
 
     /// The names that lead on.
+    #[must_use]
     pub fn fields(&self) -> &[(SmolStr, usize)] {
         &self.fields
     }
 
     /// Whether nothing leads on.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.each.is_none()
     }

@@ -494,7 +494,9 @@ impl Handler<crate::actors::tests::Crash> for InformerActor {
         crash.strike(crate::actors::tests::Victim::Informer);
         let Pipeline { processor, fifo, reflector } = &self.pipeline;
         let send = |victim: Option<Recipient<crate::actors::tests::Crash>>| {
-            victim.into_iter().for_each(|it| detach(it.send(crash)))
+            if let Some(victim) = victim {
+                detach(victim.send(crash));
+            }
         };
         send(processor.clone().map(Addr::recipient));
         send(fifo.clone().map(Addr::recipient));

@@ -111,6 +111,7 @@ pub fn reference() -> String {
 
 /// All keys; one that only some types of sinks have is there for each of them, with the type.
 #[cfg(any(test, feature = "testing"))]
+#[must_use]
 pub fn keys() -> Vec<(Key, Option<String>)> {
     let keys = |section: Section| section.keys.into_iter().map(move |key| (key, section.of.clone()));
     sections().into_iter().flat_map(keys).collect()

@@ -1,5 +1,7 @@
 //! Sample configurations around single keys, for the tests of this crate and of its users.
 
+#![allow(clippy::missing_panics_doc, reason = "helpers for tests panic on any mistake")]
+
 use std::fs;
 
 use serde_json::{Value, json};
@@ -45,6 +47,7 @@ const BESIDE: [(&str, &str); 14] = [
 ];
 
 /// A configuration that is right, with a value for a key or without; the key is one of this type of sinks.
+#[must_use]
 pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     let (parent, name) = key.path.rsplit_once('.').expect("every key is in a table");
     let beside = BESIDE.iter().find(|(path, _)| *path == key.path).map_or("", |(_, lines)| lines);
@@ -126,11 +129,13 @@ fn read(text: &str) -> Result<Config, ConfigErrors> {
 
 /// Reads what must be right, with the files and variables that the examples name. Paths are below another folder each
 /// time, so they are taken from there.
+#[allow(clippy::must_use_candidate, reason = "a call alone checks a configuration")]
 pub fn load(text: &str) -> Config {
     read(text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
 }
 
 /// Another value than the default: the example, or the default with its last number one larger.
+#[must_use]
 pub fn another(key: &Key) -> Option<Value> {
     let example = key.example.clone().filter(|example| Some(example) != key.default.as_ref());
     let of_default = || match key.default.as_ref()? {

@@ -1,12 +1,19 @@
 //! CloudEvents 1.0, checked attribute by attribute; and the objects that the sink's other tests use.
 
 #![allow(missing_docs, reason = "the names and types of builders for tests say it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    clippy::wildcard_imports,
+    reason = "builders for tests, which the feature `testing` shares with other crates"
+)]
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::*;
+use super::{ApiResource, Event, EventOptions, Notification, Object, Origin};
 use informer_hub_types::{Gvr, Labels, ObjectKey, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid};
 
 pub fn origin(group: &str, resource: &str, kind: &str) -> Arc<Origin> {
