@@ -118,20 +118,20 @@ mod state;
 
 pub mod informers;
 
+pub mod config;
 pub mod durable;
 pub mod messages;
 pub mod queries;
+pub mod query;
+pub mod sink;
 pub mod status;
+pub mod types;
 
 pub use actors::{Subscribe, Subscriber, SubscriptionId, Tuning, WatchErrorHandler};
 pub use app::{CacheClient, Hub, HubBuilder, MemoryLimitError, MetricsExporter, ShutdownReport, StartError};
 pub use app::{Changes, Difference, ReloadError, Reloader};
 pub use cache::{Answer, Lister, Query, Snapshot};
-pub use informer_hub_config as config;
 pub use informer_hub_config::Config;
-pub use informer_hub_query as query;
-pub use informer_hub_sink as sink;
-pub use informer_hub_types as types;
 pub use informer_hub_types::ClusterSelector as Clusters;
 pub use informer_hub_types::{Notification, Notifications, Object};
 pub use informer_hub_workqueue as workqueue;
