@@ -13,7 +13,7 @@ use informer_hub::informers::{
     FilteringResourceEventHandler, HandlerOptions, InformerError, ResourceEventHandlerDetailedFuncs,
     ResourceEventHandlerFuncs, SharedInformer, SharedInformerFactory, WaitError,
 };
-use informer_hub_reflector::Transform;
+use informer_hub_codec::Transform;
 use informer_hub_sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, When, World, WorldConfig};
 use informer_hub_source::{Access, KubeConnector};
 use informer_hub_types::{

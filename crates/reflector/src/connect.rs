@@ -7,7 +7,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
-use super::{ListerWatcher, Projection, SourceError, Transform};
+use super::{ListerWatcher, SourceError};
+use informer_hub_codec::{Projection, Transform};
 use informer_hub_types::{ApiResource, Catalogue, FieldPath, ResourceRef, Scope, SharedStr};
 
 /// How an informer takes objects in.

@@ -1,35 +1,21 @@
 //! The list+watch engine: what to ask an apiserver next, and what its answers mean.
 //!
-//! [`Reflector`] is a pure state machine; [`decode`] turns bytes into stored objects in one pass;
-//! [`split`] finds objects in a list body and lines in a watch as bytes arrive. [`ListerWatcher`] is the port through
-//! which a reflector reaches a cluster; its adapters live in `informer_hub_source`.
+//! [`Reflector`] is a pure state machine. [`ListerWatcher`] is the port through which a reflector reaches a cluster; its
+//! adapters live in `informer_hub_source`. Bytes are decoded in `informer_hub_codec`.
 
 pub mod backoff;
 mod connect;
-pub mod decode;
-mod list;
 pub mod machine;
 mod plan;
 mod progress;
-mod skim;
-pub mod split;
-mod status;
-mod transform;
-mod trie;
-mod walk;
 
 pub use backoff::Backoff;
 pub use backoff::Haste;
 pub use connect::{Connection, Connector, Discovered, InformerOptions, ResolveError, Server};
-pub use decode::Decoder;
+pub use informer_hub_codec::{ErrorClass, Skipped, SourceError, WatchItem};
 pub use machine::Reflector;
 pub use plan::{ItemVerdict, ListBounds, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};
 pub use progress::Progress;
-pub use split::MAX_OBJECT_BYTES;
-pub use status::bounded;
-pub use status::classify_status;
-pub use transform::Transform;
-pub use trie::Projection;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,7 +25,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use informer_hub_types::clock;
-use informer_hub_types::{Followed, ListReason, ObjectKey, ResourceVersion, StoredObject};
+use informer_hub_types::{Followed, ResourceVersion, StoredObject};
 
 /// Which version of the resource a list or watch asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,119 +86,6 @@ impl ListChunk {
             Self::Items(objects) => objects.len(),
             Self::Skipped(_) => 1,
             Self::End { .. } => 0,
-        }
-    }
-}
-
-/// One event of a WATCH.
-#[derive(Debug)]
-pub enum WatchItem {
-    /// ADDED.
-    Added(Arc<StoredObject>),
-    /// MODIFIED.
-    Modified(Arc<StoredObject>),
-    /// DELETED, with the last state; with the head alone, where that cannot be taken in.
-    Deleted(Arc<StoredObject>),
-    /// BOOKMARK.
-    Bookmark {
-        /// How far the watch has come.
-        version: ResourceVersion,
-        /// Whether it carries `k8s.io/initial-events-end: "true"`.
-        initial_events_end: bool,
-    },
-    /// An event that cannot be taken in.
-    Skipped(Skipped),
-}
-
-impl WatchItem {
-    /// The object that it tells of.
-    #[must_use]
-    pub fn object(&self) -> Option<&Arc<StoredObject>> {
-        match self {
-            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
-            Self::Bookmark { .. } | Self::Skipped(_) => None,
-        }
-    }
-}
-
-/// An object that was seen but could not be taken in. Counted and shown; never fatal by itself.
-#[derive(Debug, Clone)]
-pub struct Skipped {
-    /// Its key, as far as it could be read.
-    pub key: Option<ObjectKey>,
-    /// Its version, as far as it could be read.
-    pub version: Option<ResourceVersion>,
-    /// Why, in words that name the limit or the mistake.
-    pub reason: String,
-}
-
-/// Why a list or watch failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct SourceError {
-    /// What to do about it.
-    pub class: ErrorClass,
-    /// What happened, naming the request and the answer; no secret, no object data.
-    pub message: String,
-}
-
-/// What a failure asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorClass {
-    /// 429, or 503 with Retry-After: same request again, not before this long.
-    Throttled(Option<Duration>),
-    /// The apiserver does not accept connections (ECONNREFUSED): same request again, after a backoff.
-    Refused,
-    /// 410 Gone, or reason Expired: the version or the continue token is too old.
-    Expired,
-    /// The apiserver has not come as far as the version asked for.
-    TooLarge,
-    /// 401.
-    Unauthorized,
-    /// 403.
-    Forbidden,
-    /// 404: no such resource (any more).
-    NotFound,
-    /// The server does not do streaming lists (400, 403, 422 that speak of `sendInitialEvents` or
-    /// `resourceVersionMatch`), or did not keep their protocol.
-    StreamingUnsupported,
-    /// Bytes that are not the protocol: wrong content type, broken JSON, an endless line.
-    Malformed,
-    /// Nothing came for too long.
-    Stalled,
-    /// Anything else: 5xx, resets, time-outs.
-    Transient,
-}
-
-impl ErrorClass {
-    /// Whether the server has answered that it is not for who asked: somebody has to mend that.
-    #[must_use]
-    pub fn is_refusal(self) -> bool {
-        matches!(self, Self::Unauthorized | Self::Forbidden | Self::NotFound)
-    }
-
-    /// Whether the server has not answered, as far as can be told: down, cut off, or broken behind a proxy.
-    #[must_use]
-    pub fn is_silence(self) -> bool {
-        matches!(self, Self::Refused | Self::Stalled | Self::Transient)
-    }
-
-    /// Whether the server works, and only the version or the kind of list asked for cannot be had.
-    #[must_use]
-    pub fn is_answer(self) -> bool {
-        matches!(self, Self::Expired | Self::TooLarge | Self::StreamingUnsupported)
-    }
-
-    /// Why a list begins that follows such a failure.
-    #[must_use]
-    pub fn list_reason(self) -> ListReason {
-        match self {
-            Self::Expired => ListReason::Expired,
-            Self::TooLarge => ListReason::TooLarge,
-            Self::Malformed => ListReason::Malformed,
-            Self::StreamingUnsupported => ListReason::Unsupported,
-            Self::Unauthorized | Self::Forbidden | Self::NotFound => ListReason::Refused,
-            Self::Transient | Self::Stalled | Self::Refused | Self::Throttled(_) => ListReason::Failed,
         }
     }
 }

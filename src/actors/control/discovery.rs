@@ -21,7 +21,8 @@ use crate::actors::runtime::recovery::Answered;
 use crate::actors::runtime::supervision::ExitGuard;
 use crate::actors::status::hub::{SurveyState, SurveyStatus};
 use crate::discovery::{self, Answer, Pace, Seen, definition_of};
-use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, Projection, SourceError};
+use informer_hub_codec::Projection;
+use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, SourceError};
 use informer_hub_types::{ApiResource, ClusterName, Scope, clock, rng};
 
 /// What a discovery actor is made of.

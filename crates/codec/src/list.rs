@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::decode::{Decoded, Decoder, Next, malformed};
+use super::MAX_OBJECT_BYTES;
+use super::decode::{Decoded, Decoder, Next};
+use super::error::{ErrorClass, SourceError, malformed};
+use super::event::Skipped;
 use super::skim::Skim;
-use super::split::MAX_OBJECT_BYTES;
-use super::{ErrorClass, Skipped, SourceError};
+use super::status::bounded;
 use informer_hub_types::{ApiResource, ResourceVersion, StoredObject};
 
 /// Largest envelope member that is looked into (`metadata`, `kind`, `apiVersion`) and longest key.
@@ -322,7 +324,7 @@ impl ListSplitter {
     fn end(&mut self) -> Result<ListStep, SourceError> {
         if !self.has_items {
             let kind = self.kind.as_deref().unwrap_or("no kind");
-            let kind = super::status::bounded(kind);
+            let kind = bounded(kind);
             return Err(malformed(format!("list: the answer (of {kind}) has no items, so it is not a list")));
         }
         self.state = State::Done;
@@ -352,3 +354,7 @@ fn key_of(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, SourceError> {
     let value = rest[1..].trim_ascii_start();
     Ok((!value.is_empty()).then(|| (&bytes[1..end - 1], bytes.len() - value.len())))
 }
+
+#[cfg(test)]
+#[path = "list_tests.rs"]
+mod tests;

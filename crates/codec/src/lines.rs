@@ -1,22 +1,10 @@
-//! Finds lines in a watch and objects in a list body, as their bytes arrive in pieces of any size.
+//! Finds the lines of a watch as their bytes arrive in pieces of any size.
 
-use super::SourceError;
-use super::decode::malformed;
-
-pub use super::list::{ListSplitter, ListStep};
-
-/// Largest object (or watch line) that is taken in: 16 MiB.
-///
-/// etcd refuses requests above 1.5 MiB by default and few raise that beyond 8 MiB, and JSON is at most about twice
-/// as large as what etcd holds. What is larger comes from a server gone wrong, and is skipped and counted rather than
-/// held in memory.
-pub const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
+use super::error::{SourceError, malformed};
+use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
 /// A line that grows beyond this many limits ends the watch: its end is not to be expected.
 const ENDLESS: usize = 4;
-
-/// What a buffer may keep for the next line; more is given back once the line that needed it is done.
-pub(super) const KEPT_CAPACITY: usize = 256 * 1024;
 
 /// A line of a watch.
 #[derive(Debug)]
@@ -116,5 +104,5 @@ impl LineSplitter {
 }
 
 #[cfg(test)]
-#[path = "split_tests.rs"]
+#[path = "lines_tests.rs"]
 mod tests;

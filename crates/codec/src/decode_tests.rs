@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::ErrorClass;
 use informer_hub_types::{Gvr, Segment, SharedStr};
 
 fn pods() -> ApiResource {

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::scan::{self, Key, Scanned};
 use super::trie::{Role, Trie};
-use informer_hub_types::scan::{self, Key, Scanned};
 use informer_hub_types::{IndexEntry, Interner, Labels, SharedStr};
 
 /// The head of an object, borrowed from its bytes where they hold no escapes.

@@ -1,19 +1,22 @@
 //! From an apiserver's bytes to stored objects and watch items, in one pass over borrowed bytes.
 //!
 //! What a decoder hands on is always a whole, syntactically valid JSON object with `apiVersion` and `kind`. Whatever
-//! else a server sends becomes [`Skipped`] (an object that is not one) or [`ErrorClass::Malformed`] (bytes that are
+//! else a server sends becomes [`Skipped`] (an object that is not one) or [`ErrorClass::Malformed`](super::ErrorClass::Malformed) (bytes that are
 //! not JSON). No message quotes object data.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::split::KEPT_CAPACITY;
+use super::KEPT_CAPACITY;
+use super::error::{SourceError, malformed};
+use super::event::{Skipped, WatchItem};
+use super::projection::Projection;
+use super::scan::{self, Scanned};
 use super::status::{bounded, classify_status};
-use super::trie::{Projection, Trie};
+use super::transform::Transform;
+use super::trie::Trie;
 use super::walk::{Head, Walk};
-use super::{ErrorClass, Skipped, SourceError, Transform, WatchItem};
-use informer_hub_types::scan::{self, Scanned};
 use informer_hub_types::{
     ApiResource, FieldPath, IndexEntry, Interner, Labels, ObjectKey, ResourceVersion, SharedStr, StoredObject,
     StoredObjectParts, Uid,
@@ -100,7 +103,7 @@ impl Decoder {
     /// Decodes one whole object.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`] when the bytes are not JSON.
+    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) when the bytes are not JSON.
     pub fn decode_object(&mut self, json: &[u8]) -> Result<Decoded, SourceError> {
         match self.decode_next(json)? {
             Next::Value(decoded, used) if json[used..].trim_ascii().is_empty() => Ok(decoded),
@@ -112,7 +115,7 @@ impl Decoder {
     /// Decodes the object at the start of `bytes`, where more bytes may follow and more may be still to come.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`] when no further bytes could make it JSON.
+    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) when no further bytes could make it JSON.
     pub fn decode_next(&mut self, bytes: &[u8]) -> Result<Next, SourceError> {
         let (found, result) = self.walk(bytes, |walk| walk.value(Trie::ROOT, 0));
         let used = match result {
@@ -131,7 +134,7 @@ impl Decoder {
     /// Decodes one line of a watch.
     ///
     /// # Errors
-    /// What an ERROR event says, or [`ErrorClass::Malformed`] when the line is not an event.
+    /// What an ERROR event says, or [`ErrorClass::Malformed`](super::ErrorClass::Malformed) when the line is not an event.
     pub fn decode_event(&mut self, line: &[u8]) -> Result<WatchItem, SourceError> {
         let (mut envelope, input) = (Envelope::default(), line);
         let (found, result) = self.walk(line, |walk| match envelope.read(input, walk)? {
@@ -398,11 +401,6 @@ fn scratched(scratch: &mut Vec<u8>) -> Arc<[u8]> {
         *scratch = Vec::new();
     }
     copy
-}
-
-/// An error of class [`ErrorClass::Malformed`].
-pub(super) fn malformed(message: impl Into<String>) -> SourceError {
-    SourceError { class: ErrorClass::Malformed, message: message.into() }
 }
 
 /// Says where JSON is broken, and not what stands there.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ErrorClass, SourceError};
+use super::error::{ErrorClass, SourceError};
 use informer_hub_types::printable_start;
 
 /// Longest message taken over from a server, in characters.
