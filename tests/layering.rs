@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 /// What each layer may import of the crate, besides itself. `*` is everything.
 const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
-    ("reflector", &["types"]),
+    ("codec", &["types"]),
+    ("reflector", &["types", "codec"]),
     ("query", &["types"]),
-    ("cache", &["types", "query"]),
+    ("cache", &["types", "codec", "query"]),
     ("workqueue", &["types"]),
     ("budget", &["types"]),
     ("discovery", &["types", "reflector"]),
@@ -20,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("journal", &["types", "disk"]),
     ("state", &["types", "disk", "cache", "journal"]),
     ("dial", &[]),
-    ("source", &["types", "reflector", "disk", "dial"]),
+    ("source", &["types", "codec", "reflector", "disk", "dial"]),
     ("sink", &["types", "disk", "journal", "dial"]),
     ("config", &["types"]),
     ("fleet", &["types", "config"]),
@@ -42,6 +43,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// that a notification can be one.
 const PURE: &[(&str, &[&str])] = &[
     ("types", &["actix_rt", "kube", "axum", "hyper", "reqwest"]),
+    ("codec", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("reflector", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("cache", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("query", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
