@@ -4,64 +4,64 @@ use std::time::Duration;
 
 use informer_hub_types::ListReason;
 
-/// Why a list or watch failed.
+/// A failed list or watch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SourceError {
-    /// What to do about it.
+    /// The reaction that it needs.
     pub class: ErrorClass,
-    /// What happened, naming the request and the answer; no secret, no object data.
+    /// The request and the failure. Contains no secret and no object data.
     pub message: String,
 }
 
-/// What a failure asks for.
+/// Class of a failure, by the reaction that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// 429, or 503 with Retry-After: same request again, not before this long.
+    /// 429, or 503 with Retry-After: repeat the request, not before this duration has passed.
     Throttled(Option<Duration>),
-    /// The apiserver does not accept connections (ECONNREFUSED): same request again, after a backoff.
+    /// The apiserver refuses connections (ECONNREFUSED): repeat the request after a backoff.
     Refused,
     /// 410 Gone, or reason Expired: the version or the continue token is too old.
     Expired,
-    /// The apiserver has not come as far as the version asked for.
+    /// The apiserver has not reached the requested version yet.
     TooLarge,
-    /// 401.
+    /// 401: missing or invalid credentials.
     Unauthorized,
-    /// 403.
+    /// 403: no permission.
     Forbidden,
-    /// 404: no such resource (any more).
+    /// 404: the resource does not exist, or no longer.
     NotFound,
-    /// The server does not do streaming lists (400, 403, 422 that speak of `sendInitialEvents` or
-    /// `resourceVersionMatch`), or did not keep their protocol.
+    /// The server does not support streaming lists (400, 403, 422 that mention `sendInitialEvents` or
+    /// `resourceVersionMatch`), or violates their protocol.
     StreamingUnsupported,
-    /// Bytes that are not the protocol: wrong content type, broken JSON, an endless line.
+    /// Protocol violation: wrong content type, invalid JSON, a line that is too long.
     Malformed,
-    /// Nothing came for too long.
+    /// No data before a deadline.
     Stalled,
-    /// Anything else: 5xx, resets, time-outs.
+    /// Any other failure: 5xx, connection resets, timeouts.
     Transient,
 }
 
 impl ErrorClass {
-    /// Whether the server has answered that it is not for who asked: somebody has to mend that.
+    /// Returns whether the server refused access, or lacks the resource. Usually an operator has to fix it.
     #[must_use]
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Unauthorized | Self::Forbidden | Self::NotFound)
     }
 
-    /// Whether the server has not answered, as far as can be told: down, cut off, or broken behind a proxy.
+    /// Returns whether the server could not be reached: down, disconnected, or failing behind a proxy.
     #[must_use]
-    pub fn is_silence(self) -> bool {
+    pub fn is_unreachable(self) -> bool {
         matches!(self, Self::Refused | Self::Stalled | Self::Transient)
     }
 
-    /// Whether the server works, and only the version or the kind of list asked for cannot be had.
+    /// Returns whether the server works and only rejects the requested version or kind of list.
     #[must_use]
-    pub fn is_answer(self) -> bool {
+    pub fn is_healthy_answer(self) -> bool {
         matches!(self, Self::Expired | Self::TooLarge | Self::StreamingUnsupported)
     }
 
-    /// Why a list begins that follows such a failure.
+    /// Returns the reason of a list that follows this failure.
     #[must_use]
     pub fn list_reason(self) -> ListReason {
         match self {
@@ -75,7 +75,7 @@ impl ErrorClass {
     }
 }
 
-/// An error of class [`ErrorClass::Malformed`].
+/// Returns an error of class [`ErrorClass::Malformed`].
 pub(super) fn malformed(message: impl Into<String>) -> SourceError {
     SourceError { class: ErrorClass::Malformed, message: message.into() }
 }

@@ -1,4 +1,4 @@
-//! Decoded watch events, and objects that could not be decoded.
+//! Decoded watch events, and descriptions of objects that cannot be decoded.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ pub enum WatchItem {
     Added(Arc<StoredObject>),
     /// MODIFIED.
     Modified(Arc<StoredObject>),
-    /// DELETED, with the last state; with the head alone, where that cannot be taken in.
+    /// DELETED, with the last state of the object, or its head alone if the state cannot be decoded.
     Deleted(Arc<StoredObject>),
     /// BOOKMARK.
     Bookmark {
-        /// How far the watch has come.
+        /// The version that the watch has reached.
         version: ResourceVersion,
-        /// Whether it carries `k8s.io/initial-events-end: "true"`.
+        /// Whether it has the annotation `k8s.io/initial-events-end: "true"`.
         initial_events_end: bool,
     },
-    /// An event that cannot be taken in.
+    /// An event that cannot be decoded.
     Skipped(Skipped),
 }
 
 impl WatchItem {
-    /// The object that it tells of.
+    /// Returns the object of the event.
     #[must_use]
     pub fn object(&self) -> Option<&Arc<StoredObject>> {
         match self {
@@ -35,13 +35,13 @@ impl WatchItem {
     }
 }
 
-/// An object that was seen but could not be taken in. Counted and shown; never fatal by itself.
+/// An object that cannot be decoded. It is counted and shown, and does not fail the list or watch.
 #[derive(Debug, Clone)]
 pub struct Skipped {
-    /// Its key, as far as it could be read.
+    /// Its key, if known.
     pub key: Option<ObjectKey>,
-    /// Its version, as far as it could be read.
+    /// Its version, if known.
     pub version: Option<ResourceVersion>,
-    /// Why, in words that name the limit or the mistake.
+    /// The reason: the limit exceeded or the error.
     pub reason: String,
 }

@@ -1,10 +1,11 @@
 //! From an apiserver's bytes to stored objects.
 //!
-//! [`ListSplitter`] finds the items of a list body and [`LineSplitter`] the lines of a watch, in pieces of any size.
-//! [`Decoder`] turns each into a stored object or a watch event, in one pass. It applies the [`Projection`], reads labels
-//! and index values, and runs the [`Transform`]. [`classify_status`] turns failed answers into a [`SourceError`].
+//! [`ListSplitter`] finds the items of a list body and [`LineSplitter`] the lines of a watch, however the bytes are split.
+//! [`Decoder`] turns an item into a stored object and a line into a watch event, in one pass. It applies the
+//! [`Projection`], reads labels and index values, and runs the [`Transform`]. [`classify_status`] turns a failed answer
+//! into a [`SourceError`].
 //!
-//! Everything here is synchronous and bounded in memory, and no input makes it panic. Packing of stored objects is in
+//! The crate is synchronous, its memory is bounded, and no input makes it panic. Packing of stored objects is in
 //! `informer_hub_types`, next to [`StoredObject`](informer_hub_types::StoredObject).
 
 mod decode;
@@ -29,12 +30,11 @@ pub use projection::Projection;
 pub use status::{bounded, classify_status};
 pub use transform::Transform;
 
-/// Largest object (or watch line) that is taken in: 16 MiB.
+/// Size limit of an object or a watch line: 16 MiB. A larger one is skipped and counted.
 ///
-/// etcd refuses requests above 1.5 MiB by default and few raise that beyond 8 MiB, and JSON is at most about twice
-/// as large as what etcd holds. What is larger comes from a server gone wrong, and is skipped and counted rather than
-/// held in memory.
+/// etcd refuses requests above 1.5 MiB by default, and few clusters raise that beyond 8 MiB. JSON is at most about twice
+/// as large as etcd's encoding.
 pub const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a buffer may keep for the next line; more is given back once the line that needed it is done.
+/// Capacity that a scratch buffer keeps for the next object or line; a larger one is freed.
 const KEPT_CAPACITY: usize = 256 * 1024;

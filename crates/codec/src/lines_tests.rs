@@ -4,12 +4,12 @@ use super::*;
 use crate::ErrorClass;
 
 #[test]
-fn the_limits_are_what_the_documents_say() {
+fn limits_match_documentation() {
     assert_eq!(MAX_OBJECT_BYTES, 16 << 20);
     assert_eq!(KEPT_CAPACITY, 256 << 10);
 }
 
-/// Lines as text; a too long one as `long:` and the length of its head.
+/// Returns lines as text; an oversized one as `long:` and the length of its head.
 fn lines(pieces: &[&[u8]], limit: usize) -> Result<Vec<String>, SourceError> {
     let (mut splitter, mut out) = (LineSplitter::new(limit), Vec::new());
     for piece in pieces {
@@ -28,7 +28,7 @@ fn lines(pieces: &[&[u8]], limit: usize) -> Result<Vec<String>, SourceError> {
 }
 
 #[test]
-fn lines_are_the_same_wherever_they_are_cut() {
+fn lines_do_not_depend_on_split() {
     let text = b"one\n\ntwo \xc3\xa9\r\n   \n0123456789abcdefghij\nthree\nfo";
     let expected = ["one", "two é\r", "long:10", "three", "rest:fo"];
     for cut in 0..=text.len() {
@@ -40,7 +40,7 @@ fn lines_are_the_same_wherever_they_are_cut() {
 }
 
 #[test]
-fn a_line_without_end_ends_the_watch() {
+fn endless_line_ends_the_watch() {
     let piece = [b'x'; 16];
     let pieces: Vec<&[u8]> = std::iter::repeat_n(&piece[..], 3).collect();
     assert_eq!(lines(&pieces, 16).unwrap(), ["long:16", "rest:"]);
@@ -49,7 +49,7 @@ fn a_line_without_end_ends_the_watch() {
 }
 
 #[test]
-fn a_line_may_be_as_long_as_the_limit_and_its_skipped_rest_four_times_as_long() {
+fn line_limit_and_skip_limit_are_exact() {
     let x = |length: usize| "x".repeat(length);
     assert_eq!(lines(&[x(16).as_bytes(), b"\n"], 16).unwrap(), [x(16)]);
     assert_eq!(lines(&[x(17).as_bytes(), b"\na\n"], 16).unwrap(), ["long:16", "a"]);
@@ -59,16 +59,16 @@ fn a_line_may_be_as_long_as_the_limit_and_its_skipped_rest_four_times_as_long() 
     for pieces in [[x(65), String::new()], [x(60), x(5)], [x(60), x(5) + "\n"]] {
         let pieces: Vec<_> = pieces.iter().map(String::as_bytes).collect();
         let error = lines(&pieces, 16).unwrap_err();
-        assert_eq!(error.message, "watch: a line without end, 65 bytes and no newline");
+        assert_eq!(error.message, "watch: line too long, 65 bytes without a newline");
     }
 }
 
 #[test]
-fn a_long_line_gives_its_memory_back() {
+fn long_line_releases_its_buffer() {
     for (length, kept) in [(KEPT_CAPACITY, true), (KEPT_CAPACITY + 1, false)] {
         let mut splitter = LineSplitter::default();
         let mut line = vec![b'x'; length];
-        splitter.feed(&line, |_| panic!("it is not over")).unwrap();
+        splitter.feed(&line, |_| panic!("the line is incomplete")).unwrap();
         assert!(splitter.is_inside());
         splitter.buffer.shrink_to_fit();
         line.truncate(0);
@@ -85,7 +85,7 @@ fn a_long_line_gives_its_memory_back() {
 }
 
 #[test]
-fn what_the_caller_makes_of_a_line_comes_back() {
+fn error_of_callback_is_returned() {
     for feed in [&b"one\ntwo\n"[..], b"\n \none\ntwo\n", b"way too long\ntwo\n"] {
         let mut splitter = LineSplitter::new(8);
         let mut seen = 0;
@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(informer_hub_testing::properties(256))]
 
     #[test]
-    fn no_bytes_make_the_line_splitter_panic(pieces in prop::collection::vec("[{}\\[\\]\",:a-fi\\\\ 0-9\n]{0,20}", 0..8)) {
+    fn line_splitter_never_panics(pieces in prop::collection::vec("[{}\\[\\]\",:a-fi\\\\ 0-9\n]{0,20}", 0..8)) {
         let pieces: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
         let _ = lines(&pieces, 10);
     }

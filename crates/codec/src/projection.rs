@@ -1,22 +1,22 @@
-//! The part of an object that is kept: all but some paths, or some paths alone.
+//! Projection: which fields of an object are stored.
 
 use informer_hub_types::FieldPath;
 
-/// What of an object is kept.
+/// The fields of an object that are stored.
 ///
-/// `apiVersion`, `kind` and `metadata`'s `name`, `namespace`, `uid` and `resourceVersion` are always kept: a path to
-/// drop that would take one of them along is ignored.
+/// `apiVersion`, `kind` and `metadata`'s `name`, `namespace`, `uid` and `resourceVersion` are always stored. A path to
+/// drop that includes one of them is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Projection {
     /// All but these paths.
     Drop(Vec<FieldPath>),
-    /// Only these paths, plus `apiVersion`, `kind` and the head of `metadata` (identity, labels, owners, time stamps,
-    /// generation). Elements of a list keep their places: one of which nothing is kept becomes `{}`.
+    /// Only these paths, plus `apiVersion`, `kind` and the head of `metadata` (identity, labels, owners, timestamps,
+    /// generation). Array elements keep their index: an element without kept fields becomes `{}`.
     Keep(Vec<FieldPath>),
 }
 
 impl Projection {
-    /// Whether the kept bytes have at a path what an apiserver sent there.
+    /// Returns whether the stored bytes have the original value at `path`.
     #[must_use]
     pub fn keeps(&self, path: &FieldPath) -> bool {
         let leads_on = |outer: &FieldPath| path.segments().starts_with(outer.segments());
@@ -28,7 +28,7 @@ impl Projection {
 }
 
 impl Default for Projection {
-    /// Drops `metadata.managedFields`, which is a third of a usual object and of use to apiservers only.
+    /// Drops `metadata.managedFields`, about a third of a usual object, which only apiservers use.
     fn default() -> Self {
         let path = "metadata.managedFields".parse().expect("a constant path that parses");
         Self::Drop(vec![path])

@@ -204,7 +204,7 @@ impl Reflector {
     /// end. Between two waits that are cut short, one runs to its end, or a watch lasts for a second.
     pub fn hurry(&mut self, now: Instant) {
         let Some((until, WaitReason::Failure(class))) = self.wait else { return };
-        if until <= now + Haste::SPREAD || !class.is_silence() || !self.haste.take() {
+        if until <= now + Haste::SPREAD || !class.is_unreachable() || !self.haste.take() {
             return;
         }
         let rest = Haste::SPREAD.mul_f64((self.random)().clamp(0.0, 1.0));

@@ -130,7 +130,7 @@ impl DiscoveryActor {
             answers.changed().await.ok().map(|()| ((), answers))
         });
         let checking = answers.into_actor(self).map(|(), act, ctx| {
-            if act.failed.as_ref().is_some_and(|error| error.class.is_silence()) {
+            if act.failed.as_ref().is_some_and(|error| error.class.is_unreachable()) {
                 act.pace.check(clock::now());
                 act.schedule(ctx);
             }

@@ -149,7 +149,7 @@ impl ClusterActor {
                 jittered(ABSENT_REST)
             }
             ResolveError::Unavailable(source) => {
-                want.unanswered = source.class.is_silence();
+                want.unanswered = source.class.is_unreachable();
                 want.health.set_answers(false);
                 want.health.set_error(Some(format!("{error}: {source}")));
                 let rest = retry_after(want.attempts);
