@@ -70,7 +70,7 @@ fn parse<T>(text: &str, parser: impl Fn(&mut Input<'_>) -> Parsed<T>) -> Result<
         ErrMode::Cut(Fault { at, problem: Some(problem) }) => Some((at, problem)),
         _ => None,
     };
-    // Every parser error carries a problem. This is the fallback if unary does not.
+    // Every parser error carries a problem. This is the fallback if one does not.
     let fallback = |input: &Input<'_>| {
         problem_of(unexpected(input, "something else", &[])).unwrap_or((0, ParseProblem::OpenQuote))
     };
@@ -126,7 +126,7 @@ fn clause(
         word("count").value("count"),
         word("distinct").value("distinct"),
     )));
-    let output = "an output (unary of select, count, distinct)";
+    let output = "an output (one of select, count, distinct)";
     match clause.parse_next(input)? {
         Some("order") => {
             once(seen_clauses, at, "order by")?;

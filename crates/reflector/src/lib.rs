@@ -1,4 +1,4 @@
-//! The list+watch engine: what to ask an apiserver next, and what its answers mean.
+//! The list and watch engine: decides which request to send next, and interprets the answers.
 //!
 //! [`Reflector`] is a pure state machine. [`ListerWatcher`] is the port through which a reflector reaches a cluster; its
 //! adapters live in `informer_hub_source`. Bytes are decoded in `informer_hub_codec`.
@@ -10,7 +10,7 @@ mod plan;
 mod progress;
 
 pub use backoff::Backoff;
-pub use backoff::Haste;
+pub use backoff::EarlyRetry;
 pub use connect::{Connection, Connector, Discovered, InformerOptions, ResolveError, Server};
 pub use informer_hub_codec::{ErrorClass, Skipped, SourceError, WatchItem};
 pub use machine::Reflector;
@@ -27,45 +27,45 @@ use futures::stream::BoxStream;
 use informer_hub_types::clock;
 use informer_hub_types::{Followed, ResourceVersion, StoredObject};
 
-/// Which version of the resource a list or watch asks for.
+/// The resource version that a list or watch requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VersionMatch {
-    /// `resourceVersion=""`: the most recent, by quorum.
+    /// `resourceVersion=""`: the most recent state, by quorum read.
     MostRecent,
-    /// `resourceVersion="0"`: any, from the apiserver's cache.
+    /// `resourceVersion="0"`: any state, from the apiserver's cache.
     Any,
-    /// Not older than this.
+    /// A state that is not older than this.
     NotOlderThan(ResourceVersion),
 }
 
-/// One page of a LIST.
+/// Request for one page of a LIST.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListRequest {
-    /// Which version; ignored by the apiserver when `continue_token` is set, so it is not sent then.
+    /// The requested version. Not sent with a continue token, since apiservers ignore it then.
     pub version: VersionMatch,
-    /// Page size; `None` asks for everything at once.
+    /// Page size; `None` requests everything in one page.
     pub limit: Option<u32>,
-    /// Where the last page ended.
+    /// Continue token of the previous page.
     pub continue_token: Option<String>,
 }
 
-/// A WATCH.
+/// Request for a WATCH.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchRequest {
-    /// Where to start.
+    /// The version to start from.
     pub version: VersionMatch,
-    /// How long the apiserver keeps it open (`timeoutSeconds`).
+    /// How long the apiserver keeps the watch open (`timeoutSeconds`).
     pub timeout: Duration,
-    /// Whether this is a streaming list: initial state as ADDED events, then a marked bookmark, then the watch.
+    /// Whether to begin with a streaming list: the state as ADDED events, then an annotated bookmark, then changes.
     pub initial_events: bool,
 }
 
-/// A piece of a LIST answer.
+/// A part of a LIST answer.
 #[derive(Debug)]
 pub enum ListChunk {
-    /// Objects, in the list's order.
+    /// Objects, in list order.
     Items(Vec<Arc<StoredObject>>),
-    /// An item that cannot be taken in.
+    /// An item that cannot be decoded.
     Skipped(Skipped),
     /// The page is complete. Always the last chunk of a page.
     End {
@@ -73,13 +73,13 @@ pub enum ListChunk {
         version: ResourceVersion,
         /// `metadata.continue`: set when there are more pages.
         continue_token: Option<String>,
-        /// `metadata.remainingItemCount`, where the server gives it.
+        /// `metadata.remainingItemCount`, if the server sends it.
         remaining: Option<u64>,
     },
 }
 
 impl ListChunk {
-    /// Items of the list that it stands for.
+    /// Returns the number of list items in this chunk.
     #[must_use]
     pub fn items(&self) -> usize {
         match self {
@@ -90,42 +90,42 @@ impl ListChunk {
     }
 }
 
-/// Objects of one LIST page, as they arrive. Ends after [`ListChunk::End`] or an error.
+/// Chunks of one LIST page as they arrive. Ends after [`ListChunk::End`] or an error.
 pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
 
-/// What one read of the socket brought of a WATCH.
+/// The watch events of one read of the socket.
 #[derive(Debug)]
 pub struct WatchBatch {
-    /// In the server's order; never empty.
+    /// The events in server order; never empty.
     pub items: Vec<WatchItem>,
-    /// When it was read, and the trace of one of its changes, if there is one.
+    /// The time of the read, and the trace of one of the changes, if any.
     pub followed: Followed,
 }
 
 impl From<Vec<WatchItem>> for WatchBatch {
-    /// Read just now.
+    /// A batch read at the current time.
     fn from(items: Vec<WatchItem>) -> Self {
         Self { items, followed: clock::now().into() }
     }
 }
 
-/// Events of one WATCH, as they arrive: everything that one read of the socket brought is one item.
-/// Ends without an error when the server ends the watch in good order.
+/// Batches of one WATCH as they arrive, one per read of the socket. Ends without an error if the server ends the watch
+/// regularly.
 pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
-/// The port through which a reflector reaches one resource of one cluster.
+/// The port to one resource of one cluster.
 ///
 /// # Contract
-/// - The socket is read by the adapter's own task; at most a bounded number of decoded items wait for the caller.
+/// - The adapter reads the socket in its own task, and queues a bounded number of decoded items.
 /// - Dropping a future or a stream ends the request.
-/// - Nothing that a server sends makes an adapter panic, and what it holds of an answer is bounded.
+/// - No answer makes an adapter panic, and the memory for an answer is bounded.
 pub trait ListerWatcher: Debug + Send + Sync + 'static {
-    /// Asks for one page. The future ends when the answer's head is there.
+    /// Requests one page. The future resolves when the head of the answer has arrived.
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>>;
 
-    /// Opens a watch. The future ends when the answer's head is there.
+    /// Opens a watch. The future resolves when the head of the answer has arrived.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
 
-    /// Gives back what it keeps for objects that are gone: memory is short, and nobody lists or watches.
+    /// Frees caches of deleted objects. Called if memory is short while no list or watch is open.
     fn trim(&self) {}
 }
