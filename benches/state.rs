@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use informer_hub::cache::{DeclaredIndex, DeltaFifo, Packing, PartitionId, Store, Young};
 use informer_hub::state::caches::{CacheFiles, Claim, Commit, Wrote, load};
+use informer_hub_codec::Decoded;
+use informer_hub_codec::Decoder;
 use informer_hub_disk::{Disk, RealDisk};
-use informer_hub_reflector::decode::Decoded;
-use informer_hub_reflector::{Decoder, InformerOptions};
+use informer_hub_reflector::InformerOptions;
 use informer_hub_sim::{World, WorldConfig};
 use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, InformerHealth, Origin, ResourceVersion, Scope,

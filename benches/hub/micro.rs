@@ -9,7 +9,7 @@ use criterion::{BatchSize, Criterion, Throughput};
 use informer_hub::Query;
 use informer_hub::app::api_resource;
 use informer_hub::cache::{DeltaFifo, ListenerOptions, ListenerQueue, PartitionId, Popped, Store, pack_all};
-use informer_hub_reflector::{Decoder, Projection, WatchItem};
+use informer_hub_codec::{Decoder, Projection, WatchItem};
 use informer_hub_sim::replay::{ReplayConfig, Shape};
 use informer_hub_types::{
     Change, ClusterLabels, ClusterName, Delta, DeltaKind, Dictionary, InformerHealth, Origin, PackedTotals, Scope,

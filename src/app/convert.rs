@@ -6,9 +6,10 @@ use kube::Client;
 use tokio::runtime::Handle;
 
 use crate::actors::messages::{InformerFor, ResourceRequest, User};
+use informer_hub_codec::Projection;
 use informer_hub_config::{self as config, ClusterAccess, ClusterConfig, ResourceConfig, Secret};
 use informer_hub_dial::Dial;
-use informer_hub_reflector::{InformerOptions, Projection, StallPolicy};
+use informer_hub_reflector::{InformerOptions, StallPolicy};
 use informer_hub_source::{self as source, Access, ClientError, KubeConnector, Token};
 use informer_hub_types::{Scope, Selected, SharedStr, Threads, View};
 

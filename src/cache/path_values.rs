@@ -1,7 +1,7 @@
 //! The scalars that a path leads to, read off an object's head or its JSON bytes.
 
 use super::indexers::IndexError;
-use informer_hub_types::scan::{self, Scanned};
+use informer_hub_codec::scan::{self, Scanned};
 use informer_hub_types::{FieldPath, Segment, SharedStr, StoredObject};
 
 /// Whether what a path leads to is read from the head of an object, if it is there.

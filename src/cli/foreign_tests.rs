@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::{check, dead_letters, look, print};
-use informer_hub_reflector::classify_status;
+use informer_hub_codec::classify_status;
 use informer_hub_types::printable::hostile::{TEXT, assert_harmless};
 use informer_hub_types::printable_lines;
 

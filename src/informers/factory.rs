@@ -15,7 +15,7 @@ use super::shared_informer::{Core, Parts, SharedInformer};
 use super::typed::api_resource;
 use crate::actors::messages::Start;
 use crate::actors::{HubSystem, NotSynced};
-use informer_hub_reflector::Transform;
+use informer_hub_codec::Transform;
 use informer_hub_types::{ApiResource, ClusterSelector, Gvr, LabelSelector, Scope, View};
 
 /// What the list and watch requests of an informer carry besides what the protocol needs.

@@ -22,7 +22,8 @@ use crate::actors::{
     SubscriptionId, SyncView, WatchErrorHandler,
 };
 use crate::cache::{IndexReader, Lister};
-use informer_hub_reflector::{InformerOptions, Transform};
+use informer_hub_codec::Transform;
+use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{
     ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, SharedStr, View,
 };

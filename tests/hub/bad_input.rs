@@ -120,7 +120,7 @@ async fn an_object_of_another_kind_neither_replaces_nor_ends_what_has_its_name()
     let patient = Patient::watching(lines).await;
     patient.fleet.shows("ill", "two skipped", |informer| informer.skipped == 2).await;
     let said = patient.fleet.informer("ill").await.last_error.unwrap();
-    assert!(said.contains(r#"an object of kind "Gadget" of "v1" where "Pod" of "v1" is due"#), "{said}");
+    assert!(said.contains(r#"unexpected kind "Gadget" of "v1", expected "Pod" of "v1""#), "{said}");
     let (uid, version) = (text(&patient.pod, "uid"), text(&patient.pod, "resourceVersion"));
     assert_eq!(patient.cached().await, Some((uid, version)));
     touch(patient.cluster());

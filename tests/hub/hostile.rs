@@ -104,7 +104,7 @@ fn of_lists() -> Vec<Case> {
         listing("items-null", list(r#""metadata":{},"items":null"#), Shows::Nothing),
         listing("no-metadata", list(r#""items":[]"#), Shows::Nothing),
         listing("items-missing", list(r#""metadata":{"resourceVersion":"1"}"#), Shows::Error("has no items")),
-        listing("items-object", list(r#""metadata":{},"items":{}"#), Shows::Error("items are not a list")),
+        listing("items-object", list(r#""metadata":{},"items":{}"#), Shows::Error("items are not an array")),
         listing("metadata-list", list(r#""metadata":[[]],"items":[]"#), Shows::Error("metadata or kind is not what")),
         listing("metadata-endless", list("\"metadata\":{\"a\":\"").filled("x", 1 << 30), Shows::Error("64 KiB")),
         listing("array", raw(200, "[]"), Shows::Error("not a JSON object")),
@@ -185,11 +185,7 @@ fn of_lines() -> Vec<Case> {
         struck("half-a-line", Fault::HalfLine, Shows::Error("ended inside an event")),
         struck("garbage", Fault::Garbage, Shows::Error("broken JSON")),
         struck("drip", Fault::SlowDrip, Shows::Nothing),
-        Case {
-            rule: endless,
-            live: false,
-            ..struck("endless-line", Fault::EarlyClose, Shows::Error("a line without end"))
-        },
+        Case { rule: endless, live: false, ..struck("endless-line", Fault::EarlyClose, Shows::Error("line too long")) },
     ]
 }
 

@@ -13,7 +13,7 @@ use informer_hub::informers::{
     FilteringResourceEventHandler, HandlerOptions, InformerError, ResourceEventHandlerDetailedFuncs,
     ResourceEventHandlerFuncs, SharedInformer, SharedInformerFactory, WaitError,
 };
-use informer_hub_reflector::Transform;
+use informer_hub_codec::Transform;
 use informer_hub_sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, When, World, WorldConfig};
 use informer_hub_source::{Access, KubeConnector};
 use informer_hub_types::{
@@ -1152,7 +1152,7 @@ async fn an_object_whose_transform_fails_is_kept_out_counted_and_shown_and_its_d
     let shown = async || fleet.cluster("c0").await.informers.remove(0);
     assert_eq!((listed(&informer).len(), shown().await.skipped), (4, 1));
     let error = shown().await.last_error.unwrap();
-    assert!(error.contains(bad.as_str()) && error.contains("its transform failed: it is bad"), "{error}");
+    assert!(error.contains(bad.as_str()) && error.contains("transform failed: it is bad"), "{error}");
     // One that was taken in before stays as it was, until it is gone.
     for (at, illness) in ["yes", "renamed", "panics"].into_iter().enumerate() {
         patch(cluster, &turning, &json!({ "metadata": { "labels": { "bad": illness } } }));

@@ -20,12 +20,13 @@ const CRATES: &[(&str, &[&str])] = &[
     ("disk", &[]),
     ("query", &["types"]),
     ("workqueue", &["types"]),
-    ("reflector", &["types"]),
+    ("codec", &["types"]),
+    ("reflector", &["codec", "types"]),
     ("config", &["types"]),
     ("telemetry", &["types"]),
     ("journal", &["disk"]),
     ("sim", &["disk", "types"]),
-    ("source", &["dial", "disk", "reflector", "types"]),
+    ("source", &["codec", "dial", "disk", "reflector", "types"]),
     ("sink", &["dial", "disk", "journal", "sim", "types"]),
 ];
 
@@ -56,6 +57,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// `Message`, so that a notification can be one.
 const PURE: &[(&str, &[&str])] = &[
     ("crates/types", &["actix_rt", "kube", "axum", "hyper", "reqwest"]),
+    ("crates/codec", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("crates/reflector", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("crates/query", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("crates/workqueue", &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"]),

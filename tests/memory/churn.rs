@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use informer_hub::cache::{DeltaFifo, Packing, PartitionId, Store, Young};
-use informer_hub_reflector::{Decoder, Projection, WatchItem};
+use informer_hub_codec::{Decoder, Projection, WatchItem};
 use informer_hub_types::{
     ApiResource, Change, ClusterName, Delta, DeltaKind, Gvr, InformerHealth, Origin, Scope, SharedStr,
 };

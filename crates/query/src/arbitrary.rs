@@ -1,4 +1,4 @@
-//! Random questions and random objects that have something to do with each other.
+//! Strategies for random queries and for objects that they can match.
 
 #![allow(missing_docs, reason = "the names and types of builders for tests say it")]
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "the generated values are valid")]
@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use crate::{Column, Direction, Expr, Literal, Output, Question, Test, TextTest};
 use informer_hub_types::{ClusterName, ClusterSelector, FieldPath, LabelSelector, Uid};
 
-/// Quantities and how many billionths they are, as a second opinion on what they mean.
+/// Quantities and their values in billionths: an independent oracle for the parser.
 pub const QUANTITIES: &[(&str, i128)] = &[
     ("0", 0),
     ("1", 1_000_000_000),
@@ -35,7 +35,7 @@ pub fn texts() -> impl Strategy<Value = SmolStr> {
     .prop_map(SmolStr::new)
 }
 
-/// Texts that are hard to write down.
+/// Texts that need escaping or quotes.
 fn odd_texts() -> impl Strategy<Value = SmolStr> {
     prop_oneof![3 => texts(), 1 => "[ -~é\\n\\t]{0,8}".prop_map(SmolStr::from), 1 => "\\PC{0,4}".prop_map(SmolStr::from)]
 }
@@ -150,7 +150,7 @@ fn single(odd: bool) -> impl Strategy<Value = Expr> {
     ]
 }
 
-/// Expressions; `least` is how many an `and` and an `or` have at least, `odd` ones have texts that are hard to write.
+/// Expressions. `And` and `Or` have at least `least` members; `odd` adds texts that need escaping.
 pub fn exprs(least: usize, odd: bool) -> impl Strategy<Value = Expr> {
     single(odd).prop_recursive(4, 24, 4, move |inner| {
         let several = prop::collection::vec(inner.clone(), least..4);
@@ -201,7 +201,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Objects with metadata that a head can be made of.
+/// Objects with the metadata that a [`Head`](crate::Head) needs.
 pub fn objects() -> impl Strategy<Value = Value> {
     let labels = prop::collection::btree_map("[ab]", "web|b|3|", 0..3);
     let owners = prop::option::of(prop::collection::vec(texts(), 0..3));

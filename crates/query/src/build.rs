@@ -1,4 +1,4 @@
-//! Questions built in Rust, as short as they are written.
+//! Constructors for expressions built in Rust.
 
 use std::ops::Not;
 
@@ -8,55 +8,55 @@ use super::{Expr, Literal, Test, TextTest};
 use informer_hub_types::{ClusterName, ClusterSelector, FieldPath, LabelSelector, Uid};
 
 impl Expr {
-    /// In this cluster.
+    /// Matches objects of this cluster.
     #[must_use]
     pub fn cluster(name: ClusterName) -> Self {
         Self::Cluster(ClusterSelector::Names(vec![name]))
     }
 
-    /// In this namespace; the empty text for objects without one.
+    /// Matches objects of this namespace; the empty text matches cluster-scoped objects.
     #[must_use]
     pub fn namespace(name: impl Into<SmolStr>) -> Self {
         Self::Namespace(TextTest::In(vec![name.into()]))
     }
 
-    /// Of this name.
+    /// Matches objects of this name.
     #[must_use]
     pub fn name(name: impl Into<SmolStr>) -> Self {
         Self::Name(TextTest::In(vec![name.into()]))
     }
 
-    /// Of a name that begins so.
+    /// Matches objects whose name has this prefix.
     #[must_use]
     pub fn name_prefix(start: impl Into<SmolStr>) -> Self {
         Self::Name(TextTest::Prefix(start.into()))
     }
 
-    /// With labels that match.
+    /// Matches objects whose labels match the selector.
     #[must_use]
     pub fn labels(selector: LabelSelector) -> Self {
         Self::Labels(selector)
     }
 
-    /// With a value in an index.
+    /// Matches objects that have this value in the index.
     #[must_use]
     pub fn index(index: impl Into<SmolStr>, value: impl Into<SmolStr>) -> Self {
         Self::Index { index: index.into(), values: vec![value.into()] }
     }
 
-    /// With a field that passes a test.
+    /// Matches objects whose field passes the test.
     #[must_use]
     pub fn field(path: FieldPath, test: Test) -> Self {
         Self::Field { path, test }
     }
 
-    /// Owned by the object of this UID.
+    /// Matches objects owned by the object of this UID.
     #[must_use]
     pub fn owned_by(owner: Uid) -> Self {
         Self::OwnedBy(owner)
     }
 
-    /// This and the other.
+    /// Joins two expressions by `and`, without nesting.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match self {
@@ -69,7 +69,7 @@ impl Expr {
         }
     }
 
-    /// This or the other.
+    /// Joins two expressions by `or`, without nesting.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
@@ -91,13 +91,13 @@ impl Not for Expr {
 }
 
 impl Test {
-    /// Equal to this.
+    /// Tests for equality.
     #[must_use]
     pub fn is(literal: impl Into<Literal>) -> Self {
         Self::Is(literal.into())
     }
 
-    /// Equal to one of these.
+    /// Tests for equality with any of these values.
     #[must_use]
     pub fn one_of<L: Into<Literal>>(literals: impl IntoIterator<Item = L>) -> Self {
         Self::In(literals.into_iter().map(Into::into).collect())
@@ -105,7 +105,7 @@ impl Test {
 }
 
 impl Literal {
-    /// A Kubernetes quantity; whether it is one is looked at when the expression is put to objects.
+    /// A Kubernetes quantity. Its syntax is checked by [`Matcher::new`](super::Matcher::new).
     #[must_use]
     pub fn quantity(text: impl Into<SmolStr>) -> Self {
         Self::Quantity(text.into())
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_built_as_it_is_written() {
+    fn built_expression_equals_parsed_text() {
         let path = |text: &str| text.parse::<FieldPath>().unwrap();
         let built = Expr::namespace("shop")
             .and(Expr::labels("app=web".parse().unwrap()))

@@ -1,4 +1,4 @@
-//! What is to be said of each object: read from its head where that has it, else from its bytes.
+//! Column values of an object, read from its head if possible, else from its bytes.
 
 use smallvec::smallvec;
 
@@ -7,7 +7,7 @@ use super::head::{Head, HeadPath};
 use super::{Column, Unreadable};
 use informer_hub_types::FieldPath;
 
-/// Columns made ready to be read of many objects: to sort, group or show them by.
+/// Columns prepared for reading from many objects, to sort, group or display them.
 #[derive(Debug)]
 pub struct Columns {
     sources: Vec<Source>,
@@ -15,17 +15,17 @@ pub struct Columns {
     needs_body: bool,
 }
 
-/// Where a column comes from.
+/// The source of a column's value.
 #[derive(Debug)]
 enum Source {
     Cluster,
-    /// A path whose value the head has, unless it is empty.
+    /// A path whose value is in the head, unless it is empty.
     Head(HeadPath),
     Body,
 }
 
 impl Columns {
-    /// Makes columns ready.
+    /// Prepares columns.
     #[must_use]
     pub fn new(columns: &[Column]) -> Self {
         let source = |column: &Column| match column {
@@ -42,13 +42,13 @@ impl Columns {
         Self { sources, extractor: Extractor::new(&paths), needs_body }
     }
 
-    /// Whether there are objects of which only the bytes have all of it.
+    /// Returns whether some column needs the object's bytes.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body
     }
 
-    /// All columns in their order; `None` where only the bytes have one of them.
+    /// Returns all columns in order, or `None` if one of them needs the object's bytes.
     pub fn on_head(&self, head: &impl Head) -> Option<Vec<Values>> {
         if self.needs_body {
             return None;
@@ -61,15 +61,15 @@ impl Columns {
         self.sources.iter().map(|source| Some(smallvec![value(source)?])).collect()
     }
 
-    /// All columns in their order.
+    /// Returns all columns in order.
     ///
     /// # Errors
     /// [`Unreadable`] when the bytes are not JSON.
     pub fn on_body(&self, head: &impl Head, json: &[u8]) -> Result<Vec<Values>, Unreadable> {
-        let mut of_paths = self.extractor.extract(json)?.into_iter();
+        let mut extracted = self.extractor.extract(json)?.into_iter();
         let mut values = |source: &Source| match source {
             Source::Cluster => smallvec![head.cluster().as_str().into()],
-            Source::Head(_) | Source::Body => of_paths.next().unwrap_or_default(),
+            Source::Head(_) | Source::Body => extracted.next().unwrap_or_default(),
         };
         Ok(self.sources.iter().map(&mut values).collect())
     }

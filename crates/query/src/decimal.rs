@@ -1,10 +1,10 @@
-//! Numbers compared by value and without loss: what JSON and Kubernetes' quantities can say.
+//! Exact comparison of JSON numbers and Kubernetes quantities.
 
 use std::cmp::Ordering;
 
 /// An exact decimal number: `±digits × 10^exponent`, of up to 38 digits.
 ///
-/// Kept in a normal form (no trailing zero in the digits, one zero), so that equal numbers are equal field by field.
+/// Normalized (no trailing zero digit, one zero), so that equal numbers are equal field by field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Decimal {
     negative: bool,
@@ -12,9 +12,9 @@ pub(super) struct Decimal {
     exponent: i32,
 }
 
-/// Longer texts are no number that anybody writes; a bound on the time to look at one.
+/// Longest text that is parsed as a quantity, in bytes. Bounds the cost of one text.
 const MAX_TEXT: usize = 400;
-/// Bound of an exponent as written, so that sums of exponents stay far inside an `i32`.
+/// Largest exponent in a text. Keeps sums of exponents far inside an `i32`.
 const MAX_EXPONENT: i32 = 1_000_000;
 
 impl Decimal {
@@ -29,11 +29,11 @@ impl Decimal {
         Self { negative, digits, exponent }
     }
 
-    /// A text in the grammar of Kubernetes' quantities: a sign, digits with or without a point, and a suffix
-    /// (`n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`) or an exponent (`e3`, `E-3`).
+    /// Parses a Kubernetes quantity: a sign, digits with an optional point, and a suffix (`n u m k M G T P E`,
+    /// `Ki Mi Gi Ti Pi Ei`) or an exponent (`e3`, `E-3`).
     ///
-    /// `None` for all else, and for a number of more than 38 digits. Kubernetes rounds what is below a billionth up
-    /// and caps what is above 2⁶³; here either is taken as written.
+    /// Returns `None` for other texts and for numbers of more than 38 digits. Kubernetes rounds up below a billionth and
+    /// caps at 2⁶³; here both are taken as written.
     pub(super) fn quantity(text: &str) -> Option<Self> {
         if text.len() > MAX_TEXT {
             return None;
@@ -52,8 +52,8 @@ impl Decimal {
         Some(Self::normal(negative, digits, exponent - scale))
     }
 
-    /// A JSON number: an integer as it is, a fraction as the shortest decimal that is read as that fraction, which is
-    /// what was written, but for digits beyond the 17th.
+    /// Converts a JSON number. A fraction becomes the shortest decimal that reads back as the same `f64`, so digits after
+    /// the 17th are lost.
     pub(super) fn number(number: Num) -> Self {
         match number {
             Num::Int(int) => Self::normal(int < 0, int.unsigned_abs(), 0),
@@ -61,7 +61,7 @@ impl Decimal {
         }
     }
 
-    /// `None` of what is not finite, which JSON cannot say.
+    /// Returns `None` if `float` is not finite, which JSON cannot express.
     fn float(float: f64) -> Option<Self> {
         if !float.is_finite() {
             return None;
@@ -76,19 +76,19 @@ impl Decimal {
     fn cmp_magnitude(&self, other: &Self) -> Ordering {
         let top = |d: &Self| d.exponent + i32::try_from(d.digits.ilog10()).unwrap_or(0);
         top(self).cmp(&top(other)).then_with(|| {
-            // The first digits stand at the same place, so the shorter number can be brought to the length of the
-            // longer one; what does not fit then is greater than anything that does.
-            let brought = |d: &Self, by: i32| 10_u128.checked_pow(by.unsigned_abs())?.checked_mul(d.digits);
+            // The leading digits have the same place value. Scale the shorter number up to the length of the longer one;
+            // on overflow it is the greater.
+            let scaled = |d: &Self, by: i32| 10_u128.checked_pow(by.unsigned_abs())?.checked_mul(d.digits);
             let by = self.exponent - other.exponent;
             match by.cmp(&0) {
                 Ordering::Equal => self.digits.cmp(&other.digits),
-                Ordering::Greater => brought(self, by).map_or(Ordering::Greater, |digits| digits.cmp(&other.digits)),
-                Ordering::Less => brought(other, by).map_or(Ordering::Less, |digits| self.digits.cmp(&digits)),
+                Ordering::Greater => scaled(self, by).map_or(Ordering::Greater, |digits| digits.cmp(&other.digits)),
+                Ordering::Less => scaled(other, by).map_or(Ordering::Less, |digits| self.digits.cmp(&digits)),
             }
         })
     }
 
-    /// -1, 0 or 1.
+    /// Returns -1, 0 or 1.
     fn sign(&self) -> i8 {
         match (self.digits, self.negative) {
             (0, _) => 0,
@@ -114,7 +114,7 @@ impl PartialOrd for Decimal {
     }
 }
 
-/// Digits with at most one point, as an integer and how many of its digits stand behind the point.
+/// Parses digits with at most one point into an integer and the number of digits after the point.
 fn unsigned(text: &str) -> Option<(u128, i32)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -126,7 +126,7 @@ fn unsigned(text: &str) -> Option<(u128, i32)> {
     Some((digits, i32::try_from(fraction.len()).ok()?))
 }
 
-/// The powers of ten and of two that a suffix stands for.
+/// Returns the powers of ten and of two of a suffix.
 fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
     Some(match suffix {
         "" => (0, 0),
@@ -152,12 +152,12 @@ fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
     })
 }
 
-/// A JSON number as it is read.
+/// A parsed JSON number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Num {
-    /// Any integer of 64 bits.
+    /// A 64-bit integer.
     Int(i128),
-    /// Anything else.
+    /// Any other number.
     Float(f64),
 }
 
@@ -167,7 +167,7 @@ impl Num {
         int.map_or_else(|| Self::Float(number.as_f64().unwrap_or(f64::NAN)), Self::Int)
     }
 
-    /// Compares by value; `None` where `float` is no number.
+    /// Compares by value; `None` if `float` is NaN.
     pub(super) fn cmp_float(self, float: f64) -> Option<Ordering> {
         match self {
             Self::Float(own) => own.partial_cmp(&float),
@@ -177,7 +177,7 @@ impl Num {
     }
 }
 
-/// An integer of 64 bits against any number. Saturation is right: what is cut off is beyond every such integer.
+/// Compares a 64-bit integer with a float. A saturated cast is correct: the float is then beyond every such integer.
 fn cmp_int(int: i128, float: f64) -> Ordering {
     #[expect(clippy::cast_possible_truncation)]
     let whole = float.trunc() as i128;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_quantities_are_equal_however_they_are_written() {
+    fn equal_quantities_are_equal_in_any_notation() {
         for equal in [
             &["1", "1000m", "1.0", "+1", "1e0", "1000000u", "0.001k", "01", "1.", "1000000000n", "10E-1"][..],
             &["1Ki", "1024", "1.024k", "1024000m", "0.0009765625Mi"],
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_none() {
+    fn invalid_quantity_is_none() {
         for text in [
             "",
             "+",
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fraction_of_json_is_what_was_written() {
+    fn fraction_keeps_its_written_digits() {
         for (float, text) in [(0.1, "100m"), (1.5, "1500m"), (1e21, "1e21"), (-2.5e-7, "-250n"), (5e-324, "5e-324")] {
             assert_eq!(Decimal::number(Num::Float(float)), quantity(text), "{text}");
         }
@@ -296,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_is_compared_with_a_fraction_without_loss() {
-        for (int, float, wanted) in [
+    fn integer_compares_with_fraction_without_loss() {
+        for (int, float, expected) in [
             (9_007_199_254_740_993, 9_007_199_254_740_992.0, Ordering::Greater),
             (i128::from(u64::MAX), 18_446_744_073_709_551_616.0, Ordering::Less),
             (2, 2.5, Ordering::Less),
@@ -307,7 +307,7 @@ mod tests {
             (0, 1e300, Ordering::Less),
             (0, f64::NEG_INFINITY, Ordering::Greater),
         ] {
-            assert_eq!(Num::Int(int).cmp_float(float), Some(wanted), "{int} {float}");
+            assert_eq!(Num::Int(int).cmp_float(float), Some(expected), "{int} {float}");
         }
         assert_eq!(Num::Int(0).cmp_float(f64::NAN), None);
     }
@@ -316,7 +316,7 @@ mod tests {
         #![proptest_config(informer_hub_testing::properties(256))]
 
         #[test]
-        fn decimals_compare_as_the_integers_that_they_are(
+        fn decimals_compare_like_integers(
             a in any::<i64>(), b in any::<i64>(), shift_a in 0_u32..12, shift_b in 0_u32..12,
         ) {
             let value = |n: i64, shift: u32| i128::from(n) * 10_i128.pow(shift);
@@ -325,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_a_quantity_panic(text in "[-+]?[0-9.]{0,45}[eE]?[-+]?[0-9a-zA-Z]{0,12}|\\PC{0,8}") {
+        fn quantity_parser_never_panics(text in "[-+]?[0-9.]{0,45}[eE]?[-+]?[0-9a-zA-Z]{0,12}|\\PC{0,8}") {
             if let Some(one) = Decimal::quantity(&text) {
                 prop_assert_eq!(one.cmp(&one), Ordering::Equal);
             }

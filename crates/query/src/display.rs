@@ -1,15 +1,14 @@
-//! Questions as text that parses back to them.
+//! Display of queries as text that parses back to the same query.
 //!
-//! What the grammar has no words for is written as something that means the same: an empty `and` as `all`, an empty
-//! `or` as `not all`. A number that is not finite, which no text can say and no value is equal to, is not.
+//! Expressions without a syntax are written as an equivalent: an empty `and` as `all`, an empty `or` as `not all`. A
+//! number that is not finite has no syntax and does not parse back.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use smol_str::SmolStr;
 
 use super::lex::{bare_literal, is_bare};
-use super::parse::{CLAUSES, TERMS};
-use super::terms::is_slip;
+use super::words::{CLAUSES, TERMS, is_likely_typo};
 use super::{Column, Direction, Expr, Literal, Output, Question, Test, TextTest};
 use informer_hub_types::{ClusterSelector, Condition, FieldPath, LabelSelector, Segment};
 
@@ -80,16 +79,16 @@ impl Display for Expr {
             Self::Or(exprs) if exprs.is_empty() => f.write_str("not all"),
             Self::And(exprs) if exprs.is_empty() => f.write_str("all"),
             Self::And(exprs) | Self::Or(exprs) if exprs.len() == 1 => exprs[0].fmt(f),
-            Self::And(exprs) => joined(f, exprs, " and ", |expr| weight(expr) > 0),
-            Self::Or(exprs) => joined(f, exprs, " or ", |expr| weight(expr) > 1),
+            Self::And(exprs) => joined(f, exprs, " and ", |expr| precedence(expr) > 0),
+            Self::Or(exprs) => joined(f, exprs, " or ", |expr| precedence(expr) > 1),
             Self::Not(expr) => {
                 f.write_str("not ")?;
-                maybe_parenthesised(f, expr, weight(expr) > 0)
+                parenthesised_if(f, expr, precedence(expr) > 0)
             }
             Self::Cluster(selector) => cluster(f, selector),
             Self::Namespace(test) => texts(f, "namespace", test),
             Self::Name(test) => texts(f, "name", test),
-            Self::Labels(selector) => write!(f, "labels({})", sayable(selector)),
+            Self::Labels(selector) => write!(f, "labels({})", expressible(selector)),
             Self::Index { index, values } => names(f, &format_args!("index {}", Name(index)), values.iter().map(Name)),
             Self::Uid(uid) => write!(f, "uid = {}", Name(&uid.to_string())),
             Self::OwnedBy(uid) => write!(f, "owned-by {}", Name(&uid.to_string())),
@@ -98,10 +97,10 @@ impl Display for Expr {
     }
 }
 
-/// How loosely an expression holds together: 0 a single one, 1 `and`, 2 `or`.
-fn weight(expr: &Expr) -> u8 {
+/// Returns the binding strength: 0 for a single condition, 1 for `and`, 2 for `or`. Lower binds tighter.
+fn precedence(expr: &Expr) -> u8 {
     match expr {
-        Expr::And(exprs) | Expr::Or(exprs) if exprs.len() == 1 => weight(&exprs[0]),
+        Expr::And(exprs) | Expr::Or(exprs) if exprs.len() == 1 => precedence(&exprs[0]),
         Expr::And(exprs) if !exprs.is_empty() => 1,
         Expr::Or(exprs) if !exprs.is_empty() => 2,
         _ => 0,
@@ -111,12 +110,12 @@ fn weight(expr: &Expr) -> u8 {
 fn joined(f: &mut Formatter<'_>, exprs: &[Expr], by: &str, parenthesise: fn(&Expr) -> bool) -> fmt::Result {
     for (i, expr) in exprs.iter().enumerate() {
         f.write_str(if i == 0 { "" } else { by })?;
-        maybe_parenthesised(f, expr, parenthesise(expr))?;
+        parenthesised_if(f, expr, parenthesise(expr))?;
     }
     Ok(())
 }
 
-fn maybe_parenthesised(f: &mut Formatter<'_>, expr: &Expr, parenthesise: bool) -> fmt::Result {
+fn parenthesised_if(f: &mut Formatter<'_>, expr: &Expr, parenthesise: bool) -> fmt::Result {
     if parenthesise { write!(f, "({expr})") } else { expr.fmt(f) }
 }
 
@@ -149,14 +148,14 @@ fn names(f: &mut Formatter<'_>, what: &dyn Display, names: impl ExactSizeIterato
     }
 }
 
-/// A selector with the same meaning that the grammar can say: it has no word for a label's being in an empty set.
-fn sayable(selector: &LabelSelector) -> LabelSelector {
+/// Returns an equivalent selector that the grammar can express: it has no syntax for an empty set of values.
+fn expressible(selector: &LabelSelector) -> LabelSelector {
     let requirements = selector.requirements();
     if requirements.iter().any(|of| matches!(&of.condition, Condition::In(values) if values.is_empty())) {
         return LabelSelector::nothing();
     }
-    let says = |condition: &Condition| !matches!(condition, Condition::NotIn(values) if values.is_empty());
-    requirements.iter().filter(|of| says(&of.condition)).cloned().collect()
+    let is_expressible = |condition: &Condition| !matches!(condition, Condition::NotIn(values) if values.is_empty());
+    requirements.iter().filter(|of| is_expressible(&of.condition)).cloned().collect()
 }
 
 impl Display for Test {
@@ -181,7 +180,7 @@ impl Display for Literal {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bool(value) => value.fmt(f),
-            // An integer beyond this is read as a quantity, so that it keeps its last digits.
+            // A larger integer would be parsed as a quantity, to keep its last digits.
             Self::Number(value) if value.abs() > 9_007_199_254_740_992.0 => write!(f, "{value:e}"),
             Self::Number(value) => value.fmt(f),
             Self::Text(text) => Quoted(text).fmt(f),
@@ -193,7 +192,7 @@ impl Display for Literal {
     }
 }
 
-/// Items with commas between them.
+/// Items separated by commas.
 struct List<'a, T>(&'a [T]);
 
 impl<T: Display> Display for List<'_, T> {
@@ -206,14 +205,14 @@ impl<T: Display> Display for List<'_, T> {
     }
 }
 
-/// A text, in quotes where it needs them.
+/// A text, quoted if necessary.
 struct Name<T>(T);
 
 impl<T: AsRef<str>> Display for Name<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let text = self.0.as_ref();
-        let bare = !text.is_empty() && text.chars().all(is_bare);
-        if bare { f.write_str(text) } else { Quoted(text).fmt(f) }
+        let is_plain = !text.is_empty() && text.chars().all(is_bare);
+        if is_plain { f.write_str(text) } else { Quoted(text).fmt(f) }
     }
 }
 
@@ -235,14 +234,14 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A path; a field whose name is a word of the language, or nearly one, in brackets.
+/// A path. A field named like a keyword, or nearly so, is written in brackets.
 struct Path<'a>(&'a FieldPath);
 
 impl Display for Path<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let is_word = |name: &SmolStr| {
             let mut words = TERMS.iter().chain(CLAUSES).chain(&["and", "or"]);
-            words.any(|word| name.eq_ignore_ascii_case(word)) || is_slip(name)
+            words.any(|word| name.eq_ignore_ascii_case(word)) || is_likely_typo(name)
         };
         match self.0.segments() {
             [Segment::Field(name)] if is_word(name) => write!(f, "['{name}']"),

@@ -1,4 +1,4 @@
-//! What is wrong with a text that should be a question, where, and what would be right.
+//! Parse errors of query texts, with position, suggestion and an excerpt; errors of built expressions.
 
 use std::fmt;
 
@@ -6,110 +6,110 @@ use smol_str::SmolStr;
 
 use informer_hub_types::{nearest_name, printable_char};
 
-/// A text that is not a question; whoever wrote it is at fault.
+/// A text that is not a valid query. The author of the text can fix it.
 ///
-/// Displays as one line; [`Self::picture`] adds the place in the text with a mark below it.
+/// Displays as one line; [`Self::annotated`] adds an excerpt with a mark below the position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at position {at}")]
 pub struct InvalidQuestion {
-    /// The text that was given; of one that is too long, the beginning.
+    /// The text; if it is too long, its beginning.
     pub text: String,
-    /// Byte offset of the mistake.
+    /// Byte offset of the error.
     pub at: usize,
-    /// What is wrong there.
-    pub problem: Mistake,
+    /// The problem at this offset.
+    pub problem: ParseProblem,
 }
 
-/// The ways in which a text can fail to be a question.
+/// The ways in which a query text can be invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Mistake {
-    /// Something else should stand here.
-    #[error("expected {expected}, found {found}{}", suggestion(*.meant))]
+pub enum ParseProblem {
+    /// An unexpected token.
+    #[error("expected {expected}, found {found}{}", did_you_mean(*.suggestion))]
     Unexpected {
-        /// What would be right.
+        /// The expected token.
         expected: &'static str,
-        /// What stands here.
+        /// The token found.
         found: SmolStr,
-        /// The word of the language that is written nearly the same.
-        meant: Option<&'static str>,
+        /// A keyword that is spelled nearly the same.
+        suggestion: Option<&'static str>,
     },
-    /// The text is longer than any question.
-    #[error("a question is at most {max} bytes long, this one is cut off")]
+    /// The text is too long.
+    #[error("a query is at most {max} bytes long")]
     TooLong {
-        /// The bound.
+        /// Limit in bytes.
         max: usize,
     },
-    /// Parentheses and `not` inside each other.
+    /// Parentheses and `not` are nested too deep.
     #[error("parentheses and not are nested more than {max} deep")]
     TooDeep {
-        /// The bound.
+        /// Largest depth.
         max: usize,
     },
-    /// Too many conditions.
+    /// The text has too many conditions.
     #[error("more than {max} conditions")]
     TooManyTerms {
-        /// The bound.
+        /// Largest number of conditions.
         max: usize,
     },
-    /// A quoted text has no end.
+    /// A quoted text is not closed.
     #[error("the quote is not closed")]
     OpenQuote,
-    /// A parenthesis has no end.
+    /// A parenthesis is not closed.
     #[error("the parenthesis is not closed")]
     OpenParenthesis,
-    /// A backslash in a quoted text.
+    /// An invalid escape sequence in a quoted text.
     #[error(r#"a backslash stands before one of \ " ' n r t only"#)]
     Escape,
-    /// A path is wrong.
+    /// An invalid path.
     #[error("not a path: {0}")]
     Path(&'static str),
-    /// A label selector is wrong.
+    /// An invalid label selector.
     #[error("not a label selector: {0}")]
     Selector(String),
-    /// A cluster cannot have this name.
+    /// An invalid cluster name.
     #[error("not a cluster's name: {0}")]
     Cluster(&'static str),
-    /// A cluster is asked to have two values of one label.
+    /// A cluster label given twice.
     #[error("the label {0:?} is given twice")]
     LabelTwice(SmolStr),
-    /// A clause stands in the text twice.
+    /// A clause given twice.
     #[error("{0} is given twice")]
     ClauseTwice(&'static str),
-    /// A quantity is wrong.
+    /// An invalid quantity.
     #[error("not a quantity: write it as Kubernetes does, e.g. \"500m\" or \"2Gi\"")]
     Quantity,
-    /// A number that is too large to be one.
+    /// A number that is too large to compare.
     #[error("a number this large cannot be compared; put it in quotes to compare it as a text")]
     Number,
-    /// `null` as a value.
+    /// `null` used as a value.
     #[error("null is not a value: write \"not exists\" for what is not there, or put it in quotes as a text")]
     Null,
-    /// A limit that is none.
+    /// An invalid limit.
     #[error("a limit is a whole number, 1 or more")]
     Limit,
 }
 
-fn suggestion(meant: Option<&str>) -> String {
-    meant.map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"))
+fn did_you_mean(word: Option<&str>) -> String {
+    word.map_or_else(String::new, |word| format!("; did you mean {word:?}?"))
 }
 
-/// Characters of the text on either side of a mark.
+/// Characters of the text shown on either side of the mark.
 const AROUND: usize = 60;
 
 impl InvalidQuestion {
-    /// The message, the line of the text that it is about (of a long one, what is near), and a mark below the mistake.
+    /// Returns a display of the message, an excerpt of the affected line, and a mark below the position.
     #[must_use]
-    pub fn picture(&self) -> Picture<'_> {
-        Picture(self)
+    pub fn annotated(&self) -> Annotated<'_> {
+        Annotated(self)
     }
 }
 
-/// See [`InvalidQuestion::picture`].
+/// Display of an error with an excerpt; see [`InvalidQuestion::annotated`].
 #[derive(Debug)]
-pub struct Picture<'e>(&'e InvalidQuestion);
+pub struct Annotated<'e>(&'e InvalidQuestion);
 
-impl fmt::Display for Picture<'_> {
+impl fmt::Display for Annotated<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let InvalidQuestion { text, at, .. } = self.0;
         let (before, after) = text.split_at(boundary(text, *at));
@@ -128,12 +128,34 @@ impl fmt::Display for Picture<'_> {
     }
 }
 
-/// The last place up to `at` where a text can be cut.
+/// Largest number of terms and connectives in an expression.
+pub(super) const MAX_TERMS: usize = 4_000;
+/// Deepest nesting of an expression.
+pub(super) const MAX_DEPTH: usize = 256;
+
+/// An expression that cannot be evaluated. The program that built it can fix it; a parsed expression is always valid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidExpr {
+    /// More terms and connectives than [`Matcher::MAX_TERMS`](super::Matcher::MAX_TERMS).
+    #[error("the condition has more than {MAX_TERMS} terms")]
+    TooManyTerms,
+    /// `and`, `or` and `not` nested deeper than [`Matcher::MAX_DEPTH`](super::Matcher::MAX_DEPTH).
+    #[error("the condition is nested more than {MAX_DEPTH} deep")]
+    TooDeep,
+    /// An invalid quantity.
+    #[error("{text:?} is not a quantity: write it as Kubernetes does, e.g. \"500m\" or \"2Gi\"")]
+    Quantity {
+        /// The text of the quantity.
+        text: SmolStr,
+    },
+}
+
+/// Returns the last char boundary at or before `at`.
 pub(super) fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// The word that was meant, by what was written.
+/// Returns the known word that is spelled nearly like `text`.
 pub(super) fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
     nearest_name(text, known.iter().copied(), 2)
 }

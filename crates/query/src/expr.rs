@@ -1,39 +1,39 @@
-//! Conditions on an object, and how they are put together.
+//! Expressions: conditions on objects, and their combinations.
 
 use smol_str::SmolStr;
 
 use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 
-/// What an object must be like.
+/// A condition on objects.
 ///
-/// All but [`Self::Field`] is answered from an object's head, without decompressing it.
+/// All variants except [`Self::Field`] are evaluated on an object's head, without decompressing it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Expr {
     /// Every object.
     #[default]
     All,
-    /// All of these; every object where there is none.
+    /// All of these hold; an empty list matches every object.
     And(Vec<Expr>),
-    /// Any of these; no object where there is none.
+    /// Any of these holds; an empty list matches no object.
     Or(Vec<Expr>),
-    /// Not this.
+    /// This does not hold.
     Not(Box<Expr>),
-    /// The object is in one of these clusters.
+    /// The object is in a selected cluster.
     Cluster(ClusterSelector),
-    /// `metadata.namespace`; the empty text for an object without one.
+    /// Test of `metadata.namespace`; the empty text for a cluster-scoped object.
     Namespace(TextTest),
-    /// `metadata.name`.
+    /// Test of `metadata.name`.
     Name(TextTest),
     /// The labels match.
     Labels(LabelSelector),
-    /// A field of the object passes a test.
+    /// Test of a field.
     Field {
-        /// Which field.
+        /// The field.
         path: FieldPath,
-        /// What it has to be.
+        /// The test.
         test: Test,
     },
-    /// The object carries any of these values in an index, declared or computed.
+    /// The object has any of these values in an index, declared or computed.
     Index {
         /// The index's name.
         index: SmolStr,
@@ -46,26 +46,28 @@ pub enum Expr {
     OwnedBy(Uid),
 }
 
-/// What a text has to be.
+/// A test of a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TextTest {
-    /// One of these.
+    /// Equal to one of these.
     In(Vec<SmolStr>),
-    /// Begins with this.
+    /// Starts with this.
     Prefix(SmolStr),
 }
 
-/// What the values at a path have to be. A path with `[*]` leads to any number of values: a test holds where it holds
-/// for any of them, a negative one ([`Self::IsNot`], [`Self::NotIn`]) where it holds for all, none included.
+/// A test of the values at a path.
+///
+/// A path with `[*]` may yield several values. A test holds if it holds for any of them. A negative test
+/// ([`Self::IsNot`], [`Self::NotIn`]) holds if it holds for all, also if there are none.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Test {
     /// Equal.
     Is(Literal),
-    /// Not equal, or not there.
+    /// Not equal, or missing.
     IsNot(Literal),
     /// Equal to one of these.
     In(Vec<Literal>),
-    /// Equal to none of these, or not there.
+    /// Equal to none of these, or missing.
     NotIn(Vec<Literal>),
     /// `<`
     Less(Literal),
@@ -75,23 +77,23 @@ pub enum Test {
     More(Literal),
     /// `>=`
     AtLeast(Literal),
-    /// A text that has this in it, or an array of which one element is this text.
+    /// A text with this substring, or an array with this text as an element.
     Contains(SmolStr),
-    /// A text that begins with this.
+    /// A text with this prefix.
     Prefix(SmolStr),
-    /// There, whatever it is; `null` is not there.
+    /// Present and not `null`.
     Exists,
 }
 
-/// A value to compare with. Values of different kinds are not equal, and neither is less.
+/// A value to compare with. Values of different kinds are neither equal nor ordered.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Literal {
-    /// `true` and `false`; `false` is less.
+    /// A boolean; `false` is less than `true`.
     Bool(bool),
     /// Any JSON number, compared by value.
     Number(f64),
-    /// A text, compared byte by byte: RFC 3339 times of one zone compare as times.
+    /// A text, compared byte by byte. RFC 3339 times of one time zone compare as times.
     Text(SmolStr),
-    /// A Kubernetes quantity (`500m`, `2Gi`), compared by value with texts and numbers that are one.
+    /// A Kubernetes quantity (`500m`, `2Gi`), compared by value with numbers and with texts that are quantities.
     Quantity(SmolStr),
 }

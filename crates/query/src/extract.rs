@@ -1,4 +1,4 @@
-//! Takes the values that several paths lead to out of an object's JSON, in one pass.
+//! Extraction of the values at several paths from an object's JSON, in one pass.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use super::trie::Trie;
 use super::walk::{Key, Unreadable};
 use informer_hub_types::FieldPath;
 
-/// What one path leads to in one object, in the order of the document; empty where it leads nowhere.
+/// The values at one path of one object, in document order.
 pub type Values = SmallVec<[Value; 1]>;
 
-/// Paths made ready to be looked up in many objects.
+/// Paths prepared for extraction from many objects.
 #[derive(Debug)]
 pub struct Extractor {
     trie: Trie,
@@ -21,28 +21,29 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// Makes paths ready.
+    /// Prepares paths.
     #[must_use]
     pub fn new(paths: &[FieldPath]) -> Self {
         Self { trie: Trie::new(paths.iter().enumerate()), paths: paths.len() }
     }
 
-    /// The values of each path, in the order in which the paths were given.
+    /// Returns the values of each path, in the order of the paths.
     ///
-    /// One pass that skips what no path leads to, and ends where no path leads to anything more: what follows there is
-    /// not looked at, broken or not. Of a field that occurs twice both count, or the first.
+    /// Makes one pass, skips what no path selects, and stops when no path can yield more values. Bytes after that point
+    /// are not checked. If a field occurs twice, its first value counts, or both.
     ///
     /// # Errors
     /// [`Unreadable`] when the bytes are not JSON.
     pub fn extract(&self, json: &[u8]) -> Result<Vec<Values>, Unreadable> {
-        let mut found = Found { values: vec![Values::new(); self.paths], open: vec![true; self.paths], stopped: false };
+        let mut found =
+            Extraction { values: vec![Values::new(); self.paths], open: vec![true; self.paths], is_complete: false };
         if self.paths == 0 {
             return Ok(found.values);
         }
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         let step = Step { trie: &self.trie, node: Trie::ROOT, single: true, found: &mut found };
         match step.deserialize(&mut deserializer) {
-            Err(error) if !found.stopped => Err(error.into()),
+            Err(error) if !found.is_complete => Err(error.into()),
             Ok(()) => {
                 deserializer.end()?;
                 Ok(found.values)
@@ -52,16 +53,16 @@ impl Extractor {
     }
 }
 
-struct Found {
+struct Extraction {
     values: Vec<Values>,
-    /// Paths that may lead to more.
+    /// Whether each path may still yield values.
     open: Vec<bool>,
-    stopped: bool,
+    is_complete: bool,
 }
 
-impl Found {
-    /// Takes what lies at a node and below it out of a value that has been read whole.
-    fn take(&mut self, trie: &Trie, node: usize, value: &Value) {
+impl Extraction {
+    /// Collects the values at `node` and below it from a parsed value.
+    fn collect(&mut self, trie: &Trie, node: usize, value: &Value) {
         for &path in trie.ends(node) {
             self.values[path].push(value.clone());
         }
@@ -69,14 +70,14 @@ impl Found {
             Value::Object(fields) => {
                 for (name, child) in trie.fields(node) {
                     if let Some(value) = fields.get(name.as_str()) {
-                        self.take(trie, *child, value);
+                        self.collect(trie, *child, value);
                     }
                 }
             }
             Value::Array(elements) => {
                 if let Some(child) = trie.each(node) {
                     for value in elements {
-                        self.take(trie, child, value);
+                        self.collect(trie, child, value);
                     }
                 }
             }
@@ -84,13 +85,13 @@ impl Found {
         }
     }
 
-    /// These paths lead to nothing more; whether none does.
+    /// Marks paths as complete. Returns whether all are.
     fn close(&mut self, paths: &[usize]) -> bool {
         for &path in paths {
             self.open[path] = false;
         }
-        self.stopped = !self.open.contains(&true);
-        self.stopped
+        self.is_complete = !self.open.contains(&true);
+        self.is_complete
     }
 }
 
@@ -98,7 +99,7 @@ struct Step<'t, 'f> {
     trie: &'t Trie,
     node: usize,
     single: bool,
-    found: &'f mut Found,
+    found: &'f mut Extraction,
 }
 
 impl<'de> DeserializeSeed<'de> for Step<'_, '_> {
@@ -109,7 +110,7 @@ impl<'de> DeserializeSeed<'de> for Step<'_, '_> {
             return deserializer.deserialize_any(self);
         }
         let value: Value = serde::Deserialize::deserialize(deserializer)?;
-        self.found.take(self.trie, self.node, &value);
+        self.found.collect(self.trie, self.node, &value);
         Ok(())
     }
 }

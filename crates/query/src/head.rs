@@ -1,37 +1,37 @@
-//! What a store keeps decoded of an object, and which paths it answers.
+//! The decoded head of a stored object, and the paths that it can answer.
 
 use smol_str::SmolStr;
 
 use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, Segment, Uid};
 
-/// What is known of an object without a look at its bytes.
+/// The part of an object that is available without decompressing its bytes.
 pub trait Head {
-    /// The cluster that it is in.
+    /// The object's cluster.
     fn cluster(&self) -> &ClusterName;
     /// The labels of that cluster.
     fn cluster_labels(&self) -> &ClusterLabels;
-    /// `metadata.namespace`; empty for an object without one.
+    /// `metadata.namespace`; empty for a cluster-scoped object.
     fn namespace(&self) -> &str;
     /// `metadata.name`.
     fn name(&self) -> &str;
-    /// The value of a label.
+    /// Returns the value of a label.
     fn label(&self, key: &str) -> Option<&str>;
-    /// Whether the labels match. For a store that remembers it: most objects share their labels with others.
+    /// Returns whether the labels match. A store may override it with a memo: most objects share their label sets.
     fn matches_labels(&self, selector: &LabelSelector) -> bool {
         selector.matches(|key| self.label(key))
     }
     /// `metadata.uid`.
     fn uid(&self) -> &Uid;
-    /// Whether the object carries any of `values` in `index`; of an index that does not exist it carries none.
+    /// Returns whether the object has any of `values` in `index`; `false` if the index does not exist.
     fn in_index(&self, index: &str, values: &[SmolStr]) -> bool;
-    /// Whether one of the object's owners has this UID; `None` where only the bytes can tell.
+    /// Returns whether one of the object's owners has this UID; `None` if only the bytes can decide.
     fn owned_by(&self, owner: &Uid) -> Option<bool> {
         let _ = owner;
         None
     }
 }
 
-/// A path whose value every head has.
+/// A path whose value is in every head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HeadPath {
     Name,
@@ -50,7 +50,7 @@ impl HeadPath {
         }
     }
 
-    /// The value; `None` where it is empty, which the bytes may say in several ways.
+    /// Returns the value; `None` if it is empty, since the bytes may have it empty or missing.
     pub(super) fn value<'h>(self, head: &'h impl Head) -> Option<std::borrow::Cow<'h, str>> {
         let text: std::borrow::Cow<'h, str> = match self {
             Self::Name => head.name().into(),

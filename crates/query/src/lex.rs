@@ -1,4 +1,4 @@
-//! The smallest parts of the text form: blanks, words, quoted texts, paths, values.
+//! Lexer of the text form: blanks, words, quoted texts, paths, values.
 
 use smol_str::SmolStr;
 use winnow::combinator::{alt, opt, peek, preceded, repeat, terminated};
@@ -9,31 +9,31 @@ use winnow::{ModalResult, Parser};
 
 use super::Literal;
 use super::decimal::Decimal;
-use super::error::{Mistake, nearest};
+use super::error::{ParseProblem, nearest};
 use informer_hub_types::FieldPath;
 
-/// What parsers read from: the text, how far they are, and what they have counted.
+/// Parser input: the text, the position, and the counters.
 pub(super) type Input<'t> = Stateful<LocatingSlice<&'t str>, Count>;
 
-/// What is bounded.
+/// Counters of bounded quantities.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Count {
     pub(super) depth: usize,
     pub(super) terms: usize,
 }
 
-/// A mistake and where it is. One without a mistake is a parser that found nothing of its own: another may.
+/// A parse error and its position. Without a problem, the parser did not apply and another one may.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
-    pub(super) mistake: Option<Mistake>,
+    pub(super) problem: Option<ParseProblem>,
 }
 
 impl ParserError<Input<'_>> for Fault {
     type Inner = Self;
 
     fn from_input(input: &Input<'_>) -> Self {
-        Self { at: input.current_token_start(), mistake: None }
+        Self { at: input.current_token_start(), problem: None }
     }
 
     fn into_inner(self) -> Result<Self, Self> {
@@ -43,17 +43,17 @@ impl ParserError<Input<'_>> for Fault {
 
 pub(super) type Parsed<T> = ModalResult<T, Fault>;
 
-/// A mistake that no other parser can make good.
-pub(super) fn fault(at: usize, mistake: Mistake) -> ErrMode<Fault> {
-    ErrMode::Cut(Fault { at, mistake: Some(mistake) })
+/// A final error: no other parser is tried.
+pub(super) fn fault(at: usize, problem: ParseProblem) -> ErrMode<Fault> {
+    ErrMode::Cut(Fault { at, problem: Some(problem) })
 }
 
-/// Something else should stand at the next token: `expected`, perhaps one of the words in `known`.
+/// An error at the next token: `expected` is missing. Suggests one of the words in `known`.
 pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'static str]) -> ErrMode<Fault> {
     let rest = input.input.trim_start();
     let at = input.current_token_start() + (input.input.len() - rest.len());
     let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-    let (found, meant) = match rest.chars().next() {
+    let (found, suggestion) = match rest.chars().next() {
         None => ("the end".into(), None),
         Some(c) if end == 0 => (smol_str::format_smolstr!("{:?}", SmolStr::from_iter([c])), None),
         Some(_) => {
@@ -62,15 +62,15 @@ pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'s
             (smol_str::format_smolstr!("{shown:?}"), nearest(shown, known))
         }
     };
-    fault(at, Mistake::Unexpected { expected, found, meant })
+    fault(at, ParseProblem::Unexpected { expected, found, suggestion })
 }
 
-/// ASCII only, so that a word may be cut anywhere.
+/// ASCII only, so that a word can be cut at any byte.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// What a value may be made of without quotes.
+/// Characters of an unquoted value.
 pub(super) fn is_bare(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./:+@%$".contains(c)
 }
@@ -79,17 +79,17 @@ pub(super) fn blanks(input: &mut Input<'_>) -> Parsed<()> {
     take_while(0.., char::is_whitespace).void().parse_next(input)
 }
 
-/// A word of the language, whatever its case, where no letter or digit follows.
-pub(super) fn word<'t>(wanted: &'static str) -> impl Parser<Input<'t>, &'t str, ErrMode<Fault>> {
-    preceded(blanks, take_while(1.., is_word)).verify(move |found: &str| found.eq_ignore_ascii_case(wanted))
+/// A keyword in any case, not followed by a letter or digit.
+pub(super) fn word<'t>(expected: &'static str) -> impl Parser<Input<'t>, &'t str, ErrMode<Fault>> {
+    preceded(blanks, take_while(1.., is_word)).verify(move |found: &str| found.eq_ignore_ascii_case(expected))
 }
 
-/// A mark such as `(` or `<=`.
-pub(super) fn mark<'t>(wanted: &'static str) -> impl Parser<Input<'t>, &'t str, ErrMode<Fault>> {
-    preceded(blanks, wanted)
+/// A symbol such as `(` or `<=`.
+pub(super) fn mark<'t>(expected: &'static str) -> impl Parser<Input<'t>, &'t str, ErrMode<Fault>> {
+    preceded(blanks, expected)
 }
 
-/// Whether a parser would succeed here; nothing is taken.
+/// Returns whether a parser would succeed here; consumes nothing.
 pub(super) fn ahead<'t, O>(input: &mut Input<'t>, parser: impl Parser<Input<'t>, O, ErrMode<Fault>>) -> bool {
     let state = input.state;
     let found = opt(peek(parser)).parse_next(input).is_ok_and(|found| found.is_some());
@@ -97,7 +97,7 @@ pub(super) fn ahead<'t, O>(input: &mut Input<'t>, parser: impl Parser<Input<'t>,
     found
 }
 
-/// A text in either quotes.
+/// A text in single or double quotes.
 fn quoted(input: &mut Input<'_>) -> Parsed<SmolStr> {
     let start = input.current_token_start();
     let quote = one_of(['"', '\'']).parse_next(input)?;
@@ -105,29 +105,29 @@ fn quoted(input: &mut Input<'_>) -> Parsed<SmolStr> {
     loop {
         let at = input.current_token_start();
         match opt(any).parse_next(input)? {
-            None => return Err(fault(start, Mistake::OpenQuote)),
+            None => return Err(fault(start, ParseProblem::OpenQuote)),
             Some(c) if c == quote => return Ok(text.into()),
             Some('\\') => text.push(match opt(any).parse_next(input)? {
                 Some(c @ ('\\' | '"' | '\'')) => c,
                 Some('n') => '\n',
                 Some('r') => '\r',
                 Some('t') => '\t',
-                Some(_) => return Err(fault(at, Mistake::Escape)),
-                None => return Err(fault(start, Mistake::OpenQuote)),
+                Some(_) => return Err(fault(at, ParseProblem::Escape)),
+                None => return Err(fault(start, ParseProblem::OpenQuote)),
             }),
             Some(c) => text.push(c),
         }
     }
 }
 
-/// A text, in quotes where it needs them.
+/// A text, quoted if it has other characters than [`is_bare`] allows.
 pub(super) fn text(input: &mut Input<'_>) -> Parsed<SmolStr> {
     let bare = take_while(1.., is_bare).map(SmolStr::new);
     let found = opt(preceded(blanks, alt((quoted, bare)))).parse_next(input)?;
     found.ok_or_else(|| unexpected(input, "a text, in quotes unless it is made of letters, digits and _-./:+@%$", &[]))
 }
 
-/// A value of any kind, told apart by how it looks.
+/// A value of any kind; the kind is told by its syntax.
 pub(super) fn literal(input: &mut Input<'_>) -> Parsed<Literal> {
     blanks(input)?;
     let at = input.current_token_start();
@@ -135,34 +135,34 @@ pub(super) fn literal(input: &mut Input<'_>) -> Parsed<Literal> {
         (word("quantity"), mark("(")).parse_next(input)?;
         let text = text(input)?;
         close(input, at)?;
-        Decimal::quantity(&text).ok_or_else(|| fault(at, Mistake::Quantity))?;
+        Decimal::quantity(&text).ok_or_else(|| fault(at, ParseProblem::Quantity))?;
         return Ok(Literal::Quantity(text));
     }
     match opt(quoted).parse_next(input)? {
         Some(text) => Ok(Literal::Text(text)),
         None => match opt(take_while(1.., is_bare)).parse_next(input)? {
-            Some(bare) => bare_literal(bare).map_err(|mistake| fault(at, mistake)),
+            Some(bare) => bare_literal(bare).map_err(|problem| fault(at, problem)),
             None => Err(unexpected(input, "a value", &[])),
         },
     }
 }
 
-/// What a value without quotes is: `true`, `false`, a number of JSON, a quantity, or else a text.
-pub(super) fn bare_literal(bare: &str) -> Result<Literal, Mistake> {
+/// Classifies an unquoted value: `true`, `false`, a JSON number, a quantity, or else a text.
+pub(super) fn bare_literal(bare: &str) -> Result<Literal, ParseProblem> {
     match bare {
-        "null" => return Err(Mistake::Null),
+        "null" => return Err(ParseProblem::Null),
         "true" => return Ok(Literal::Bool(true)),
         "false" => return Ok(Literal::Bool(false)),
         _ => {}
     }
     if let Ok(number) = serde_json::from_str::<serde_json::Number>(bare) {
-        // An integer that would lose its last digits as a number keeps them as a quantity.
+        // A large integer becomes a quantity, which keeps its last digits.
         let exact = |text: &str| text.parse::<i128>().is_ok_and(|int| int.unsigned_abs() <= 1 << 53);
         let is_integer = bare.bytes().all(|b| b.is_ascii_digit() || b == b'-');
         return match number.as_f64() {
             Some(float) if !is_integer || exact(bare) => Ok(Literal::Number(float)),
             _ if Decimal::quantity(bare).is_some() => Ok(Literal::Quantity(bare.into())),
-            _ => Err(Mistake::Number),
+            _ => Err(ParseProblem::Number),
         };
     }
     match Decimal::quantity(bare) {
@@ -171,7 +171,7 @@ pub(super) fn bare_literal(bare: &str) -> Result<Literal, Mistake> {
     }
 }
 
-/// The end of a parenthesis that was opened at `start`.
+/// The parenthesis that closes the one at `start`.
 pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     match opt(mark(")")).parse_next(input)? {
         Some(_) => Ok(()),
@@ -179,15 +179,15 @@ pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     }
 }
 
-/// What opened at `start` goes on neither with what is `expected` nor at all.
+/// An error after a parenthesis at `start`: it is not closed, or something other than `expected` follows.
 pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) -> ErrMode<Fault> {
     if input.input.trim_start().is_empty() {
-        return fault(start, Mistake::OpenParenthesis);
+        return fault(start, ParseProblem::OpenParenthesis);
     }
     unexpected(input, expected, &[])
 }
 
-/// `(a, b)` or `[a, b]`, of any number of items.
+/// A list `(a, b)` or `[a, b]` of any length.
 pub(super) fn list<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Parsed<T>) -> Parsed<Vec<T>> {
     blanks(input)?;
     let start = input.current_token_start();
@@ -210,20 +210,20 @@ pub(super) fn list<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Par
     }
 }
 
-/// The text of a path, as far as it reaches; whether it is one is not looked at.
+/// The longest text that may be a path; its syntax is not checked.
 pub(super) fn path_text<'t>(input: &mut Input<'t>) -> Parsed<&'t str> {
     let stops = |c: char| c.is_whitespace() || "=!<>(),[\"'&|".contains(c);
-    let escaped = |quote: char| repeat::<_, _, (), _, _>(0.., alt((('\\', any).void(), any_but(&['\\', quote]))));
+    let escaped = |quote: char| repeat::<_, _, (), _, _>(0.., alt((('\\', any).void(), none_of(&['\\', quote]))));
     let name = |quote: char| (quote, escaped(quote), opt(quote)).void();
-    let other = repeat::<_, _, (), _, _>(0.., any_but(&[']', ' ', '"', '\'']));
+    let other = repeat::<_, _, (), _, _>(0.., none_of(&[']', ' ', '"', '\'']));
     let bracket = ('[', alt((name('"'), name('\''), other)), opt(']')).void();
     let step = alt((take_while(1.., move |c| !stops(c)).void(), bracket));
     preceded(blanks, repeat::<_, _, (), _, _>(1.., step).take()).parse_next(input)
 }
 
-fn any_but<'t>(these: &[char]) -> impl Parser<Input<'t>, (), ErrMode<Fault>> + use<'t> {
-    let these: Vec<char> = these.to_vec();
-    any.verify(move |c| !these.contains(c)).void()
+fn none_of<'t>(excluded: &[char]) -> impl Parser<Input<'t>, (), ErrMode<Fault>> + use<'t> {
+    let excluded: Vec<char> = excluded.to_vec();
+    any.verify(move |c| !excluded.contains(c)).void()
 }
 
 /// A path.
@@ -236,17 +236,18 @@ pub(super) fn path(input: &mut Input<'_>) -> Parsed<FieldPath> {
     }
 }
 
-/// The path that stands at `at`.
+/// Parses the text of a path that begins at `at`.
 pub(super) fn read_path(text: &str, at: usize) -> Parsed<FieldPath> {
-    text.parse().map_err(|wrong: informer_hub_types::InvalidPath| fault(at + wrong.at, Mistake::Path(wrong.problem)))
+    text.parse()
+        .map_err(|wrong: informer_hub_types::InvalidPath| fault(at + wrong.at, ParseProblem::Path(wrong.problem)))
 }
 
-/// Nothing but blanks until the end.
+/// Returns whether only blanks are left.
 pub(super) fn at_end(input: &mut Input<'_>) -> bool {
     input.input.trim_start().is_empty()
 }
 
-/// A word that is no part of the language, as it is written.
+/// The next path or word, without consuming it.
 pub(super) fn peek_path<'t>(input: &mut Input<'t>) -> Parsed<&'t str> {
     peek(terminated(path_text, blanks)).parse_next(input)
 }

@@ -1,11 +1,11 @@
-//! The language of questions: what an object must be like, whoever keeps it.
+//! The query language: expressions, their text form, and their evaluation on objects.
 //!
-//! A [`Question`], and the [`Expr`] in it, is built in Rust or parsed from text, the same language for both. It knows
-//! nothing of stores: which index answers it, and what has to be decompressed for it, is decided where the objects are
-//! (`cache`).
+//! A [`Question`] and its [`Expr`] are built in Rust or parsed from text; both forms are equivalent. This crate does not
+//! know how objects are stored. The query engine (`cache::query`) chooses the index and what to decompress.
 //!
-//! A [`Matcher`] is an expression made ready: it is put to an object's head first ([`Head`]), and to its bytes only
-//! where that leaves it open. [`Columns`] are the same for what is shown, counted or sorted by; [`SortKey`] is the order.
+//! A [`Matcher`] is a prepared expression. It is evaluated on an object's [`Head`] first, and on its bytes only if the
+//! head does not decide. [`Columns`] does the same for the values that are shown, counted or sorted by; [`SortKey`] is
+//! their order.
 
 #[cfg(any(test, feature = "testing"))]
 pub mod arbitrary;
@@ -21,20 +21,21 @@ mod lex;
 mod matcher;
 mod order;
 mod parse;
+mod prepared;
 mod question;
 mod terms;
-mod test;
 #[cfg(test)]
 mod tests;
 mod trie;
 mod walk;
+mod words;
 
 pub use columns::Columns;
-pub use error::{InvalidQuestion, Mistake, Picture};
+pub use error::{Annotated, InvalidExpr, InvalidQuestion, ParseProblem};
 pub use expr::{Expr, Literal, Test, TextTest};
 pub use extract::{Extractor, Values};
 pub use head::Head;
-pub use matcher::{InvalidExpr, Matcher};
+pub use matcher::Matcher;
 pub use order::SortKey;
 pub use question::{Column, Direction, Output, Question};
 pub use walk::Unreadable;

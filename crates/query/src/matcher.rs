@@ -1,38 +1,22 @@
-//! An expression made ready to be put to many objects: first to their heads, then to the bytes of those left over.
+//! An expression prepared for evaluation on many objects: on their heads first, then on the bytes if needed.
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use super::Expr;
+use super::error::{self, InvalidExpr};
 use super::head::{Head, HeadPath};
-use super::test::{Ready, ReadyText};
+use super::prepared::{PreparedTest, PreparedTextTest};
 use super::trie::Trie;
-use super::walk::{Seen, Unreadable, Watcher, walk};
+use super::walk::{SeenValue, Unreadable, ValueVisitor, walk};
 use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 
-/// An expression that cannot be put to objects; whoever built it is at fault. Of a parsed one it cannot happen.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidExpr {
-    /// More terms and connectives than [`Matcher::MAX_TERMS`].
-    #[error("the condition has more than {} terms", Matcher::MAX_TERMS)]
-    TooManyTerms,
-    /// `and`, `or` and `not` inside each other, more than [`Matcher::MAX_DEPTH`].
-    #[error("the condition is nested more than {} deep", Matcher::MAX_DEPTH)]
-    TooDeep,
-    /// A literal says that it is a quantity.
-    #[error("{text:?} is not a quantity: write it as Kubernetes does, e.g. \"500m\" or \"2Gi\"")]
-    Quantity {
-        /// What was given.
-        text: SmolStr,
-    },
-}
-
-/// An [`Expr`] made ready.
+/// A prepared [`Expr`].
 #[derive(Debug)]
 pub struct Matcher {
     root: Node,
     terms: Vec<Term>,
-    /// The paths of the terms that need bytes, each known by the number of its term.
+    /// The paths of terms that need bytes, keyed by term number.
     trie: Trie,
     needs_body: bool,
 }
@@ -48,51 +32,51 @@ enum Node {
 #[derive(Debug)]
 enum Term {
     Cluster(ClusterSelector),
-    Namespace(ReadyText),
-    Name(ReadyText),
+    Namespace(PreparedTextTest),
+    Name(PreparedTextTest),
     Labels(LabelSelector),
     Index { index: SmolStr, values: Vec<SmolStr> },
     Uid(Uid),
-    OwnedBy { owner: Uid, test: Ready },
-    Field { head: Option<HeadPath>, test: Ready, negative: bool },
+    OwnedBy { owner: Uid, test: PreparedTest },
+    Field { head: Option<HeadPath>, test: PreparedTest, negative: bool },
 }
 
-/// What is known of each term.
-type Known = SmallVec<[Option<bool>; 16]>;
+/// The result of each term, once it is decided.
+type TermResults = SmallVec<[Option<bool>; 16]>;
 
 impl Matcher {
-    /// Most terms and connectives of one expression, so that one object costs a bounded time.
-    pub const MAX_TERMS: usize = 4_000;
-    /// Deepest nesting of one expression, far from the end of any stack.
-    pub const MAX_DEPTH: usize = 256;
+    /// Largest number of terms and connectives. Bounds the cost per object.
+    pub const MAX_TERMS: usize = error::MAX_TERMS;
+    /// Deepest nesting. Bounds the use of stack.
+    pub const MAX_DEPTH: usize = error::MAX_DEPTH;
 
-    /// Makes an expression ready.
+    /// Prepares an expression.
     ///
     /// # Errors
-    /// [`InvalidExpr`] when it is too large, or has a literal that is not what it says.
+    /// [`InvalidExpr`] if the expression is too large, or a quantity in it is invalid.
     pub fn new(expr: &Expr) -> Result<Self, InvalidExpr> {
-        let mut building = Building { terms: Vec::new(), paths: Vec::new(), count: 0 };
-        let root = building.node(expr, 0)?;
-        let trie = Trie::new(building.paths.iter().map(|(number, path)| (*number, path)));
+        let mut builder = Builder { terms: Vec::new(), paths: Vec::new(), count: 0 };
+        let root = builder.node(expr, 0)?;
+        let trie = Trie::new(builder.paths.iter().map(|(number, path)| (*number, path)));
         let by_head = |term: &Term| matches!(term, Term::Field { head: None, .. });
-        let needs_body = building.terms.iter().any(by_head);
-        Ok(Self { root, terms: building.terms, trie, needs_body })
+        let needs_body = builder.terms.iter().any(by_head);
+        Ok(Self { root, terms: builder.terms, trie, needs_body })
     }
 
-    /// Whether there are objects that only their bytes can decide, as far as can be told without an object.
+    /// Returns whether some object may need its bytes for a decision.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body
     }
 
-    /// What an object's head says: `None` where only its bytes can tell. Stops at the first term that decides.
-    /// Allocates nothing, unless a field condition asks for `metadata.uid`, which is kept as bytes.
+    /// Evaluates the expression on an object's head: `None` if only the bytes can decide. Stops at the first term that
+    /// decides. Allocates nothing, unless a field condition reads `metadata.uid`, which is stored as bytes.
     pub fn on_head(&self, head: &impl Head) -> Option<bool> {
         self.root.holds(&|term| self.terms[term].on_head(head))
     }
 
-    /// Whether the expression holds of an object. One pass over its bytes, which ends where enough is known: what
-    /// follows there is not looked at, broken or not. Of a field that occurs twice either one may count.
+    /// Evaluates the expression on an object. Makes one pass over its bytes and stops as soon as the result is certain;
+    /// bytes after that point are not checked. If a field occurs twice, either value may count.
     ///
     /// # Errors
     /// [`Unreadable`] when the bytes are not JSON.
@@ -103,19 +87,19 @@ impl Matcher {
             return Ok(holds);
         }
         walk(json, &self.trie, &mut pass)?;
-        pass.close_all();
+        pass.resolve_all_missing();
         Ok(pass.result().unwrap_or(false))
     }
 }
 
-/// An expression on its way to a matcher.
-struct Building {
+/// Builder of a matcher.
+struct Builder {
     terms: Vec<Term>,
     paths: Vec<(usize, FieldPath)>,
     count: usize,
 }
 
-impl Building {
+impl Builder {
     fn node(&mut self, expr: &Expr, depth: usize) -> Result<Node, InvalidExpr> {
         self.count += 1;
         if self.count > Matcher::MAX_TERMS {
@@ -131,14 +115,14 @@ impl Building {
             Expr::Or(exprs) => return Ok(Node::Or(all(exprs)?)),
             Expr::Not(expr) => return Ok(Node::Not(Box::new(self.node(expr, depth + 1)?))),
             Expr::Cluster(selector) => Term::Cluster(selector.clone()),
-            Expr::Namespace(test) => Term::Namespace(ReadyText::new(test)),
-            Expr::Name(test) => Term::Name(ReadyText::new(test)),
+            Expr::Namespace(test) => Term::Namespace(PreparedTextTest::new(test)),
+            Expr::Name(test) => Term::Name(PreparedTextTest::new(test)),
             Expr::Labels(selector) => Term::Labels(selector.clone()),
             Expr::Index { index, values } => Term::Index { index: index.clone(), values: values.clone() },
             Expr::Uid(uid) => Term::Uid(uid.clone()),
             Expr::OwnedBy(owner) => self.owned_by(owner)?,
             Expr::Field { path, test } => {
-                let (test, negative) = Ready::new(test)?;
+                let (test, negative) = PreparedTest::new(test)?;
                 self.paths.push((self.terms.len(), path.clone()));
                 Term::Field { head: HeadPath::of(path), test, negative }
             }
@@ -151,24 +135,24 @@ impl Building {
         let path = "metadata.ownerReferences[*].uid".parse().expect("this is a path");
         self.paths.push((self.terms.len(), path));
         let uid = smol_str::format_smolstr!("{owner}");
-        let (test, _) = Ready::new(&super::Test::Is(super::Literal::Text(uid)))?;
+        let (test, _) = PreparedTest::new(&super::Test::Is(super::Literal::Text(uid)))?;
         Ok(Term::OwnedBy { owner: owner.clone(), test })
     }
 }
 
 impl Node {
-    /// The logic of three values: what is not known does not matter where the rest decides.
+    /// Three-valued logic: an undecided term is ignored if the others decide.
     fn holds(&self, term: &impl Fn(usize) -> Option<bool>) -> Option<bool> {
-        let any = |nodes: &[Self], wanted: bool| {
-            let mut all_known = true;
+        let any = |nodes: &[Self], decisive: bool| {
+            let mut all_decided = true;
             for node in nodes {
                 match node.holds(term) {
-                    Some(holds) if holds == wanted => return Some(wanted),
+                    Some(holds) if holds == decisive => return Some(decisive),
                     Some(_) => {}
-                    None => all_known = false,
+                    None => all_decided = false,
                 }
             }
-            all_known.then_some(!wanted)
+            all_decided.then_some(!decisive)
         };
         match self {
             Self::Term(number) => term(*number),
@@ -191,16 +175,16 @@ impl Term {
             Self::OwnedBy { owner, .. } => head.owned_by(owner),
             Self::Field { head: path, test, negative } => {
                 let value = (*path)?.value(head)?;
-                Some(test.holds(Seen::Text(&value)) != *negative)
+                Some(test.holds(SeenValue::Text(&value)) != *negative)
             }
         }
     }
 }
 
-/// One pass over one object.
+/// One pass over one object's bytes.
 struct Pass<'m> {
     matcher: &'m Matcher,
-    known: Known,
+    known: TermResults,
 }
 
 impl Pass<'_> {
@@ -208,21 +192,21 @@ impl Pass<'_> {
         self.matcher.root.holds(&|term| self.known[term])
     }
 
-    /// Where no value was found, no test holds, and every negative one does.
-    fn close_one(&mut self, term: usize) {
+    /// Decides a term that has found no value: negative tests hold, others do not.
+    fn resolve_missing(&mut self, term: usize) {
         let negative = matches!(&self.matcher.terms[term], Term::Field { negative: true, .. });
         self.known[term].get_or_insert(negative);
     }
 
-    fn close_all(&mut self) {
+    fn resolve_all_missing(&mut self) {
         for term in 0..self.known.len() {
-            self.close_one(term);
+            self.resolve_missing(term);
         }
     }
 }
 
-impl Watcher for Pass<'_> {
-    fn see(&mut self, paths: &[usize], value: Seen<'_>) {
+impl ValueVisitor for Pass<'_> {
+    fn visit(&mut self, paths: &[usize], value: SeenValue<'_>) {
         for &term in paths {
             if self.known[term].is_some() {
                 continue;
@@ -238,9 +222,9 @@ impl Watcher for Pass<'_> {
         }
     }
 
-    fn close(&mut self, paths: &[usize]) -> bool {
+    fn paths_done(&mut self, paths: &[usize]) -> bool {
         for &term in paths {
-            self.close_one(term);
+            self.resolve_missing(term);
         }
         self.result().is_some()
     }

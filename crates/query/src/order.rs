@@ -1,4 +1,4 @@
-//! A total order of everything that JSON can say.
+//! Total order of JSON values.
 
 use std::cmp::Ordering;
 
@@ -8,15 +8,15 @@ use smol_str::SmolStr;
 use super::Direction;
 use super::decimal::{Decimal, Num};
 
-/// What an object is sorted by in one column: its first value there.
+/// Sort key of an object in one column: the first value of the column.
 ///
-/// The missing and `null` come first, then `false` and `true`, then numbers by value, then texts byte by byte, then
-/// arrays and objects by their JSON text. A text that is a Kubernetes quantity (`500m`, `2Gi`, `7`) counts as the number
-/// that it is, so that requests of CPU and memory come in the order of their size.
+/// Missing values and `null` come first, then `false`, `true`, numbers by value, texts byte by byte, and arrays and
+/// objects by their JSON text. A text that is a Kubernetes quantity (`500m`, `2Gi`, `7`) sorts as a number, so CPU and
+/// memory requests sort by size.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SortKey(Rank);
 
-/// In the order of the variants.
+/// The variants are in sort order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Rank {
     Missing,
@@ -27,7 +27,7 @@ enum Rank {
 }
 
 impl SortKey {
-    /// The key of a column's values.
+    /// Returns the key of a column's values.
     #[must_use]
     pub fn new(values: &[Value]) -> Self {
         Self(match values.first() {
@@ -39,7 +39,7 @@ impl SortKey {
         })
     }
 
-    /// Bytes that it takes, about.
+    /// Returns the approximate size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let text = match &self.0 {
@@ -52,7 +52,7 @@ impl SortKey {
 }
 
 impl Direction {
-    /// Turns an order around where the greatest come first.
+    /// Reverses `order` if the direction is descending.
     #[must_use]
     pub fn apply(self, order: Ordering) -> Ordering {
         match self {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_all_kinds_have_one_order() {
+    fn values_of_all_kinds_are_totally_ordered() {
         let rising = [
             json!(null),
             json!(false),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_counts_and_none_is_null() {
+    fn first_value_is_the_key_and_missing_equals_null() {
         assert_eq!(SortKey::new(&[]), SortKey::new(&[json!(null)]));
         assert_eq!(SortKey::new(&[json!("b"), json!("a")]), SortKey::new(&[json!("b")]));
         assert_eq!(SortKey::new(&[json!("1")]), SortKey::new(&[json!(1.0)]));

@@ -1,11 +1,11 @@
-//! The text form of questions: its grammar, with bounds that make every text cheap to refuse.
+//! Parser of the text form: the grammar, and the bounds that limit the cost of any text.
 //!
 //! ```text
 //! question  = [condition] { "order" "by" column ["asc"|"desc"] {"," …} | "limit" number | "continue" text | output }
 //! output    = "select" column {"," column} | "count" ["by" column] | "distinct" column
 //! column    = "cluster" | "namespace" | "name" | "uid" | path
-//! condition = all {("or" | "||") all}         all = one {("and" | "&&") one}
-//! one       = ("not" | "!") one | "(" condition ")" | "all" | head | path test
+//! condition = all {("or" | "||") all}         all = unary {("and" | "&&") unary}
+//! unary     = ("not" | "!") unary | "(" condition ")" | "all" | head | path test
 //! head      = "cluster" "(" key "=" value {"," …} ")" | "cluster" names | "labels" "(" selector ")"
 //!           | ("namespace" | "name") texts | "uid" names | "index" name names | "owned-by" ["="] text
 //! names     = ("=" | "==" | "!=") text | ["not"] "in" list            texts = names | "prefix" text
@@ -22,23 +22,19 @@ use winnow::error::ErrMode;
 use winnow::stream::{LocatingSlice, Location as _, Stateful};
 use winnow::{ModalResult, Parser};
 
-use super::error::{InvalidQuestion, Mistake, boundary};
+use super::error::{InvalidQuestion, ParseProblem, boundary};
 use super::lex::{
     Count, Fault, Input, Parsed, ahead, at_end, blanks, fault, mark, path, peek_path, text, unexpected, word,
 };
+use super::words::CLAUSES;
 use super::{Column, Direction, Expr, Output, Question, terms};
 
 /// Longest text, in bytes.
 const MAX_TEXT: usize = 16 * 1024;
-/// Most parentheses and `not` inside each other.
+/// Deepest nesting of parentheses and `not`.
 const MAX_DEPTH: usize = 64;
-/// Most conditions.
+/// Largest number of conditions.
 const MAX_TERMS: usize = 1_000;
-
-/// The words that a clause begins with.
-pub(super) const CLAUSES: &[&str] = &["order", "limit", "continue", "select", "count", "distinct"];
-/// The words that a condition begins with and that are not paths there.
-pub(super) const TERMS: &[&str] = &["all", "cluster", "index", "labels", "name", "namespace", "not", "owned-by", "uid"];
 
 impl FromStr for Question {
     type Err = InvalidQuestion;
@@ -64,21 +60,23 @@ impl FromStr for Expr {
 }
 
 fn parse<T>(text: &str, parser: impl Fn(&mut Input<'_>) -> Parsed<T>) -> Result<T, InvalidQuestion> {
-    let wrong = |text: &str, at, problem| InvalidQuestion { text: text.to_owned(), at, problem };
+    let error_at = |text: &str, at, problem| InvalidQuestion { text: text.to_owned(), at, problem };
     if text.len() > MAX_TEXT {
         let start = &text[..boundary(text, MAX_TEXT)];
-        return Err(wrong(start, start.len(), Mistake::TooLong { max: MAX_TEXT }));
+        return Err(error_at(start, start.len(), ParseProblem::TooLong { max: MAX_TEXT }));
     }
     let mut input = Stateful { input: LocatingSlice::new(text), state: Count::default() };
-    let told = |error| match error {
-        ErrMode::Cut(Fault { at, mistake: Some(mistake) }) => Some((at, mistake)),
+    let problem_of = |error| match error {
+        ErrMode::Cut(Fault { at, problem: Some(problem) }) => Some((at, problem)),
         _ => None,
     };
-    // No parser leaves a mistake without its words; if one did, this is still where it stopped.
-    let silent = |input: &Input<'_>| told(unexpected(input, "something else", &[])).unwrap_or((0, Mistake::OpenQuote));
+    // Every parser error carries a problem. This is the fallback if one does not.
+    let fallback = |input: &Input<'_>| {
+        problem_of(unexpected(input, "something else", &[])).unwrap_or((0, ParseProblem::OpenQuote))
+    };
     parser(&mut input).map_err(|error| {
-        let (at, mistake) = told(error).unwrap_or_else(|| silent(&input));
-        wrong(text, at, mistake)
+        let (at, problem) = problem_of(error).unwrap_or_else(|| fallback(&input));
+        error_at(text, at, problem)
     })
 }
 
@@ -88,31 +86,36 @@ fn question(input: &mut Input<'_>) -> Parsed<Question> {
     if starts_with_condition {
         question.condition = condition(input)?;
     }
-    let mut given = Given::default();
+    let mut seen_clauses = SeenClauses::default();
     while !at_end(input) {
-        clause(input, &mut question, &mut given, starts_with_condition)?;
+        clause(input, &mut question, &mut seen_clauses, starts_with_condition)?;
     }
     Ok(question)
 }
 
-/// Whether the text begins with a clause: with its word, and no operator behind it that would make it a field's name.
+/// Returns whether the next word begins a clause. A word followed by an operator is a field name instead.
 fn starts_clause(input: &mut Input<'_>) -> bool {
     let is_clause = peek_path(input).is_ok_and(|text| CLAUSES.iter().any(|clause| text.eq_ignore_ascii_case(clause)));
     is_clause && !ahead(input, (super::lex::path_text, terms::operator))
 }
 
-/// The clauses that have been given.
-type Given = Vec<&'static str>;
+/// Clauses parsed so far.
+type SeenClauses = Vec<&'static str>;
 
-fn once(given: &mut Given, at: usize, what: &'static str) -> Parsed<()> {
-    if given.contains(&what) {
-        return Err(fault(at, Mistake::ClauseTwice(what)));
+fn once(seen_clauses: &mut SeenClauses, at: usize, what: &'static str) -> Parsed<()> {
+    if seen_clauses.contains(&what) {
+        return Err(fault(at, ParseProblem::ClauseTwice(what)));
     }
-    given.push(what);
+    seen_clauses.push(what);
     Ok(())
 }
 
-fn clause(input: &mut Input<'_>, question: &mut Question, given: &mut Given, after_condition: bool) -> Parsed<()> {
+fn clause(
+    input: &mut Input<'_>,
+    question: &mut Question,
+    seen_clauses: &mut SeenClauses,
+    after_condition: bool,
+) -> Parsed<()> {
     blanks(input)?;
     let at = input.current_token_start();
     let mut clause = opt(alt((
@@ -126,40 +129,40 @@ fn clause(input: &mut Input<'_>, question: &mut Question, given: &mut Given, aft
     let output = "an output (one of select, count, distinct)";
     match clause.parse_next(input)? {
         Some("order") => {
-            once(given, at, "order by")?;
+            once(seen_clauses, at, "order by")?;
             expect_by(input)?;
             question.order = separated(input, ordered)?;
         }
         Some("limit") => {
-            once(given, at, "limit")?;
+            once(seen_clauses, at, "limit")?;
             question.limit = Some(limit(input)?);
         }
         Some("continue") => {
-            once(given, at, "continue")?;
+            once(seen_clauses, at, "continue")?;
             question.continue_token = Some(text(input)?);
         }
         Some("select") => {
-            once(given, at, output)?;
+            once(seen_clauses, at, output)?;
             question.output = Output::Columns(separated(input, column)?);
         }
         Some("count") => {
-            once(given, at, output)?;
+            once(seen_clauses, at, output)?;
             question.output = match opt(word("by")).parse_next(input)? {
                 Some(_) => Output::CountBy(column(input)?),
                 None => Output::Count,
             };
         }
         Some(_) => {
-            once(given, at, output)?;
+            once(seen_clauses, at, output)?;
             question.output = Output::Distinct(column(input)?);
         }
-        None => return Err(no_clause(input, given, after_condition)),
+        None => return Err(expected_clause(input, seen_clauses, after_condition)),
     }
     Ok(())
 }
 
-fn no_clause(input: &Input<'_>, given: &[&str], after_condition: bool) -> ErrMode<Fault> {
-    if after_condition && given.is_empty() {
+fn expected_clause(input: &Input<'_>, seen_clauses: &[&str], after_condition: bool) -> ErrMode<Fault> {
+    if after_condition && seen_clauses.is_empty() {
         let known = [&["and", "or"], CLAUSES].concat();
         return unexpected(
             input,
@@ -181,10 +184,10 @@ fn limit(input: &mut Input<'_>) -> Parsed<NonZeroUsize> {
     blanks(input)?;
     let at = input.current_token_start();
     let text: SmolStr = text(input)?;
-    text.parse().map_err(|_| fault(at, Mistake::Limit))
+    text.parse().map_err(|_| fault(at, ParseProblem::Limit))
 }
 
-/// One or more items with commas between them.
+/// One or more items separated by commas.
 fn separated<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Parsed<T>) -> Parsed<Vec<T>> {
     let mut items = vec![item(input)?];
     while opt(mark(",")).parse_next(input)?.is_some() {
@@ -193,7 +196,7 @@ fn separated<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Parsed<T>
     Ok(items)
 }
 
-/// A column; of what every object has, the short names too.
+/// A column: a path, or a short name of a head field.
 fn column(input: &mut Input<'_>) -> Parsed<Column> {
     let short = peek_path(input).unwrap_or_default().to_ascii_lowercase();
     let field = match short.as_str() {
@@ -219,11 +222,11 @@ fn ordered(input: &mut Input<'_>) -> Parsed<(Column, Direction)> {
     Ok((column, direction.parse_next(input)?.unwrap_or_default()))
 }
 
-/// Conditions with `or` between them, of conditions with `and` between them.
+/// A condition: `or` of `and` of single conditions.
 pub(super) fn condition(input: &mut Input<'_>) -> Parsed<Expr> {
     let or = |input: &mut Input<'_>| opt(alt((word("or").void(), mark("||").void()))).parse_next(input);
     let and = |input: &mut Input<'_>| opt(alt((word("and").void(), mark("&&").void()))).parse_next(input);
-    joined(input, or, Expr::Or, |input| joined(input, and, Expr::And, one))
+    joined(input, or, Expr::Or, |input| joined(input, and, Expr::And, unary))
 }
 
 fn joined<'t>(
@@ -243,14 +246,14 @@ fn joined<'t>(
     Ok(join(exprs))
 }
 
-fn one(input: &mut Input<'_>) -> Parsed<Expr> {
+fn unary(input: &mut Input<'_>) -> Parsed<Expr> {
     blanks(input)?;
     let at = input.current_token_start();
     // `not.x` is a path.
-    let says_not = peek_path(input).is_ok_and(|first| first.eq_ignore_ascii_case("not"));
-    let not = opt(alt((word("not").verify(|_: &str| says_not).void(), mark("!").void()))).parse_next(input)?;
+    let is_not_keyword = peek_path(input).is_ok_and(|first| first.eq_ignore_ascii_case("not"));
+    let not = opt(alt((word("not").verify(|_: &str| is_not_keyword).void(), mark("!").void()))).parse_next(input)?;
     if not.is_some() {
-        return nested(input, at, |input| Ok(Expr::Not(Box::new(one(input)?))));
+        return nested(input, at, |input| Ok(Expr::Not(Box::new(unary(input)?))));
     }
     if opt(mark("(")).parse_next(input)?.is_some() {
         return nested(input, at, |input| {
@@ -261,7 +264,7 @@ fn one(input: &mut Input<'_>) -> Parsed<Expr> {
     }
     input.state.terms += 1;
     if input.state.terms > MAX_TERMS {
-        return Err(fault(at, Mistake::TooManyTerms { max: MAX_TERMS }));
+        return Err(fault(at, ParseProblem::TooManyTerms { max: MAX_TERMS }));
     }
     terms::term(input)
 }
@@ -269,7 +272,7 @@ fn one(input: &mut Input<'_>) -> Parsed<Expr> {
 fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     match opt(mark(")")).parse_next(input)? {
         Some(_) => Ok(()),
-        None if at_end(input) => Err(fault(start, Mistake::OpenParenthesis)),
+        None if at_end(input) => Err(fault(start, ParseProblem::OpenParenthesis)),
         None => Err(unexpected(input, "and, or, or \")\"", &["and", "or"])),
     }
 }
@@ -277,7 +280,7 @@ fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
 fn nested<'t>(input: &mut Input<'t>, at: usize, inner: impl Fn(&mut Input<'t>) -> Parsed<Expr>) -> Parsed<Expr> {
     input.state.depth += 1;
     if input.state.depth > MAX_DEPTH {
-        return Err(fault(at, Mistake::TooDeep { max: MAX_DEPTH }));
+        return Err(fault(at, ParseProblem::TooDeep { max: MAX_DEPTH }));
     }
     let expr = inner(input)?;
     input.state.depth -= 1;

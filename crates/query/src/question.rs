@@ -1,4 +1,4 @@
-//! A whole question: which objects, in which order, how many, and what of them.
+//! A complete query: condition, order, limit and output.
 
 use std::num::NonZeroUsize;
 
@@ -7,89 +7,89 @@ use smol_str::SmolStr;
 use super::Expr;
 use informer_hub_types::FieldPath;
 
-/// A question to the objects of one resource in all clusters.
+/// A query over the objects of one resource in all clusters.
 ///
-/// Built in Rust, or parsed from the text that it displays as. The default asks for every object, in the order of
-/// clusters, namespaces and names, which is also what decides between objects that the asked order finds equal.
+/// Built in Rust, or parsed from the text that it displays as. The default selects every object, ordered by cluster,
+/// namespace and name. That order also breaks ties of a requested order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Question {
-    /// Which objects.
+    /// Selects the objects.
     pub condition: Expr,
-    /// In which order: by the first column, where that is equal by the second, and so on.
+    /// Sort columns, most significant first.
     pub order: Vec<(Column, Direction)>,
-    /// How many objects, or groups, or values at most; `None` for all that a whole answer may have.
+    /// Largest number of objects, groups or values in an answer; `None` for the largest that an answer may have.
     pub limit: Option<NonZeroUsize>,
-    /// Where the previous answer ended, as it said itself: goes on from there, on the same snapshot.
+    /// Continue token of the previous answer: goes on after it, on the same snapshot.
     pub continue_token: Option<SmolStr>,
-    /// What to answer with.
+    /// The form of the answer.
     pub output: Output,
 }
 
-/// One thing that can be said of an object, to sort, group or show it by.
+/// A value of an object to sort, group or display by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Column {
     /// The name of its cluster.
     Cluster,
-    /// What a path leads to. Sorted by the first value, the missing before all others; grouped by each value.
+    /// The values at a path. Sorting uses the first value, missing values first. Grouping uses each value.
     Path(FieldPath),
 }
 
-/// Which end comes first.
+/// Sort direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Direction {
-    /// The least first.
+    /// Smallest first.
     #[default]
     Ascending,
-    /// The greatest first.
+    /// Largest first.
     Descending,
 }
 
-/// What an answer is made of.
+/// The form of an answer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Output {
     /// The objects.
     #[default]
     Objects,
-    /// Of each object these columns: no value, one, or several each.
+    /// These columns of each object. A column may have no value, one, or several.
     Columns(Vec<Column>),
-    /// How many objects there are.
+    /// The number of objects.
     Count,
-    /// How many objects there are of each value. An object with several values counts once for each that differs, one
-    /// without a value counts for `null`.
+    /// The number of objects per value. An object counts once for each distinct value; without a value it counts for
+    /// `null`.
     CountBy(Column),
-    /// The values that there are, each once; `null` is none.
+    /// The distinct values; `null` is not one.
     Distinct(Column),
 }
 
 impl Question {
-    /// Asks for the objects that `condition` holds for.
+    /// Selects the objects that match `condition`.
     #[must_use]
     pub fn new(condition: Expr) -> Self {
         Self { condition, ..Self::default() }
     }
 
-    /// Sorts by one more column, after those before it.
+    /// Adds a sort column, less significant than those before it.
     #[must_use]
     pub fn order_by(mut self, column: impl Into<Column>, direction: Direction) -> Self {
         self.order.push((column.into(), direction));
         self
     }
 
-    /// At most this many in one answer.
+    /// Limits the size of an answer.
     #[must_use]
     pub fn limit(mut self, limit: NonZeroUsize) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Goes on where an earlier answer to the same question ended.
+    /// Continues after an earlier answer to the same query.
     #[must_use]
     pub fn continue_at(mut self, token: impl Into<SmolStr>) -> Self {
         self.continue_token = Some(token.into());
         self
     }
 
-    /// Answers with `output` instead of whole objects.
+    /// Sets the form of the answer.
     #[must_use]
     pub fn output(mut self, output: Output) -> Self {
         self.output = output;

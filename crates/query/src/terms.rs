@@ -1,4 +1,4 @@
-//! The single conditions of the text form.
+//! Parser of single conditions.
 
 use smol_str::SmolStr;
 use winnow::Parser;
@@ -7,18 +7,18 @@ use winnow::error::ErrMode;
 use winnow::stream::Location as _;
 use winnow::token::take;
 
-use super::error::{Mistake, nearest};
+use super::error::{ParseProblem, nearest};
 use super::lex::{
     Fault, Input, Parsed, ahead, blanks, close, fault, list, literal, mark, path, peek_path, text, unclosed,
     unexpected, word,
 };
-use super::parse::TERMS;
+use super::words::{DISTINCTIVE, TERMS, is_likely_typo};
 use super::{Expr, Literal, Test, TextTest};
 use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, InvalidName, InvalidSelector, LabelSelector, Uid,
 };
 
-/// What stands between a field and a value.
+/// Operator between a field and a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operator {
     Is,
@@ -33,14 +33,6 @@ pub(super) enum Operator {
     Prefix,
     Exists,
     NotExists,
-}
-
-/// Words that nobody's field is written nearly like: `namespce = shop` is a slip, not a field that no object has.
-const DISTINCTIVE: &[&str] = &["cluster", "index", "labels", "namespace", "owned-by"];
-
-/// Whether a path is written nearly like a word of the language; in brackets it is a field's name all the same.
-pub(super) fn is_slip(path: &str) -> bool {
-    !path.contains(['.', '[']) && nearest(path, DISTINCTIVE).is_some()
 }
 
 const OPERATORS: &[&str] = &["in", "notin", "not", "contains", "prefix", "exists"];
@@ -65,7 +57,7 @@ pub(super) fn operator(input: &mut Input<'_>) -> Parsed<Operator> {
     alt((marks, words)).parse_next(input)
 }
 
-/// One condition: a word that says what it is about, or else a path.
+/// One condition: a keyword and its arguments, or a path and a test.
 pub(super) fn term(input: &mut Input<'_>) -> Parsed<Expr> {
     let first = peek_path(input).unwrap_or_default().to_ascii_lowercase();
     match first.as_str() {
@@ -135,7 +127,7 @@ fn names<'t, T>(
     }
 }
 
-/// What [`names`] takes, and `prefix x`.
+/// The forms of [`names`], and `prefix x`.
 fn texts(input: &mut Input<'_>, make: fn(TextTest) -> Expr) -> Parsed<Expr> {
     if opt(word("prefix")).parse_next(input)?.is_some() {
         return Ok(make(TextTest::Prefix(text(input)?)));
@@ -153,9 +145,9 @@ fn cluster(input: &mut Input<'_>) -> Parsed<Expr> {
             Expr::Cluster(ClusterSelector::Names(names))
         });
     }
-    let mut wanted = ClusterLabels::new();
+    let mut selected = ClusterLabels::new();
     while !ahead(input, mark(")")) {
-        if !wanted.is_empty() && opt(mark(",")).parse_next(input)?.is_none() {
+        if !selected.is_empty() && opt(mark(",")).parse_next(input)?.is_none() {
             return Err(unclosed(input, start, "a comma or \")\""));
         }
         blanks(input)?;
@@ -165,23 +157,23 @@ fn cluster(input: &mut Input<'_>) -> Parsed<Expr> {
             return Err(unexpected(input, "\"=\": clusters are selected by labels with one value each", &[]));
         }
         let value = text(input)?;
-        if wanted.insert(key.to_string(), value.to_string()).is_some() {
-            return Err(fault(at, Mistake::LabelTwice(key)));
+        if selected.insert(key.to_string(), value.to_string()).is_some() {
+            return Err(fault(at, ParseProblem::LabelTwice(key)));
         }
     }
     close(input, start)?;
-    let all = wanted.is_empty();
-    Ok(Expr::Cluster(if all { ClusterSelector::All } else { ClusterSelector::Labels(wanted) }))
+    let all = selected.is_empty();
+    Ok(Expr::Cluster(if all { ClusterSelector::All } else { ClusterSelector::Labels(selected) }))
 }
 
 fn cluster_name(input: &mut Input<'_>) -> Parsed<ClusterName> {
     blanks(input)?;
     let at = input.current_token_start();
     let name: SmolStr = text(input)?;
-    ClusterName::new(&name).map_err(|wrong: InvalidName| fault(at, Mistake::Cluster(wrong.rule)))
+    ClusterName::new(&name).map_err(|wrong: InvalidName| fault(at, ParseProblem::Cluster(wrong.rule)))
 }
 
-/// A selector in the grammar of kubectl, up to the parenthesis that ends it.
+/// A label selector in kubectl's grammar, up to the closing parenthesis.
 fn labels(input: &mut Input<'_>) -> Parsed<Expr> {
     blanks(input)?;
     let start = input.current_token_start();
@@ -197,10 +189,10 @@ fn labels(input: &mut Input<'_>) -> Parsed<Expr> {
         }
         open == 0
     });
-    let Some((length, _)) = end else { return Err(fault(start, Mistake::OpenParenthesis)) };
+    let Some((length, _)) = end else { return Err(fault(start, ParseProblem::OpenParenthesis)) };
     let at = input.current_token_start();
     let inner: &str = take(length).parse_next(input)?;
-    let wrong = |wrong: InvalidSelector| fault(at + wrong.at, Mistake::Selector(wrong.problem));
+    let wrong = |wrong: InvalidSelector| fault(at + wrong.at, ParseProblem::Selector(wrong.problem));
     let selector: LabelSelector = inner.parse().map_err(wrong)?;
     mark(")").parse_next(input)?;
     Ok(Expr::Labels(selector))
@@ -209,12 +201,12 @@ fn labels(input: &mut Input<'_>) -> Parsed<Expr> {
 fn field(input: &mut Input<'_>) -> Parsed<Expr> {
     let word = peek_path(input)?;
     let at = *input;
-    if is_slip(word) {
+    if is_likely_typo(word) {
         return Err(unexpected(input, "a condition", DISTINCTIVE));
     }
     let path = path(input)?;
     let Some(operator) = opt(operator).parse_next(input)? else {
-        return Err(no_operator(input, &at, word));
+        return Err(missing_operator(input, &at, word));
     };
     let test = match operator {
         Operator::Is => Test::Is(literal(input)?),
@@ -233,8 +225,8 @@ fn field(input: &mut Input<'_>) -> Parsed<Expr> {
     Ok(Expr::Field { path, test })
 }
 
-/// What was meant may be another operator, or, before it, a word of the language instead of a path.
-fn no_operator(input: &Input<'_>, start: &Input<'_>, first: &str) -> ErrMode<Fault> {
+/// The error for a missing operator. Suggests another operator, or a keyword in place of the path.
+fn missing_operator(input: &Input<'_>, start: &Input<'_>, first: &str) -> ErrMode<Fault> {
     match nearest(first, TERMS) {
         Some(_) => unexpected(start, "a condition", TERMS),
         None => unexpected(input, "one of = != < <= > >= in \"not in\" contains prefix exists", OPERATORS),

@@ -1,4 +1,4 @@
-//! Paths put together, so that one pass over an object finds what any of them leads to.
+//! A prefix tree of paths, so that one pass over an object matches all of them.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use smol_str::SmolStr;
 use informer_hub_types::FieldPath;
 use informer_hub_types::steps::{Place, Steps, place_of};
 
-/// One place that a path goes through or ends at.
+/// A step on a path, or its end.
 #[derive(Debug, Default)]
 struct Node {
     steps: Steps,
-    /// Paths that end here, then those that end further below: a range of the trie's `order`.
+    /// Paths that end here, followed by paths that end further below: ranges of `order`.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,
@@ -23,37 +23,37 @@ impl Place for Node {
     }
 }
 
-/// All paths. Node 0 is the object itself.
+/// The prefix tree. Node 0 is the object itself.
 #[derive(Debug)]
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// Numbers of paths, so that those of a node and of all below it lie side by side.
+    /// Path numbers, ordered so that those of a subtree are adjacent.
     order: Vec<usize>,
 }
 
 impl Trie {
     pub(super) const ROOT: usize = 0;
 
-    /// Puts paths together; each is known by its number from then on.
+    /// Builds the tree. Each path is identified by its number.
     pub(super) fn new<'p>(paths: impl IntoIterator<Item = (usize, &'p FieldPath)>) -> Self {
         let mut trie = Self { nodes: vec![Node::default()], order: Vec::new() };
         for (number, path) in paths {
             let end = place_of(&mut trie.nodes, path.segments());
             trie.nodes[end].ends.push(number);
         }
-        trie.put_in_order(Self::ROOT);
+        trie.lay_out(Self::ROOT);
         trie
     }
 
-    /// As deep as the longest path, which has its bound.
-    fn put_in_order(&mut self, at: usize) {
+    /// Lays out a subtree in `order`. The depth of recursion is the length of the longest path, which is bounded.
+    fn lay_out(&mut self, at: usize) {
         let start = self.order.len();
         let node = &mut self.nodes[at];
         self.order.append(&mut node.ends);
         node.own = start..self.order.len();
         let children: Vec<_> = node.steps.fields().iter().map(|(_, child)| *child).chain(node.steps.each()).collect();
         for child in children {
-            self.put_in_order(child);
+            self.lay_out(child);
         }
         self.nodes[at].below = start..self.order.len();
     }
@@ -66,17 +66,17 @@ impl Trie {
         self.nodes[node].steps.each()
     }
 
-    /// The names that lead on from here.
+    /// Returns the field names below a node.
     pub(super) fn fields(&self, node: usize) -> &[(SmolStr, usize)] {
         self.nodes[node].steps.fields()
     }
 
-    /// The paths that end here.
+    /// Returns the paths that end at a node.
     pub(super) fn ends(&self, node: usize) -> &[usize] {
         &self.order[self.nodes[node].own.clone()]
     }
 
-    /// The paths that end here or further below.
+    /// Returns the paths that end at a node or below it.
     pub(super) fn below(&self, node: usize) -> &[usize] {
         &self.order[self.nodes[node].below.clone()]
     }

@@ -1,15 +1,14 @@
-//! How long to wait after a failure: client-go's policy, as a pure value.
+//! Backoff after failures, by client-go's policy.
 
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Exponential backoff with full jitter upwards.
+/// Exponential backoff with jitter.
 ///
-/// The first delay is 800 ms, each next one twice as long up to 30 s, and each is drawn uniformly from `[d, 2d)`, so
-/// that many clients that failed together do not come back together. After two minutes without a failure it starts
-/// over. As client-go's reflector does up to 1.35; newer ones also start over during a persistent failure, which
-/// this deliberately does not.
+/// The base delay is 800 ms at first and doubles up to 30 s. Each delay is drawn uniformly from `[base, 2·base)`, so that
+/// clients that failed together do not retry together. It starts over after two minutes without a failure. This is the
+/// policy of client-go's reflector up to 1.35. Newer ones also start over during a persistent failure; this one does not.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,
@@ -26,13 +25,13 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// A policy with its own first delay and cap.
+    /// Creates a policy with this first base delay and this cap.
     #[must_use]
     pub fn new(first: Duration, cap: Duration) -> Self {
         Self { first, cap, reset_after: Duration::from_secs(120), failures: 0, last: None }
     }
 
-    /// The delay after a failure now. `random` gives numbers in `[0, 1)`.
+    /// Returns the delay after a failure at `now`. `random` yields numbers in `[0, 1)`.
     pub fn next_delay(&mut self, now: Instant, random: &mut dyn FnMut() -> f64) -> Duration {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) >= self.reset_after) {
             self.failures = 0;
@@ -40,43 +39,43 @@ impl Backoff {
         let base = self.first.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.cap);
         self.failures = self.failures.saturating_add(1).min(32);
         let delay = jittered(base, random);
-        // The wait itself is no time without failures.
+        // The delay itself does not count as time without failures.
         self.last = Some(now + delay);
         delay
     }
 
-    /// A delay like that after a first failure, which changes nothing of those that follow.
+    /// Returns a delay as after a first failure, without counting a failure.
     pub fn first_delay(&self, random: &mut dyn FnMut() -> f64) -> Duration {
         jittered(self.first, random)
     }
 
-    /// Failures in a row, as far as they count.
+    /// Returns the number of counted failures in a row, at most 32.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
     }
 }
 
-/// Permits one attempt ahead of its backoff between two attempts that waited their backoff out.
+/// Permits at most one early retry between two attempts that waited out their backoff.
 ///
-/// Several clients of one server share the news that it answers again. Without this bound, a server that answers and
-/// breaks off at once would be asked by all clients at the pace of the fastest one.
+/// All clients of a server learn when it answers again. Without this bound, a server that answers and then fails at once
+/// would get requests from all clients at the pace of the fastest one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Haste {
+pub enum EarlyRetry {
     /// The next wait may be cut short.
     #[default]
     Ready,
     /// The current wait is cut short.
     Taken,
-    /// The attempt after the cut wait is under way or has failed: the next wait is not cut short.
+    /// The early attempt is running or has failed. The next wait is not cut short.
     Spent,
 }
 
-impl Haste {
-    /// Longest wait that remains when a wait is cut short; drawn from zero up to this.
+impl EarlyRetry {
+    /// Upper bound of the random wait that remains when a wait is cut short.
     pub const SPREAD: Duration = Duration::from_millis(250);
 
-    /// Whether the wait may be cut short; if so, this is the one.
+    /// Returns whether the current wait may be cut short, and marks it as such.
     pub fn take(&mut self) -> bool {
         let is_ready = *self == Self::Ready;
         if is_ready {
@@ -85,13 +84,13 @@ impl Haste {
         is_ready
     }
 
-    /// A wait has ended.
+    /// Records the end of a wait.
     pub fn waited(&mut self) {
         *self = if *self == Self::Taken { Self::Spent } else { Self::Ready };
     }
 }
 
-/// Uniform in `[base, 2·base)`.
+/// Returns a delay drawn uniformly from `[base, 2·base)`.
 pub(super) fn jittered(base: Duration, random: &mut dyn FnMut() -> f64) -> Duration {
     let share = random();
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
@@ -117,17 +116,17 @@ mod tests {
 
     // client-go: TestNewReflectorWithCustomBackoff.
     #[test]
-    fn a_policy_of_ones_own_doubles_to_its_own_cap() {
+    fn custom_policy_doubles_up_to_its_cap() {
         let (mut backoff, now) = (Backoff::new(Duration::from_millis(10), Duration::from_millis(100)), clock::now());
         let delays: Vec<_> = (0..6).map(|_| millis(backoff.next_delay(now, &mut || 0.0))).collect();
         assert_eq!(delays, [10, 20, 40, 80, 100, 100]);
         assert_eq!(backoff.failures(), 6);
         assert_eq!(millis(backoff.first_delay(&mut || 0.5)), 15);
-        assert_eq!(backoff.failures(), 6, "a first delay is none of the row");
+        assert_eq!(backoff.failures(), 6, "a first delay is not counted");
     }
 
     #[test]
-    fn the_row_of_failures_has_an_end_that_cannot_overflow() {
+    fn failure_count_saturates() {
         let (mut backoff, now) = (Backoff::new(Duration::from_secs(1), Duration::MAX / 4), clock::now());
         for _ in 0..100 {
             let _ = backoff.next_delay(now, &mut || 0.0);
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_adds_up_to_the_delay_once_more() {
+    fn jitter_adds_at_most_the_base_delay() {
         let (mut backoff, now) = (Backoff::default(), clock::now());
         assert_eq!(millis(backoff.next_delay(now, &mut || 0.5)), 1200);
         for _ in 0..100 {
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn two_minutes_without_a_failure_start_over() {
+    fn backoff_resets_after_two_minutes_without_failure() {
         let (mut backoff, mut now) = (Backoff::default(), clock::now());
         for _ in 0..5 {
             now += backoff.next_delay(now, &mut || 0.0);
@@ -156,7 +155,7 @@ mod tests {
         assert_eq!(millis(backoff.next_delay(now + Duration::from_secs(119), &mut || 0.0)), 25_600);
         let later = now + Duration::from_secs(119 + 26 + 120);
         assert_eq!(millis(backoff.next_delay(later, &mut || 0.0)), 800);
-        // The wait itself does not count: two minutes from its end, to the moment.
+        // The two minutes begin at the end of the delay, to the nanosecond.
         let (mut backoff, now) = (Backoff::default(), clock::now());
         let ended = now + backoff.next_delay(now, &mut || 0.0);
         let mut just_before = backoff.clone();
@@ -166,21 +165,21 @@ mod tests {
     }
 
     #[test]
-    fn one_wait_is_cut_short_between_two_that_run_to_their_end() {
-        let mut haste = Haste::default();
-        assert!(haste.take());
-        assert!(!haste.take(), "the wait is short already");
-        haste.waited();
-        assert!(!haste.take(), "the attempt ahead of time has failed");
-        haste.waited();
-        assert!(haste.take());
+    fn early_retry_is_permitted_every_other_wait() {
+        let mut early_retry = EarlyRetry::default();
+        assert!(early_retry.take());
+        assert!(!early_retry.take(), "the wait is already cut short");
+        early_retry.waited();
+        assert!(!early_retry.take(), "the early attempt has failed");
+        early_retry.waited();
+        assert!(early_retry.take());
     }
 
     #[test]
-    fn a_wrong_random_number_breaks_nothing() {
+    fn invalid_random_number_is_tolerated() {
         let (mut backoff, now) = (Backoff::default(), clock::now());
-        for wrong in [f64::NAN, -1.0, 7.0, f64::INFINITY] {
-            assert!(backoff.next_delay(now, &mut || wrong) <= Duration::from_secs(60));
+        for invalid in [f64::NAN, -1.0, 7.0, f64::INFINITY] {
+            assert!(backoff.next_delay(now, &mut || invalid) <= Duration::from_secs(60));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The port through which the hub reaches a cluster as a whole: connect, look resources up, watch them.
+//! The port to a cluster: connecting, discovery, and the list and watch of its resources.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -7,27 +7,28 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
-use super::{ListerWatcher, Projection, SourceError, Transform};
+use super::{ListerWatcher, SourceError};
+use informer_hub_codec::{Projection, Transform};
 use informer_hub_types::{ApiResource, Catalogue, FieldPath, ResourceRef, Scope, SharedStr};
 
-/// How an informer takes objects in.
+/// Options that decide what an informer stores of an object.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct InformerOptions {
-    /// What of each object is kept.
+    /// The stored fields.
     pub projection: Projection,
     /// Declared indices: name and path.
     pub indexes: BTreeMap<SharedStr, FieldPath>,
-    /// Whether only `metadata` is asked for.
+    /// Whether only `metadata` is requested.
     pub metadata_only: bool,
-    /// What is made of each object before anybody sees it.
+    /// A change to each object before it is stored.
     pub transform: Option<Transform>,
-    /// Whether no change begins a trace: where nobody hands changes on, it would have no parts.
+    /// Whether to start no traces for changes. Set if no subscriber would add spans to them.
     pub untraced: bool,
 }
 
 impl InformerOptions {
-    /// A number that is the same, in every process, for options that make the same of an object, and another one for
-    /// others. `None` where a transform does what cannot be told.
+    /// Returns a hash of the options that is stable across processes. Equal hashes mean equal stored objects. `None` if there
+    /// is a transform, whose effect is unknown.
     #[must_use]
     pub fn fingerprint(&self) -> Option<u64> {
         if self.transform.is_some() {
@@ -48,78 +49,78 @@ impl InformerOptions {
         }
         let hash: [u8; 32] = hash.finalize().into();
         let first = hash.first_chunk().copied().unwrap_or_default();
-        // Zero stands for what is not known.
+        // Zero means unknown.
         Some(u64::from_le_bytes(first).max(1))
     }
 
-    /// The indices as a store has them.
+    /// Returns the indices for a store. An index has its path only if the projection keeps the values at it.
     #[must_use]
     pub fn declared(&self) -> Vec<(SharedStr, Option<FieldPath>)> {
         let kept = |path: &FieldPath| self.projection.keeps(path).then(|| path.clone());
         self.indexes.iter().map(|(name, path)| (name.clone(), kept(path))).collect()
     }
 
-    /// Whether objects lack most of what they have, so that they cannot pass for objects of their type.
+    /// Returns whether most fields are dropped, so that objects cannot be decoded as their type.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.metadata_only || matches!(self.projection, Projection::Keep(_))
     }
 }
 
-/// Why a resource could not be looked up.
+/// A failed resource lookup.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ResolveError {
-    /// The cluster has no such resource now; it may come.
+    /// The cluster does not have the resource now. It may be added later.
     #[error("the cluster has no resource {resource}{}", nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
     NotFound {
-        /// What was asked for.
+        /// The requested resource.
         resource: String,
-        /// What it may have meant.
+        /// The resource with the most similar name.
         nearest: Option<String>,
     },
-    /// The cluster could not be asked.
+    /// The cluster did not answer.
     #[error("discovery failed")]
     Unavailable(#[source] SourceError),
 }
 
-/// What a cluster offered when it was asked last, and by what it is seen whether that has changed.
+/// The last discovered catalogue of a cluster, and the tags that show whether it has changed.
 #[derive(Debug, Clone)]
 pub struct Discovered {
-    /// What it offers.
+    /// The offered resources.
     pub catalogue: Arc<Catalogue>,
-    /// The server's tag of the core group, where it gives one.
+    /// The server's tag of the core group, if it sends one.
     pub core_tag: Option<String>,
-    /// That of all others.
+    /// The server's tag of all other groups, if it sends one.
     pub groups_tag: Option<String>,
 }
 
-/// Reaches one configured cluster.
+/// Connects to one configured cluster.
 pub trait Connector: Debug + Send + Sync + 'static {
-    /// Reads credentials and makes a client. Asks the cluster nothing yet.
+    /// Reads credentials and builds a client. Sends no request to the cluster.
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>>;
 }
 
-/// The server that answers for a cluster.
+/// The apiserver of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// Scheme, host and port.
     pub address: String,
-    /// The version of the apiserver, `v1.35.2`; `None` if it does not tell us.
+    /// The version of the apiserver, such as `v1.35.2`, if it reports one.
     pub version: Option<String>,
 }
 
-/// A cluster that can be asked.
+/// A connection to a cluster.
 pub trait Connection: Debug + Send + Sync + 'static {
-    /// Asks which server answers.
+    /// Requests the server's version.
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>>;
 
-    /// Looks a resource up by discovery.
+    /// Looks up a resource by discovery.
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>>;
 
-    /// Asks for all that the cluster offers to be watched; `None` where that is what is known.
+    /// Discovers all resources that can be watched. Returns `None` if they are those in `known`.
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>>;
 
-    /// The list and watch of one resource and scope.
+    /// Returns the list and watch of one resource and scope.
     fn lister_watcher(
         &self,
         resource: &ApiResource,

@@ -1,35 +1,21 @@
-//! The list+watch engine: what to ask an apiserver next, and what its answers mean.
+//! The list and watch engine: decides which request to send next, and interprets the answers.
 //!
-//! [`Reflector`] is a pure state machine; [`decode`] turns bytes into stored objects in one pass;
-//! [`split`] finds objects in a list body and lines in a watch as bytes arrive. [`ListerWatcher`] is the port through
-//! which a reflector reaches a cluster; its adapters live in `informer_hub_source`.
+//! [`Reflector`] is a pure state machine. [`ListerWatcher`] is the port through which a reflector reaches a cluster; its
+//! adapters live in `informer_hub_source`. Bytes are decoded in `informer_hub_codec`.
 
 pub mod backoff;
 mod connect;
-pub mod decode;
-mod list;
 pub mod machine;
 mod plan;
 mod progress;
-mod skim;
-pub mod split;
-mod status;
-mod transform;
-mod trie;
-mod walk;
 
 pub use backoff::Backoff;
-pub use backoff::Haste;
+pub use backoff::EarlyRetry;
 pub use connect::{Connection, Connector, Discovered, InformerOptions, ResolveError, Server};
-pub use decode::Decoder;
+pub use informer_hub_codec::{ErrorClass, Skipped, SourceError, WatchItem};
 pub use machine::Reflector;
 pub use plan::{ItemVerdict, ListBounds, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};
 pub use progress::Progress;
-pub use split::MAX_OBJECT_BYTES;
-pub use status::bounded;
-pub use status::classify_status;
-pub use transform::Transform;
-pub use trie::Projection;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,47 +25,47 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use informer_hub_types::clock;
-use informer_hub_types::{Followed, ListReason, ObjectKey, ResourceVersion, StoredObject};
+use informer_hub_types::{Followed, ResourceVersion, StoredObject};
 
-/// Which version of the resource a list or watch asks for.
+/// The resource version that a list or watch requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VersionMatch {
-    /// `resourceVersion=""`: the most recent, by quorum.
+    /// `resourceVersion=""`: the most recent state, by quorum read.
     MostRecent,
-    /// `resourceVersion="0"`: any, from the apiserver's cache.
+    /// `resourceVersion="0"`: any state, from the apiserver's cache.
     Any,
-    /// Not older than this.
+    /// A state that is not older than this.
     NotOlderThan(ResourceVersion),
 }
 
-/// One page of a LIST.
+/// Request for one page of a LIST.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListRequest {
-    /// Which version; ignored by the apiserver when `continue_token` is set, so it is not sent then.
+    /// The requested version. Not sent with a continue token, since apiservers ignore it then.
     pub version: VersionMatch,
-    /// Page size; `None` asks for everything at once.
+    /// Page size; `None` requests everything in one page.
     pub limit: Option<u32>,
-    /// Where the last page ended.
+    /// Continue token of the previous page.
     pub continue_token: Option<String>,
 }
 
-/// A WATCH.
+/// Request for a WATCH.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchRequest {
-    /// Where to start.
+    /// The version to start from.
     pub version: VersionMatch,
-    /// How long the apiserver keeps it open (`timeoutSeconds`).
+    /// How long the apiserver keeps the watch open (`timeoutSeconds`).
     pub timeout: Duration,
-    /// Whether this is a streaming list: initial state as ADDED events, then a marked bookmark, then the watch.
+    /// Whether to begin with a streaming list: the state as ADDED events, then an annotated bookmark, then changes.
     pub initial_events: bool,
 }
 
-/// A piece of a LIST answer.
+/// A part of a LIST answer.
 #[derive(Debug)]
 pub enum ListChunk {
-    /// Objects, in the list's order.
+    /// Objects, in list order.
     Items(Vec<Arc<StoredObject>>),
-    /// An item that cannot be taken in.
+    /// An item that cannot be decoded.
     Skipped(Skipped),
     /// The page is complete. Always the last chunk of a page.
     End {
@@ -87,13 +73,13 @@ pub enum ListChunk {
         version: ResourceVersion,
         /// `metadata.continue`: set when there are more pages.
         continue_token: Option<String>,
-        /// `metadata.remainingItemCount`, where the server gives it.
+        /// `metadata.remainingItemCount`, if the server sends it.
         remaining: Option<u64>,
     },
 }
 
 impl ListChunk {
-    /// Items of the list that it stands for.
+    /// Returns the number of list items in this chunk.
     #[must_use]
     pub fn items(&self) -> usize {
         match self {
@@ -104,155 +90,42 @@ impl ListChunk {
     }
 }
 
-/// One event of a WATCH.
-#[derive(Debug)]
-pub enum WatchItem {
-    /// ADDED.
-    Added(Arc<StoredObject>),
-    /// MODIFIED.
-    Modified(Arc<StoredObject>),
-    /// DELETED, with the last state; with the head alone, where that cannot be taken in.
-    Deleted(Arc<StoredObject>),
-    /// BOOKMARK.
-    Bookmark {
-        /// How far the watch has come.
-        version: ResourceVersion,
-        /// Whether it carries `k8s.io/initial-events-end: "true"`.
-        initial_events_end: bool,
-    },
-    /// An event that cannot be taken in.
-    Skipped(Skipped),
-}
-
-impl WatchItem {
-    /// The object that it tells of.
-    #[must_use]
-    pub fn object(&self) -> Option<&Arc<StoredObject>> {
-        match self {
-            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
-            Self::Bookmark { .. } | Self::Skipped(_) => None,
-        }
-    }
-}
-
-/// An object that was seen but could not be taken in. Counted and shown; never fatal by itself.
-#[derive(Debug, Clone)]
-pub struct Skipped {
-    /// Its key, as far as it could be read.
-    pub key: Option<ObjectKey>,
-    /// Its version, as far as it could be read.
-    pub version: Option<ResourceVersion>,
-    /// Why, in words that name the limit or the mistake.
-    pub reason: String,
-}
-
-/// Why a list or watch failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct SourceError {
-    /// What to do about it.
-    pub class: ErrorClass,
-    /// What happened, naming the request and the answer; no secret, no object data.
-    pub message: String,
-}
-
-/// What a failure asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorClass {
-    /// 429, or 503 with Retry-After: same request again, not before this long.
-    Throttled(Option<Duration>),
-    /// The apiserver does not accept connections (ECONNREFUSED): same request again, after a backoff.
-    Refused,
-    /// 410 Gone, or reason Expired: the version or the continue token is too old.
-    Expired,
-    /// The apiserver has not come as far as the version asked for.
-    TooLarge,
-    /// 401.
-    Unauthorized,
-    /// 403.
-    Forbidden,
-    /// 404: no such resource (any more).
-    NotFound,
-    /// The server does not do streaming lists (400, 403, 422 that speak of `sendInitialEvents` or
-    /// `resourceVersionMatch`), or did not keep their protocol.
-    StreamingUnsupported,
-    /// Bytes that are not the protocol: wrong content type, broken JSON, an endless line.
-    Malformed,
-    /// Nothing came for too long.
-    Stalled,
-    /// Anything else: 5xx, resets, time-outs.
-    Transient,
-}
-
-impl ErrorClass {
-    /// Whether the server has answered that it is not for who asked: somebody has to mend that.
-    #[must_use]
-    pub fn is_refusal(self) -> bool {
-        matches!(self, Self::Unauthorized | Self::Forbidden | Self::NotFound)
-    }
-
-    /// Whether the server has not answered, as far as can be told: down, cut off, or broken behind a proxy.
-    #[must_use]
-    pub fn is_silence(self) -> bool {
-        matches!(self, Self::Refused | Self::Stalled | Self::Transient)
-    }
-
-    /// Whether the server works, and only the version or the kind of list asked for cannot be had.
-    #[must_use]
-    pub fn is_answer(self) -> bool {
-        matches!(self, Self::Expired | Self::TooLarge | Self::StreamingUnsupported)
-    }
-
-    /// Why a list begins that follows such a failure.
-    #[must_use]
-    pub fn list_reason(self) -> ListReason {
-        match self {
-            Self::Expired => ListReason::Expired,
-            Self::TooLarge => ListReason::TooLarge,
-            Self::Malformed => ListReason::Malformed,
-            Self::StreamingUnsupported => ListReason::Unsupported,
-            Self::Unauthorized | Self::Forbidden | Self::NotFound => ListReason::Refused,
-            Self::Transient | Self::Stalled | Self::Refused | Self::Throttled(_) => ListReason::Failed,
-        }
-    }
-}
-
-/// Objects of one LIST page, as they arrive. Ends after [`ListChunk::End`] or an error.
+/// Chunks of one LIST page as they arrive. Ends after [`ListChunk::End`] or an error.
 pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
 
-/// What one read of the socket brought of a WATCH.
+/// The watch events of one read of the socket.
 #[derive(Debug)]
 pub struct WatchBatch {
-    /// In the server's order; never empty.
+    /// The events in server order; never empty.
     pub items: Vec<WatchItem>,
-    /// When it was read, and the trace of one of its changes, if there is one.
+    /// The time of the read, and the trace of one of the changes, if any.
     pub followed: Followed,
 }
 
 impl From<Vec<WatchItem>> for WatchBatch {
-    /// Read just now.
+    /// A batch read at the current time.
     fn from(items: Vec<WatchItem>) -> Self {
         Self { items, followed: clock::now().into() }
     }
 }
 
-/// Events of one WATCH, as they arrive: everything that one read of the socket brought is one item.
-/// Ends without an error when the server ends the watch in good order.
+/// Batches of one WATCH as they arrive, one per read of the socket. Ends without an error if the server ends the watch
+/// regularly.
 pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
-/// The port through which a reflector reaches one resource of one cluster.
+/// The port to one resource of one cluster.
 ///
 /// # Contract
-/// - The socket is read by the adapter's own task; at most a bounded number of decoded items wait for the caller.
+/// - The adapter reads the socket in its own task, and queues a bounded number of decoded items.
 /// - Dropping a future or a stream ends the request.
-/// - Nothing that a server sends makes an adapter panic, and what it holds of an answer is bounded.
+/// - No answer makes an adapter panic, and the memory for an answer is bounded.
 pub trait ListerWatcher: Debug + Send + Sync + 'static {
-    /// Asks for one page. The future ends when the answer's head is there.
+    /// Requests one page. The future resolves when the head of the answer has arrived.
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>>;
 
-    /// Opens a watch. The future ends when the answer's head is there.
+    /// Opens a watch. The future resolves when the head of the answer has arrived.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
 
-    /// Gives back what it keeps for objects that are gone: memory is short, and nobody lists or watches.
+    /// Frees caches of deleted objects. Called if memory is short while no list or watch is open.
     fn trim(&self) {}
 }

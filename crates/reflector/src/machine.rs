@@ -1,8 +1,8 @@
-//! What a reflector does next: the rules of client-go's `Reflector` as a state machine without I/O, clock or dice.
+//! The state machine of client-go's `Reflector`, without I/O, clock or RNG.
 //!
 //! # Driving it
-//! The driver (an actor) asks [`Reflector::next`] what to do, does it through a [`super::ListerWatcher`], and reports
-//! what came of it. In a sketch:
+//! The driver (an actor) calls [`Reflector::next`], performs the step through a [`super::ListerWatcher`], and reports the
+//! outcome. In outline:
 //!
 //! ```text
 //! loop {
@@ -35,7 +35,7 @@
 //!                     reflector.on_watch_opened(clock::now());
 //!                     loop {
 //!                         match timeout_at(reflector.deadline(), stream.next()).await {
-//!                             Err(_)              => break Err(reflector.out_of_patience()),
+//!                             Err(_)              => break Err(reflector.stall_error()),
 //!                             Ok(None)            => break Ok(()),
 //!                             Ok(Some(Err(e)))    => break Err(e),
 //!                             Ok(Some(Ok(items))) => for item in items {
@@ -45,7 +45,7 @@
 //!                                     ItemVerdict::Apply                    => emit(Delta),
 //!                                     ItemVerdict::Nothing                  => {}
 //!                                 }
-//!                             } and then, if reflector.overrun(clock::now()) is Some(error): break Err(error)
+//!                             } and then, if reflector.overrun_error(clock::now()) is Some(error): break Err(error)
 //!                         }
 //!                     }
 //!                 }
@@ -56,25 +56,22 @@
 //! }
 //! ```
 //!
-//! # Where it differs from client-go, on purpose
-//! - A watch that ends at once and empty does not relist: it is opened again from the same version after a backoff,
-//!   and only a row of them relists (kubernetes#138552).
-//! - A broken watch, or an ERROR event with 500, is opened again from the same version a few times before a relist
+//! # Intended differences from client-go
+//! - A watch that ends at once without events does not relist. It is reopened from the same version after a backoff; only
+//!   several in a row relist (kubernetes#138552).
+//! - A broken watch, or an ERROR event with 500, is reopened from the same version a few times before a relist
 //!   (kubernetes#129683).
-//! - A streaming list that makes no progress is given up and remembered as unsupported, instead of waited for for
-//!   ever (k9s#4186) or tried in each round.
-//! - A page that fails is asked for again, instead of the whole list.
-//! - A list has bounds ([`ListBounds`](super::ListBounds)), and ends when its continue tokens go round in a circle.
-//! - When a cluster answers again, one answered request cuts the waits of the others short ([`Reflector::hurry`]).
-//! - A watch that has no version to go on from is followed by a list, since another one from nowhere in particular
-//!   would never tell what was deleted between the two.
-//! - 401, 403 and 404 are retried slowly, and what they are stays visible; a watch that is forbidden is not answered
-//!   by relisting over and over.
+//! - A streaming list without progress is abandoned and remembered as unsupported. client-go waits for ever (k9s#4186).
+//! - A failed page is requested again, instead of the whole list.
+//! - A list has bounds ([`ListBounds`](super::ListBounds)), and ends if its continue tokens form a cycle.
+//! - If a cluster answers one request again, the waits of its other reflectors are cut short ([`Reflector::hurry`]).
+//! - A watch that ends without a known version is followed by a list. Another watch without a version would miss deletions.
+//! - 401, 403 and 404 are retried slowly, and the reason stays visible. A forbidden watch does not relist repeatedly.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::backoff::{Backoff, Haste, jittered};
+use super::backoff::{Backoff, EarlyRetry, jittered};
 use super::plan::{ItemVerdict, PageVerdict, ReflectorOptions, Step, WaitReason};
 use super::progress::Progress;
 use super::{ErrorClass, ListRequest, SourceError, VersionMatch, WatchItem, WatchRequest};
@@ -86,9 +83,9 @@ mod ends;
 
 /// client-go's default page size.
 const PAGE_SIZE: u32 = 500;
-/// Failures of one page in a row before the list starts over.
+/// Failures of one page in a row, after which the list starts over.
 const MAX_PAGE_FAILURES: u32 = 3;
-/// How long a server's "come back later" is believed.
+/// Longest `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// A list in progress.
@@ -97,7 +94,7 @@ struct Listing {
     version: VersionMatch,
     limit: Option<u32>,
     token: Option<String>,
-    /// Of the first page: later pages repeat it, and watching from an older one loses nothing.
+    /// Version of the first page. Later pages repeat it, and a watch from an older version loses nothing.
     at: Option<ResourceVersion>,
     fresh: bool,
     failures: u32,
@@ -116,48 +113,47 @@ impl Listing {
     }
 }
 
-/// A watch, wanted or open.
+/// A requested or open watch.
 #[derive(Debug, Clone)]
 struct Watching {
-    /// Whether the initial events of a streaming list are still coming.
+    /// Whether the initial events of a streaming list have not ended yet.
     initial: bool,
-    /// Whether the version may be taken from ADDED events: not when the watch began nowhere in particular, as its
-    /// first events are then in no order.
+    /// Whether ADDED events advance the version. `false` while a watch without a version sends its first events, which are
+    /// in no order.
     ordered: bool,
     deadline: Instant,
     timeout: Duration,
-    /// When the server should have ended it, initial events or not.
+    /// Latest end of the watch, including its initial events.
     due: Instant,
-    /// Initial events so far.
+    /// Number of initial events so far.
     items: u64,
 }
 
 #[derive(Debug, Clone)]
 enum State {
-    /// Nothing is known, or what is known is not enough: list, in whichever way.
+    /// A list has to begin, streaming or paged.
     Relist,
     List(Listing),
-    /// A streaming list, until its initial events have ended; from then on it is a watch like any other.
+    /// A streaming list. After its initial events it is a watch.
     Stream(Watching),
     Watch(Watching),
 }
 
-/// Decides what to ask an apiserver next. See the module's documentation for how to drive it.
+/// Decides which request to send to an apiserver next. The module documentation shows how to drive it.
 pub struct Reflector {
     options: ReflectorOptions,
     random: Box<dyn FnMut() -> f64 + Send>,
     state: State,
     backoff: Backoff,
     wait: Option<(Instant, WaitReason)>,
-    haste: Haste,
+    early_retry: EarlyRetry,
     /// client-go's `lastSyncResourceVersion`.
     last_version: Option<ResourceVersion>,
-    /// No list may be older, whatever `last_version` is: of what a list that broke off has brought, the newest. Until one is
-    /// complete.
+    /// Newest version seen in an incomplete list. No list may be older, until one is complete.
     floor: Option<ResourceVersion>,
-    /// Whether the server said that it cannot serve `last_version`.
+    /// Whether the server reported that it cannot serve `last_version`.
     version_unavailable: bool,
-    /// Whether a list at version 0 came in pages, so that there is no watch cache to spare.
+    /// Whether a list at version 0 came in pages, so the apiserver has no watch cache.
     paginated: bool,
     streaming_banned_until: Option<Instant>,
     broken_streams: u32,
@@ -177,7 +173,7 @@ impl fmt::Debug for Reflector {
 }
 
 impl Reflector {
-    /// A reflector that knows nothing yet. `random` gives numbers in `[0, 1)`.
+    /// Creates a reflector without state. `random` yields numbers in `[0, 1)`.
     pub fn new(options: ReflectorOptions, random: impl FnMut() -> f64 + Send + 'static) -> Self {
         Self {
             random: Box::new(random),
@@ -185,7 +181,7 @@ impl Reflector {
             backoff: options.backoff.clone(),
             options,
             wait: None,
-            haste: Haste::default(),
+            early_retry: EarlyRetry::default(),
             last_version: None,
             floor: None,
             version_unavailable: false,
@@ -198,16 +194,15 @@ impl Reflector {
         }
     }
 
-    /// Goes on from what an earlier reflector of the same informer had read, or its readers were told of: nothing older
-    /// is listed.
+    /// Sets the version that an earlier reflector of this informer had read or delivered. No list will be older.
     pub fn resume(&mut self, version: ResourceVersion) {
         self.floor = Some(version.clone());
         self.last_version = Some(version);
     }
 
-    /// Goes on from a state that is complete at a version, kept from an earlier life of the process: a watch from there
-    /// comes first, and a list only if the server cannot serve that. Nothing happens where the version says nothing.
-    pub fn go_on(&mut self, version: ResourceVersion, now: Instant) {
+    /// Continues from a saved state that is complete at `version`: watches from there, and lists only if the server cannot
+    /// serve it. Does nothing if the version is empty or "0".
+    pub fn resume_watch(&mut self, version: ResourceVersion, now: Instant) {
         if version.is_nowhere() {
             return;
         }
@@ -215,36 +210,36 @@ impl Reflector {
         self.state = State::Watch(self.watching(now, false));
     }
 
-    /// Whether a list is under way, so that an open watch is (so far) only its stream.
+    /// Returns whether a list is in progress, possibly by an open streaming watch.
     #[must_use]
     pub fn is_listing(&self) -> bool {
         !matches!(self.state, State::Watch(_))
     }
 
-    /// How far the reflector has read: client-go's `LastSyncResourceVersion`.
+    /// Returns the last version read: client-go's `LastSyncResourceVersion`.
     #[must_use]
     pub fn last_version(&self) -> Option<&ResourceVersion> {
         self.last_version.as_ref()
     }
 
-    /// The version up to which everything has been read, unless a list is under way, or it says nothing.
+    /// Returns the version up to which everything has been read; `None` during a list or if the version is unknown.
     #[must_use]
     pub fn complete_up_to(&self) -> Option<&ResourceVersion> {
         self.last_version().filter(|version| !self.is_listing() && !version.is_nowhere())
     }
 
-    /// What to do next. Asking again without reporting anything gives the same answer.
+    /// Returns the next step. Repeated calls without a report return the same step.
     pub fn next(&mut self, now: Instant) -> Step {
         match self.wait {
             Some((until, reason)) if until > now => return Step::Wait { until, reason },
             Some((_, WaitReason::Failure(_) | WaitReason::ShortWatch)) => {
                 self.wait = None;
-                self.haste.waited();
+                self.early_retry.waited();
             }
             _ => self.wait = None,
         }
         match &self.state {
-            State::Relist if self.may_stream(now) => {
+            State::Relist if self.can_stream(now) => {
                 let watching = self.watching(now, true);
                 let step = self.watch_step(&watching);
                 self.state = State::Stream(watching);
@@ -262,13 +257,13 @@ impl Reflector {
     }
 
     fn watch_step(&self, watching: &Watching) -> Step {
-        // Without a version both ask for the most recent state, never for any: that could be older than what is known.
+        // Without a version, request the most recent state. Any state could be older than the known one.
         let known = if watching.initial { self.newest() } else { self.last_version.as_ref() };
         let version = self.version_or(known, VersionMatch::MostRecent);
         Step::Watch { request: WatchRequest { version, timeout: watching.timeout, initial_events: watching.initial } }
     }
 
-    /// Items of the page that is being read, skipped ones included, `waited` after the request or the items before.
+    /// Reports items of the current page, including skipped ones. `waited` is the time since the request or the last items.
     ///
     /// # Errors
     /// The list is beyond its bounds. The driver ends the request and reports the error to [`Self::on_list_error`].
@@ -277,7 +272,7 @@ impl Reflector {
         list.progress.note_items(items as u64, waited, &self.options.list)
     }
 
-    /// A page has been read to its end.
+    /// Reports the end of a page.
     pub fn on_page_end(
         &mut self,
         version: ResourceVersion,
@@ -309,7 +304,7 @@ impl Reflector {
         PageVerdict::ListComplete(first)
     }
 
-    /// A watch's answer has begun.
+    /// Reports that the head of a watch answer has arrived.
     pub fn on_watch_opened(&mut self, now: Instant) {
         let (initial, stall) = (self.options.stall.initial_events, self.options.stall.watch_slack);
         if let State::Stream(watching) | State::Watch(watching) = &mut self.state {
@@ -318,10 +313,10 @@ impl Reflector {
         }
     }
 
-    /// By when the open watch must have brought its next item (or its end).
+    /// Returns the time by which the open watch must send its next item or end.
     ///
-    /// For a plain watch this is the silence that `StallPolicy` allows; while initial events are due it is much
-    /// nearer, and only they move it on.
+    /// For a plain watch, this is the silence that `StallPolicy` allows. During initial events it is much shorter, and only
+    /// they extend it.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
@@ -330,37 +325,37 @@ impl Reflector {
         }
     }
 
-    /// The error for a watch that let its [`Self::deadline`] pass.
+    /// Returns the error for a watch that exceeded its [`Self::deadline`].
     #[must_use]
-    pub fn out_of_patience(&self) -> SourceError {
+    pub fn stall_error(&self) -> SourceError {
         match &self.state {
             State::Stream(watching) if watching.initial => SourceError {
                 class: ErrorClass::StreamingUnsupported,
-                message: "watch: the initial events do not come to their end".to_owned(),
+                message: "watch: the initial events did not end in time".to_owned(),
             },
             _ => SourceError {
                 class: ErrorClass::Stalled,
-                message: "watch: nothing came, not even its end when it was due".to_owned(),
+                message: "watch: no data, and no end at its timeout".to_owned(),
             },
         }
     }
 
-    /// The error for initial events that go on although the watch should have ended, or that are too many.
+    /// Returns an error if the initial events exceed the watch's timeout or the bound on items.
     ///
-    /// Ask after each batch: a server that sends without a pause lets no [`Self::deadline`] pass.
+    /// Call it after each batch: a server that sends without a pause never exceeds the [`Self::deadline`].
     #[must_use]
-    pub fn overrun(&self, now: Instant) -> Option<SourceError> {
+    pub fn overrun_error(&self, now: Instant) -> Option<SourceError> {
         match &self.state {
             State::Stream(watching)
                 if watching.initial && (watching.due < now || watching.items > self.options.list.items) =>
             {
-                Some(self.out_of_patience())
+                Some(self.stall_error())
             }
             _ => None,
         }
     }
 
-    /// An item of the open watch.
+    /// Reports an item of the open watch.
     pub fn on_watch_item(&mut self, item: &WatchItem, now: Instant) -> ItemVerdict {
         let stall = self.options.stall;
         let (State::Stream(watching) | State::Watch(watching)) = &mut self.state else { return ItemVerdict::Nothing };
@@ -374,7 +369,7 @@ impl Reflector {
                 object.resource_version()
             }
             WatchItem::Bookmark { version, .. } => version,
-            // The version does not move on: the event comes again if the watch breaks now, and can be counted twice.
+            // The version does not advance. If the watch breaks now, the event comes again and may be counted twice.
             WatchItem::Skipped(_) => return ItemVerdict::Nothing,
         };
         watching.ordered = true;
@@ -403,13 +398,13 @@ impl Reflector {
                 watching.deadline = watching.due.min(now + stall.initial_events);
                 ItemVerdict::Initial
             }
-            // These can go on for ever on a server that does not know of initial events: no progress.
+            // A server without support for initial events can send these for ever, so they are not progress.
             WatchItem::Modified(_) | WatchItem::Deleted(_) => ItemVerdict::Initial,
         }
     }
 
-    /// A watch could not be opened, or has ended. `events` counts all its items, `lasted` from when it was opened
-    /// (zero when it was not).
+    /// Reports that a watch could not be opened, or has ended. `events` counts all its items. `lasted` is the time since it
+    /// was opened, or zero.
     pub fn on_watch_end(&mut self, result: Result<(), &SourceError>, events: u64, lasted: Duration, now: Instant) {
         let class = result.err().map(|error| error.class);
         match &self.state {
@@ -419,7 +414,7 @@ impl Reflector {
         }
     }
 
-    /// Somebody wants the whole list again. The driver ends what is open before it calls this.
+    /// Forces a new list. The driver ends an open request before it calls this.
     pub fn relist(&mut self) {
         self.state = State::Relist;
     }
@@ -432,25 +427,25 @@ impl Reflector {
         self.bad_watches = 0;
     }
 
-    /// A server that ignores that initial events are asked for tells of changes: those would come again otherwise, and take
-    /// objects back to what they were.
+    /// Records the newest version of the initial events. A server that ignores the request for initial events sends changes
+    /// instead; a later list must not revert them.
     fn raise_floor(&mut self, version: &ResourceVersion) {
         if self.floor.as_ref().is_none_or(|floor| version.newer_than(floor)) && version.as_number().is_some() {
             self.floor = Some(version.clone());
         }
     }
 
-    fn may_stream(&self, now: Instant) -> bool {
+    fn can_stream(&self, now: Instant) -> bool {
         self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
     }
 
-    /// What objects of a list that broke off have brought: nothing older is listed, not by a successor either.
+    /// Returns the newest version seen in an incomplete list. No later list may be older, nor a successor's.
     #[must_use]
     pub fn floor(&self) -> Option<&ResourceVersion> {
         self.floor.as_ref()
     }
 
-    /// What a list must not be older than.
+    /// Returns the version that a list must not be older than.
     fn newest(&self) -> Option<&ResourceVersion> {
         match (&self.last_version, &self.floor) {
             (Some(last), Some(floor)) if floor.newer_than(last) => Some(floor),
@@ -467,8 +462,8 @@ impl Reflector {
     }
 
     fn listing(&self) -> Listing {
-        // Version 0 is answered from the watch cache, which takes no notice of a limit: all the better, as the body
-        // is streamed. A version of its own is only answered from there when no limit is set.
+        // Version 0 is answered from the watch cache, which ignores the limit; the body is streamed anyway. A specific
+        // version is answered from the cache only without a limit.
         let version = self.version_or(self.newest(), VersionMatch::Any);
         let cached = matches!(version, VersionMatch::NotOlderThan(_)) && !self.paginated;
         let limit = self.options.page_size.or((!cached).then_some(PAGE_SIZE));

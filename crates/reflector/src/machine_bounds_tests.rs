@@ -1,21 +1,21 @@
-//! Deadlines, counters and bounds, to the unit.
+//! Tests of exact deadlines, counters and bounds.
 
 use super::*;
 
 #[test]
-fn a_quiet_watch_is_borne_until_the_server_should_have_ended_it() {
+fn quiet_watch_stalls_only_after_its_timeout() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.now += 5 * SECOND;
     rig.reflector.on_watch_opened(rig.now);
     assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND));
-    assert_eq!(rig.reflector.out_of_patience().class, ErrorClass::Stalled);
+    assert_eq!(rig.reflector.stall_error().class, ErrorClass::Stalled);
 }
 
-// === what an earlier reflector of the informer knew ===
+// === state of an earlier reflector ===
 
 #[test]
-fn a_successor_asks_for_nothing_older_than_its_predecessor_had_read() {
+fn successor_lists_nothing_older_than_predecessor_read() {
     let mut rig = Rig::listing();
     rig.reflector.resume(version("7"));
     assert_eq!(rig.reflector.last_version(), Some(&version("7")));
@@ -28,10 +28,10 @@ fn a_successor_asks_for_nothing_older_than_its_predecessor_had_read() {
 }
 
 #[test]
-fn no_list_is_older_than_what_readers_were_told_of_while_a_watch_goes_on_from_before_that() {
+fn list_is_not_older_than_delivered_version() {
     let mut rig = Rig::listing();
     rig.reflector.resume(version("9"));
-    rig.reflector.go_on(version("5"), rig.now);
+    rig.reflector.resume_watch(version("5"), rig.now);
     assert_eq!(rig.watch(), (since("5"), false));
     rig.reflector.relist();
     assert_eq!(rig.list().0, since("9"));
@@ -39,13 +39,13 @@ fn no_list_is_older_than_what_readers_were_told_of_while_a_watch_goes_on_from_be
     assert_eq!(rig.watch(), (since("12"), false));
     let mut rig = Rig::streaming();
     rig.reflector.resume(version("9"));
-    rig.reflector.go_on(version("5"), rig.now);
+    rig.reflector.resume_watch(version("5"), rig.now);
     rig.reflector.relist();
     assert_eq!(rig.watch(), (since("9"), true));
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_not_asked_for_again_from_before_what_it_has_brought() {
+fn broken_stream_resumes_at_its_newest_version() {
     let mut rig = Rig::streaming();
     rig.reflector.resume(version("5"));
     assert_eq!(rig.watch(), (since("5"), true));
@@ -58,10 +58,10 @@ fn a_stream_that_breaks_off_is_not_asked_for_again_from_before_what_it_has_broug
     assert_eq!(rig.watch(), (since("9"), true));
 }
 
-// === bounds, to the unit ===
+// === exact bounds ===
 
 #[test]
-fn a_stream_of_the_most_recent_that_is_refused_as_too_old_has_nothing_else_to_ask_for() {
+fn refused_stream_at_most_recent_version_backs_off() {
     for class in [ErrorClass::Expired, ErrorClass::TooLarge] {
         let mut rig = Rig::streaming();
         assert_eq!(rig.watch(), (MostRecent, true));
@@ -72,7 +72,7 @@ fn a_stream_of_the_most_recent_that_is_refused_as_too_old_has_nothing_else_to_as
 }
 
 #[test]
-fn watches_that_brought_nothing_are_no_habit_of_quick_ends() {
+fn empty_watches_are_not_quick_ends() {
     let mut rig = Rig::watching();
     for waits in [800, 1600, 3200] {
         rig.watch();
@@ -90,14 +90,14 @@ fn watches_that_brought_nothing_are_no_habit_of_quick_ends() {
 }
 
 #[test]
-fn a_first_list_at_any_version_that_is_refused_is_asked_for_at_the_most_recent_at_once() {
+fn refused_first_list_is_repeated_at_most_recent_version_at_once() {
     let mut rig = Rig::listing();
     assert_eq!(rig.list().0, any());
     rig.list_fails(ErrorClass::TooLarge);
     assert_eq!(rig.list(), (MostRecent, Some(500), None, true));
     rig.list_fails(ErrorClass::TooLarge);
     assert_eq!(rig.waits(), Some((Duration::from_millis(800), WaitReason::Failure(ErrorClass::TooLarge))));
-    // Pages of a list at the most recent version say nothing of a watch cache.
+    // Pages of a list at the most recent version do not show that there is no watch cache.
     rig.list();
     rig.page("10", Some("p2"));
     rig.page("10", None);
@@ -106,7 +106,7 @@ fn a_first_list_at_any_version_that_is_refused_is_asked_for_at_the_most_recent_a
 }
 
 #[test]
-fn the_dice_lengthen_what_a_server_asked_for_by_half_a_second_and_backoffs_by_once_more() {
+fn jitter_adds_half_a_second_to_retry_after_and_doubles_backoff() {
     for (class, waits) in [
         (ErrorClass::Throttled(Some(7 * SECOND)), Duration::from_millis(7250)),
         (ErrorClass::Throttled(Some(Duration::ZERO)), Duration::from_millis(250)),
@@ -124,7 +124,7 @@ fn the_dice_lengthen_what_a_server_asked_for_by_half_a_second_and_backoffs_by_on
 }
 
 #[test]
-fn a_wait_is_over_at_its_moment() {
+fn wait_ends_exactly_at_its_deadline() {
     let mut rig = Rig::listing();
     rig.list_fails_after_asking(ErrorClass::Transient);
     let Step::Wait { until, .. } = rig.step() else { panic!("no wait") };
@@ -135,7 +135,7 @@ fn a_wait_is_over_at_its_moment() {
 }
 
 #[test]
-fn deadlines_are_those_of_what_is_open() {
+fn deadline_follows_the_open_request() {
     let mut rig = Rig::listing();
     assert_eq!(rig.reflector.deadline(), None);
     rig.list();
@@ -144,23 +144,23 @@ fn deadlines_are_those_of_what_is_open() {
     assert_eq!((rig.reflector.deadline(), rig.reflector.is_listing()), (Some(rig.now + 310 * SECOND), false));
     rig.now += SECOND;
     rig.item(&bookmark("11", false));
-    assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND), "each item moves it on");
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND), "each item extends it");
     rig.now += SECOND;
     rig.item(&WatchItem::Skipped(Skipped { key: None, version: None, reason: String::new() }));
-    assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND), "one that is skipped too");
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND), "a skipped one too");
     let mut rig = Rig::streaming();
     rig.watch();
     assert_eq!(rig.reflector.deadline(), Some(rig.now + 30 * SECOND));
     rig.now += SECOND;
     rig.item(&WatchItem::Skipped(Skipped { key: None, version: None, reason: String::new() }));
-    assert_eq!(rig.reflector.deadline(), Some(rig.now + 30 * SECOND), "an object that is skipped is progress");
+    assert_eq!(rig.reflector.deadline(), Some(rig.now + 30 * SECOND), "a skipped object is progress");
     rig.now += SECOND;
     rig.item(&bookmark("15", true));
     assert_eq!(rig.reflector.deadline(), Some(rig.now + 310 * SECOND));
 }
 
 #[test]
-fn a_server_is_asked_for_a_stream_again_when_its_hour_is_over_and_not_before() {
+fn streaming_ban_ends_exactly_after_an_hour() {
     for (passed, streams) in
         [(STREAMING_BAN.checked_sub(Duration::from_nanos(1)).unwrap(), false), (STREAMING_BAN, true)]
     {
@@ -173,8 +173,8 @@ fn a_server_is_asked_for_a_stream_again_when_its_hour_is_over_and_not_before() {
 }
 
 #[test]
-fn what_breaks_a_stream_counts_for_its_kind() {
-    // Twice, and streaming is left alone.
+fn error_class_decides_streaming_ban() {
+    // Banned after two.
     for class in [ErrorClass::Transient, ErrorClass::Stalled] {
         let mut rig = Rig::streaming();
         for _ in 0..MAX_BROKEN_STREAMS {
@@ -184,13 +184,13 @@ fn what_breaks_a_stream_counts_for_its_kind() {
         }
         assert_eq!(rig.list().0, any(), "{class:?}");
     }
-    // At once.
+    // Banned at once.
     let mut rig = Rig::streaming();
     rig.watch();
     rig.watch_fails(ErrorClass::Malformed);
     assert_eq!(rig.waits().unwrap().1, WaitReason::Failure(ErrorClass::Malformed));
     assert_eq!(rig.list().0, any());
-    // Never.
+    // Never banned.
     for class in [ErrorClass::Refused, ErrorClass::Unauthorized, ErrorClass::NotFound, ErrorClass::Throttled(None)] {
         let mut rig = Rig::streaming();
         for _ in 0..9 {
@@ -199,7 +199,7 @@ fn what_breaks_a_stream_counts_for_its_kind() {
             rig.waits();
         }
     }
-    // One that came to its mark makes up for one that did not.
+    // A complete stream resets the count.
     let mut rig = Rig::streaming();
     for _ in 0..9 {
         rig.watch();
@@ -213,7 +213,7 @@ fn what_breaks_a_stream_counts_for_its_kind() {
 }
 
 #[test]
-fn a_second_of_events_or_a_minute_of_none_makes_up_for_what_broke() {
+fn working_watch_resets_bad_watches() {
     let just_before = |whole: Duration| whole.checked_sub(Duration::from_nanos(1)).unwrap();
     for (events, lasted, well) in [
         (1, SECOND, true),
@@ -236,7 +236,7 @@ fn a_second_of_events_or_a_minute_of_none_makes_up_for_what_broke() {
 }
 
 #[test]
-fn a_watch_of_a_second_is_opened_again_at_once_and_a_shorter_one_without_events_is_not() {
+fn watch_of_a_second_reopens_at_once_but_shorter_empty_one_waits() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.watch_ends(0, SECOND);
@@ -247,7 +247,7 @@ fn a_watch_of_a_second_is_opened_again_at_once_and_a_shorter_one_without_events_
 }
 
 #[test]
-fn two_quick_ends_in_a_row_are_borne_and_a_good_watch_lets_them_count_anew() {
+fn two_quick_ends_reopen_at_once_and_good_watch_resets_the_count() {
     let mut rig = Rig::watching();
     for _ in 0..3 {
         for _ in 0..2 {
@@ -267,7 +267,7 @@ fn two_quick_ends_in_a_row_are_borne_and_a_good_watch_lets_them_count_anew() {
 }
 
 #[test]
-fn a_list_makes_up_for_watches_that_broke() {
+fn list_resets_bad_watches() {
     let mut rig = Rig::watching();
     for _ in 0..3 {
         for _ in 0..MAX_BAD_WATCHES {
@@ -283,7 +283,7 @@ fn a_list_makes_up_for_watches_that_broke() {
 }
 
 #[test]
-fn a_list_that_may_not_be_had_starts_over_with_its_first_page() {
+fn refused_list_starts_over_at_its_first_page() {
     for class in [ErrorClass::Forbidden, ErrorClass::Malformed, ErrorClass::NotFound, ErrorClass::Unauthorized] {
         let mut rig = Rig::listing();
         rig.list();
@@ -296,7 +296,7 @@ fn a_list_that_may_not_be_had_starts_over_with_its_first_page() {
 }
 
 #[test]
-fn an_empty_token_ends_a_list_and_a_page_that_came_counts_failures_anew() {
+fn empty_token_ends_list_and_page_resets_failures() {
     let mut rig = Rig::listing();
     rig.list();
     for token in ["p2", "p3", "p4", "p5"] {
@@ -311,7 +311,7 @@ fn an_empty_token_ends_a_list_and_a_page_that_came_counts_failures_anew() {
 }
 
 #[test]
-fn asking_again_without_a_report_gives_the_same_answer() {
+fn next_is_idempotent() {
     for mut rig in [Rig::listing(), Rig::streaming(), Rig::watching()] {
         let first = rig.step();
         assert_eq!(rig.step(), first);
@@ -324,7 +324,7 @@ fn asking_again_without_a_report_gives_the_same_answer() {
 }
 
 #[test]
-fn reports_out_of_turn_break_nothing() {
+fn reports_out_of_order_are_tolerated() {
     let mut rig = Rig::listing();
     rig.watch_ends(0, Duration::ZERO);
     assert_eq!(rig.item(&added("3")), ItemVerdict::Nothing);
@@ -337,7 +337,7 @@ proptest::proptest! {
     #![proptest_config(informer_hub_testing::properties(256))]
 
     #[test]
-    fn whatever_is_reported_a_success_always_leads_to_a_watch(script in proptest::collection::vec(0_u8..24, 0..60)) {
+    fn any_history_followed_by_success_leads_to_a_watch(script in proptest::collection::vec(0_u8..24, 0..60)) {
         let mut rig = Rig::streaming();
         let classes = [
             ErrorClass::Throttled(None), ErrorClass::Refused, ErrorClass::Expired, ErrorClass::TooLarge,
@@ -360,7 +360,7 @@ proptest::proptest! {
                     rig.watch_ends(u64::from(choice % 3), SECOND);
                     unhappy = 0;
                 }
-                (Step::Wait { .. }, _) => proptest::prop_assert!(false, "waited twice"),
+                (Step::Wait { .. }, _) => proptest::prop_assert!(false, "two waits in a row"),
             }
             proptest::prop_assert!(unhappy <= 4, "{unhappy} failures in a row without a wait");
         }

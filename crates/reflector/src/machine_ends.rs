@@ -1,32 +1,32 @@
-//! How a reflector goes on after a list or watch has ended, for each way in which one can end.
+//! Transitions of the reflector after a list or watch has ended.
 
 use std::time::Duration;
 
 use super::{Listing, MAX_PAGE_FAILURES, MAX_RETRY_AFTER, Reflector, State, WaitReason};
-use crate::backoff::{Haste, jittered};
+use crate::backoff::{EarlyRetry, jittered};
 use crate::{ErrorClass, SourceError, VersionMatch};
 use informer_hub_types::clock::Instant;
 
-/// Watches that end at once, or fail, in a row before the reflector lists again.
+/// Short or failed watches in a row, after which the reflector lists again.
 pub(super) const MAX_BAD_WATCHES: u32 = 5;
-/// Streams that end before their initial events do, in a row, before streaming counts as unsupported.
+/// Streaming lists in a row that end before their initial events do, after which streaming counts as unsupported.
 pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
-/// How long a server is remembered not to do streaming lists.
+/// How long streaming lists are not tried after a failure.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
-/// Ends at once after some events, in a row, before they are waited for.
+/// Watches in a row that end at once after some events, without a wait.
 const MAX_QUICK_ENDS: u32 = 2;
-/// A watch shorter than this did not really run. client-go's "very short watch".
-const SHORT: Duration = Duration::from_secs(1);
-/// A watch that ran this long makes up for the failures before it.
-const LONG: Duration = Duration::from_secs(60);
+/// A shorter watch counts as failed: client-go's "very short watch".
+const SHORT_WATCH: Duration = Duration::from_secs(1);
+/// A watch that lasts this long resets the failure counters.
+const LONG_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
-    /// A streaming list ended before its initial events did.
+    /// Handles the end of a streaming list before its initial events have ended.
     pub(super) fn on_stream_broken(&mut self, class: Option<ErrorClass>, now: Instant) {
         self.state = State::Relist;
         match class {
             Some(class @ (ErrorClass::Expired | ErrorClass::TooLarge)) => self.on_version_unavailable(class, now),
-            // Who may not watch may perhaps list, and then has something to show.
+            // A user who may not watch may still list.
             Some(ErrorClass::StreamingUnsupported | ErrorClass::Forbidden) => self.ban_streaming(now),
             Some(class @ ErrorClass::Malformed) => {
                 self.ban_streaming(now);
@@ -36,7 +36,7 @@ impl Reflector {
                 self.count_broken_stream(now);
                 self.fail(class, now);
             }
-            // Throttled, refused, unknown or not there: the same again, later.
+            // Throttled, refused, unauthorized or not found: retry the stream later.
             Some(class) => self.fail(class, now),
             None => {
                 self.count_broken_stream(now);
@@ -57,24 +57,24 @@ impl Reflector {
         self.streaming_banned_until = Some(now + STREAMING_BAN);
     }
 
-    /// A watch that was in step ended.
+    /// Handles the end of a watch past its initial events.
     pub(super) fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
         let resumes = self.last_version.as_ref().is_some_and(|version| !version.is_nowhere());
-        // Watching from nowhere in particular again would never tell what was deleted meanwhile.
+        // A new watch without a version would miss deletions since the last one.
         self.state = if resumes { State::Watch(self.watching(now, false)) } else { State::Relist };
-        if lasted >= SHORT {
-            self.haste = Haste::default();
+        if lasted >= SHORT_WATCH {
+            self.early_retry = EarlyRetry::default();
         }
-        if lasted >= LONG || events > 0 && lasted >= SHORT {
+        if lasted >= LONG_WATCH || events > 0 && lasted >= SHORT_WATCH {
             self.bad_watches = 0;
             self.quick_ends = 0;
         }
         match class {
-            None if lasted >= if resumes { SHORT } else { LONG } => {}
+            None if lasted >= if resumes { SHORT_WATCH } else { LONG_WATCH } => {}
             None if !resumes => self.pause(WaitReason::ShortWatch, now),
             None => self.on_short_watch(events, now),
             Some(class @ (ErrorClass::Expired | ErrorClass::Malformed | ErrorClass::NotFound)) => {
-                // The list is asked for at the last version; only when that is refused too does it go to etcd.
+                // List at the last version. Only if that is refused too, the next list reads from etcd.
                 self.state = State::Relist;
                 self.fail(class, now);
             }
@@ -85,10 +85,9 @@ impl Reflector {
             }
             Some(class @ (ErrorClass::Transient | ErrorClass::Stalled | ErrorClass::StreamingUnsupported)) => {
                 self.count_bad_watch();
-                // Connections that are cut now and then, each after it served, are no outage: were they counted as one,
-                // each cut would be waited for longer than the last. client-go does not wait at all.
-                // Where a list follows, it is one.
-                let ran = class == ErrorClass::Transient && (lasted >= SHORT || self.may_reopen(events));
+                // An occasional cut of a working watch is not an outage, so it does not lengthen the backoff. client-go does not
+                // wait at all. If a list has to follow, it counts as an outage.
+                let ran = class == ErrorClass::Transient && (lasted >= SHORT_WATCH || self.may_reopen(events));
                 if resumes && ran {
                     let delay = jittered(self.options.reopen, &mut *self.random);
                     self.wait_for(class, delay, now);
@@ -100,7 +99,7 @@ impl Reflector {
         }
     }
 
-    /// The server ended a watch in good order, but at once.
+    /// Handles a watch that the server ended regularly, but at once.
     fn on_short_watch(&mut self, events: u64, now: Instant) {
         if events == 0 {
             self.count_bad_watch();
@@ -111,8 +110,8 @@ impl Reflector {
         }
     }
 
-    /// Whether a watch that ended at once is opened again without a backoff: one that brought something is, unless the
-    /// server makes a habit of it.
+    /// Returns whether a watch that ended at once is reopened without backoff: if it had events, up to a number of times in
+    /// a row.
     fn may_reopen(&mut self, events: u64) -> bool {
         self.quick_ends += u32::from(events > 0);
         events > 0 && self.quick_ends <= MAX_QUICK_ENDS
@@ -126,12 +125,12 @@ impl Reflector {
         }
     }
 
-    /// The server cannot serve the version asked for: the most recent one, at once; if it was that, after a while.
+    /// Handles an unavailable version: lists the most recent one, at once, or after a backoff if that was the request.
     pub(super) fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
-        let had_a_choice = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
+        let could_choose_version = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
         self.state = State::Relist;
         self.version_unavailable = true;
-        if !had_a_choice {
+        if !could_choose_version {
             self.fail(class, now);
         }
     }
@@ -140,7 +139,7 @@ impl Reflector {
         matches!(&self.state, State::List(list) if list.version == VersionMatch::Any)
     }
 
-    /// A page could not be asked for, or not be read to its end.
+    /// Handles a page that could not be requested or read to its end.
     pub fn on_list_error(&mut self, error: &SourceError, now: Instant) {
         let State::List(list) = &mut self.state else { return self.fail(error.class, now) };
         let within = list.token.is_some();
@@ -148,7 +147,7 @@ impl Reflector {
         list.progress.begin_page();
         match error.class {
             ErrorClass::Expired if within => {
-                // The continue token is too old: everything at once, at the version first asked for.
+                // The continue token has expired: list everything in one page, at the version of the first page.
                 let version = list.version.clone();
                 *list = Listing::at(version);
             }
@@ -166,19 +165,19 @@ impl Reflector {
         }
     }
 
-    /// Waits as a failure of this class asks for.
+    /// Starts the wait that a failure of this class needs.
     pub(super) fn fail(&mut self, class: ErrorClass, now: Instant) {
         let delay = match class {
             ErrorClass::Throttled(Some(after)) => {
                 let spread = (self.random)().clamp(0.0, 1.0);
                 after.min(MAX_RETRY_AFTER) + Duration::from_millis(500).mul_f64(spread)
             }
-            // Mostly somebody has to mend these, but a right that is taken and given back should cost a second.
+            // Usually an operator has to fix these, but a brief loss of permissions should cost only about a second.
             ErrorClass::Unauthorized | ErrorClass::Forbidden | ErrorClass::NotFound => {
                 let longest = jittered(self.options.slow_retry, &mut *self.random);
                 self.backoff.next_delay(now, &mut *self.random).min(longest)
             }
-            // A server that says that a version is too old is well: the waits of the outage that made it so do not count.
+            // A server that reports an expired version works, so the backoff of an outage before it does not apply.
             ErrorClass::Expired if self.last_failure != Some(ErrorClass::Expired) => {
                 self.backoff.first_delay(&mut *self.random)
             }
@@ -197,17 +196,17 @@ impl Reflector {
         self.wait = Some((now + delay, reason));
     }
 
-    /// The cluster answers again, as another request has shown: a wait after a failure to reach it is cut short, to a
-    /// random remainder of at most 250 ms.
+    /// Cuts the current wait short to a random rest of at most 250 ms, because the cluster answers again.
     ///
-    /// Waits that the server asked for (429, `Retry-After`) and waits after other answers (401, 403, 404) run to their
-    /// end. Between two waits that are cut short, one runs to its end, or a watch lasts for a second.
+    /// Applies to waits after failures to reach the cluster. Waits requested by the server (429, `Retry-After`) and waits
+    /// after other answers (401, 403, 404) are not shortened. Between two shortened waits, one runs to its end or a watch
+    /// lasts for a second.
     pub fn hurry(&mut self, now: Instant) {
         let Some((until, WaitReason::Failure(class))) = self.wait else { return };
-        if until <= now + Haste::SPREAD || !class.is_silence() || !self.haste.take() {
+        if until <= now + EarlyRetry::SPREAD || !class.is_unreachable() || !self.early_retry.take() {
             return;
         }
-        let rest = Haste::SPREAD.mul_f64((self.random)().clamp(0.0, 1.0));
+        let rest = EarlyRetry::SPREAD.mul_f64((self.random)().clamp(0.0, 1.0));
         self.wait = Some((now + rest, WaitReason::Failure(class)));
     }
 }

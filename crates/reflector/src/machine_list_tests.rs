@@ -1,10 +1,10 @@
-//! What a list asks for, and what its failures mean.
+//! Tests of list requests and list failures.
 
 use super::*;
 
 // client-go: TestReflectorListAndWatch (L1, R7).
 #[test]
-fn the_first_list_is_at_any_version_and_the_watch_starts_where_it_ended() {
+fn first_list_is_at_any_version_and_watch_starts_at_its_version() {
     let mut rig = Rig::listing();
     assert_eq!(rig.list(), (any(), Some(500), None, true));
     assert_eq!(rig.page("10", None), PageVerdict::ListComplete(version("10")));
@@ -14,7 +14,7 @@ fn the_first_list_is_at_any_version_and_the_watch_starts_where_it_ended() {
 
 // client-go: TestReflectorResyncWithResourceVersion, TestReflectorNotPaginatingNotConsistentReads (L1, L2).
 #[test]
-fn a_relist_is_not_older_than_what_was_seen_and_asks_for_everything_at_once() {
+fn relist_is_not_older_than_seen_and_is_unpaged() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.reflector.relist();
@@ -23,7 +23,7 @@ fn a_relist_is_not_older_than_what_was_seen_and_asks_for_everything_at_once() {
 
 // client-go: TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled (L2).
 #[test]
-fn where_a_list_at_any_version_came_in_pages_later_ones_ask_for_pages() {
+fn later_lists_are_paged_if_first_one_was() {
     let mut rig = Rig::listing();
     rig.list();
     assert_eq!(rig.page("10", Some("p2")), PageVerdict::NextPage);
@@ -36,7 +36,7 @@ fn where_a_list_at_any_version_came_in_pages_later_ones_ask_for_pages() {
 
 // client-go: TestReflectorWatchListPageSize (L2).
 #[test]
-fn a_page_size_of_ones_own_counts_for_every_list() {
+fn configured_page_size_applies_to_every_list() {
     let mut rig =
         Rig::new(ReflectorOptions { streaming_list: false, page_size: Some(4), ..ReflectorOptions::default() });
     assert_eq!(rig.list().1, Some(4));
@@ -52,7 +52,7 @@ fn a_page_size_of_ones_own_counts_for_every_list() {
 }
 
 #[test]
-fn pages_that_disagree_are_watched_from_the_first_ones_version() {
+fn watch_starts_at_version_of_first_page() {
     let mut rig = Rig::listing();
     rig.list();
     rig.page("10", Some("p2"));
@@ -61,19 +61,19 @@ fn pages_that_disagree_are_watched_from_the_first_ones_version() {
 
 // client-go: TestReflectorFullListIfExpired (L3).
 #[test]
-fn a_continue_token_that_expired_makes_one_full_list_at_the_same_version() {
+fn expired_continue_token_leads_to_unpaged_list_at_same_version() {
     let mut rig = Rig::listing();
     rig.list();
     rig.page("10", Some("p2"));
     rig.list_fails(ErrorClass::Expired);
     assert_eq!(rig.list(), (any(), None, None, true));
-    assert_eq!(rig.page("12", None), PageVerdict::ListComplete(version("12")), "what was listed before is void");
+    assert_eq!(rig.page("12", None), PageVerdict::ListComplete(version("12")), "the incomplete list is void");
     assert_eq!(rig.watch(), (since("12"), false));
 }
 
 // client-go: TestReflectorFullListIfExpired, whose second list is the one that expires.
 #[test]
-fn relist_whose_second_page_expired_is_repeated_in_one_piece_at_the_same_version() {
+fn relist_with_expired_second_page_is_repeated_unpaged() {
     let mut rig =
         Rig::new(ReflectorOptions { streaming_list: false, page_size: Some(4), ..ReflectorOptions::default() });
     assert_eq!(rig.list(), (any(), Some(4), None, true));
@@ -89,14 +89,14 @@ fn relist_whose_second_page_expired_is_repeated_in_one_piece_at_the_same_version
 
 // client-go: TestReflectorExpiredExactResourceVersion, TestReflectorFullListIfTooLarge (L4).
 #[test]
-fn a_version_that_the_server_cannot_serve_is_replaced_by_the_most_recent_at_once() {
+fn unavailable_version_is_replaced_by_most_recent_at_once() {
     for class in [ErrorClass::Expired, ErrorClass::TooLarge] {
         let mut rig = Rig::watching();
         rig.reflector.relist();
         assert_eq!(rig.list().0, since("10"));
         rig.list_fails(class);
         assert_eq!(rig.list(), (MostRecent, Some(500), None, true), "{class:?}");
-        // Refused once more: not at once again.
+        // Refused again: a backoff follows.
         rig.list_fails(class);
         assert!(rig.waits().is_some());
         assert_eq!(rig.list().0, MostRecent);
@@ -107,7 +107,7 @@ fn a_version_that_the_server_cannot_serve_is_replaced_by_the_most_recent_at_once
 }
 
 #[test]
-fn a_page_that_fails_is_asked_for_again_and_after_three_times_the_list_starts_over() {
+fn failed_page_is_repeated_three_times_then_list_starts_over() {
     let mut rig = Rig::listing();
     rig.list();
     rig.page("10", Some("p2"));
@@ -123,7 +123,7 @@ fn a_page_that_fails_is_asked_for_again_and_after_three_times_the_list_starts_ov
 }
 
 #[test]
-fn a_first_page_that_breaks_in_its_middle_begins_the_list_anew() {
+fn broken_first_page_restarts_the_list() {
     let mut rig = Rig::listing();
     rig.list();
     rig.list_fails(ErrorClass::Transient);
@@ -131,7 +131,7 @@ fn a_first_page_that_breaks_in_its_middle_begins_the_list_anew() {
     assert!(rig.list().3);
 }
 
-// R2: 800 ms, exponential_backoff, capped at 30 s.
+// R2: 800 ms, doubling, capped at 30 s.
 #[test]
 fn failing_lists_back_off() {
     let mut rig = Rig::listing();
@@ -144,7 +144,7 @@ fn failing_lists_back_off() {
 }
 
 #[test]
-fn a_version_that_an_outage_made_too_old_is_listed_soon_however_long_the_outage_was() {
+fn version_expired_by_outage_is_relisted_after_first_backoff() {
     let mut rig = Rig::watching();
     for _ in 0..6 {
         rig.watch();
@@ -154,7 +154,7 @@ fn a_version_that_an_outage_made_too_old_is_listed_soon_however_long_the_outage_
     rig.watch();
     rig.watch_fails(ErrorClass::Expired);
     assert_eq!(rig.waits().unwrap().0, Duration::from_millis(800));
-    // One that comes again after that list is no outage's.
+    // If it expires again after that list, the backoff applies.
     rig.list();
     rig.list_fails(ErrorClass::Expired);
     rig.list_fails(ErrorClass::Expired);
@@ -162,7 +162,7 @@ fn a_version_that_an_outage_made_too_old_is_listed_soon_however_long_the_outage_
 }
 
 #[test]
-fn who_may_not_list_is_retried_ever_more_slowly_with_the_reason_in_sight() {
+fn forbidden_list_is_retried_slowly_with_visible_reason() {
     for class in [ErrorClass::Unauthorized, ErrorClass::Forbidden, ErrorClass::NotFound] {
         let mut rig = Rig::listing();
         for millis in [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000] {
@@ -173,7 +173,7 @@ fn who_may_not_list_is_retried_ever_more_slowly_with_the_reason_in_sight() {
 }
 
 #[test]
-fn the_longest_wait_of_who_may_not_list_can_be_set() {
+fn slow_retry_cap_is_configurable() {
     let options = ReflectorOptions { slow_retry: SECOND, streaming_list: false, ..ReflectorOptions::default() };
     let mut rig = Rig::new(options);
     let waits: Vec<_> = (0..3)

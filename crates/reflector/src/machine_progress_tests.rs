@@ -1,4 +1,4 @@
-//! Lists that have no end, and waits that are cut short when a cluster answers again.
+//! Tests of endless lists, and of waits that are cut short.
 
 use super::*;
 use crate::ListBounds;
@@ -11,7 +11,7 @@ fn given_up(verdict: PageVerdict) -> SourceError {
 }
 
 #[test]
-fn a_continue_token_that_comes_again_ends_the_list_and_another_begins_after_a_backoff() {
+fn repeated_continue_token_ends_list_and_backs_off() {
     let mut rig = Rig::listing();
     for token in ["a", "b", "c"] {
         rig.list();
@@ -23,12 +23,12 @@ fn a_continue_token_that_comes_again_ends_the_list_and_another_begins_after_a_ba
     rig.reflector.on_list_error(&error, rig.now);
     let (waited, _) = rig.waits().expect("a pause before the next list");
     assert_eq!(waited, Duration::from_millis(800));
-    assert_eq!(rig.list(), (any(), Some(500), None, true), "a list of its own");
-    assert_eq!(rig.page("10", Some("b")), PageVerdict::NextPage, "the tokens before belong to another list");
+    assert_eq!(rig.list(), (any(), Some(500), None, true), "a new list");
+    assert_eq!(rig.page("10", Some("b")), PageVerdict::NextPage, "tokens of the previous list do not count");
 }
 
 #[test]
-fn empty_pages_are_asked_for_slower_and_slower_and_then_not_at_all() {
+fn empty_pages_are_requested_ever_slower_then_end_the_list() {
     let mut rig = Rig::listing();
     let begun = rig.now;
     for page in 1..ListBounds::default().empty_pages {
@@ -43,7 +43,7 @@ fn empty_pages_are_asked_for_slower_and_slower_and_then_not_at_all() {
 }
 
 #[test]
-fn a_page_that_is_asked_for_again_counts_its_items_once() {
+fn repeated_page_counts_its_items_once() {
     let mut rig = Rig::listing();
     rig.list();
     rig.page("10", Some("p2"));
@@ -53,11 +53,11 @@ fn a_page_that_is_asked_for_again_counts_its_items_once() {
     rig.waits();
     assert_eq!(rig.list().2.as_deref(), Some("p2"));
     assert_eq!(rig.page_of(0, "10", Some("p3")), PageVerdict::NextPage);
-    assert_eq!(rig.waits(), Some((Duration::from_millis(100), WaitReason::ThinPage)), "it was empty this time");
+    assert_eq!(rig.waits(), Some((Duration::from_millis(100), WaitReason::ThinPage)), "the repeated page is empty");
 }
 
 #[test]
-fn a_list_that_never_ends_is_bounded_in_items_and_in_time() {
+fn endless_list_is_bounded_in_items_and_time() {
     let list = ListBounds { items: 100, time: 60 * SECOND, ..ListBounds::default() };
     let mut rig = Rig::new(ReflectorOptions { streaming_list: false, list, ..ReflectorOptions::default() });
     rig.list();
@@ -70,21 +70,21 @@ fn a_list_that_never_ends_is_bounded_in_items_and_in_time() {
     assert!(rig.reflector.on_list_items(0, 31 * SECOND).is_err());
 }
 
-// client-go reads such a stream for as long as the server keeps it open.
+// client-go reads such a stream as long as the server keeps it open.
 #[test]
-fn initial_events_without_an_end_are_given_up_when_the_watch_is_due_or_at_the_bound() {
+fn endless_initial_events_end_at_timeout_or_item_bound() {
     let list = ListBounds { items: 100, ..ListBounds::default() };
     let mut rig = Rig::new(ReflectorOptions { list, ..ReflectorOptions::default() });
     rig.watch();
     rig.reflector.on_watch_opened(rig.now);
     let due = rig.now + 310 * SECOND;
     while rig.now < due {
-        assert_eq!(rig.reflector.overrun(rig.now), None);
+        assert_eq!(rig.reflector.overrun_error(rig.now), None);
         rig.item(&added("3"));
-        assert!(rig.reflector.deadline() <= Some(due), "an object does not prolong the watch");
+        assert!(rig.reflector.deadline() <= Some(due), "an object does not extend the watch timeout");
         rig.now += 20 * SECOND;
     }
-    let given_up = rig.reflector.overrun(rig.now).expect("an end");
+    let given_up = rig.reflector.overrun_error(rig.now).expect("an end");
     assert_eq!(given_up.class, ErrorClass::StreamingUnsupported);
     rig.reflector.on_watch_end(Err(&given_up), 15, 320 * SECOND, rig.now);
     assert!(rig.list().3, "the plain list follows");
@@ -95,17 +95,17 @@ fn initial_events_without_an_end_are_given_up_when_the_watch_is_due_or_at_the_bo
     for _ in 0..100 {
         rig.item(&added("3"));
     }
-    assert_eq!(rig.reflector.overrun(rig.now), None);
+    assert_eq!(rig.reflector.overrun_error(rig.now), None);
     rig.item(&added("3"));
-    assert!(rig.reflector.overrun(rig.now).is_some(), "the server sends without a pause");
+    assert!(rig.reflector.overrun_error(rig.now).is_some(), "the server sends without a pause");
     rig.item(&bookmark("15", true));
-    assert_eq!(rig.reflector.overrun(rig.now), None, "it has ended after all");
+    assert_eq!(rig.reflector.overrun_error(rig.now), None, "the initial events have ended");
 }
 
 // === waits that are cut short ===
 
-/// Has waited out so many failures to reach the cluster.
-fn unreachable(rig: &mut Rig, failures: usize) {
+/// Lets this many failures to reach the cluster pass, with their waits.
+fn fail_to_reach(rig: &mut Rig, failures: usize) {
     for _ in 0..failures {
         rig.watch();
         rig.watch_fails(ErrorClass::Refused);
@@ -114,19 +114,19 @@ fn unreachable(rig: &mut Rig, failures: usize) {
 }
 
 #[test]
-fn a_wait_for_a_cluster_is_cut_short_when_it_answers_again() {
+fn wait_for_unreachable_cluster_is_cut_short() {
     for class in [ErrorClass::Refused, ErrorClass::Transient, ErrorClass::Stalled] {
         let mut rig = Rig::watching();
-        unreachable(&mut rig, 4);
+        fail_to_reach(&mut rig, 4);
         rig.watch_fails_after_asking(class);
         rig.reflector.hurry(rig.now);
-        assert_eq!(rig.waits().map(|(waited, _)| waited), None, "{class:?}: the dice fall low");
+        assert_eq!(rig.waits().map(|(waited, _)| waited), None, "{class:?}: the RNG returns zero");
         assert_eq!(rig.watch().0, since("10"));
     }
 }
 
 #[test]
-fn a_wait_that_the_server_or_an_operator_decides_is_not_cut_short() {
+fn wait_after_answer_is_not_cut_short() {
     for class in [
         ErrorClass::Throttled(Some(20 * SECOND)),
         ErrorClass::Throttled(None),
@@ -144,7 +144,7 @@ fn a_wait_that_the_server_or_an_operator_decides_is_not_cut_short() {
 }
 
 #[test]
-fn a_server_that_answers_and_breaks_off_at_once_is_asked_at_most_twice_as_often() {
+fn early_retries_at_most_double_the_request_rate() {
     let mut rig = Rig::listing();
     for _ in 0..3 {
         rig.list_fails_after_asking(ErrorClass::Transient);
@@ -157,7 +157,7 @@ fn a_server_that_answers_and_breaks_off_at_once_is_asked_at_most_twice_as_often(
         waits.push(rig.waits().map_or(0, |(waited, _)| waited.as_secs()));
     }
     assert_eq!(waits, [0, 12, 0, 30, 0, 30]);
-    // A watch that lasts makes up for it.
+    // A watch that lasts a second permits an early retry again.
     rig.list();
     rig.page("10", None);
     rig.watch();
@@ -169,7 +169,7 @@ fn a_server_that_answers_and_breaks_off_at_once_is_asked_at_most_twice_as_often(
 
 // client-go: TestNewReflectorWithCustomBackoff.
 #[test]
-fn a_reflector_waits_by_the_backoff_of_its_options() {
+fn backoff_of_options_is_used() {
     let millis = Duration::from_millis;
     let backoff = crate::Backoff::new(millis(10), millis(40));
     let mut rig = Rig::new(ReflectorOptions { streaming_list: false, backoff, ..ReflectorOptions::default() });

@@ -1,10 +1,10 @@
-//! Streaming lists, and servers that do not do them.
+//! Tests of streaming lists, and of servers without them.
 
 use super::*;
 
 // client-go: TestWatchList "bookmark syncs", TestReflectorListAndWatch (W1, W2).
 #[test]
-fn a_streaming_list_is_complete_at_its_bookmark_and_goes_on_as_the_watch() {
+fn streaming_list_completes_at_bookmark_and_continues_as_watch() {
     let mut rig = Rig::streaming();
     assert_eq!(rig.watch(), (MostRecent, true));
     rig.reflector.on_watch_opened(rig.now);
@@ -23,7 +23,7 @@ fn a_streaming_list_is_complete_at_its_bookmark_and_goes_on_as_the_watch() {
 
 // client-go: TestWatchList "annotation false ignored" (W2).
 #[test]
-fn a_bookmark_without_the_mark_ends_nothing() {
+fn bookmark_without_annotation_does_not_end_initial_events() {
     let mut rig = Rig::streaming();
     rig.watch();
     assert_eq!(rig.item(&bookmark("15", false)), ItemVerdict::Nothing);
@@ -33,7 +33,7 @@ fn a_bookmark_without_the_mark_ends_nothing() {
 
 // Better than W9 (k9s#4186): client-go waits for ever.
 #[test]
-fn initial_events_that_make_no_progress_are_given_up_and_the_list_is_taken_at_once() {
+fn stalled_initial_events_fall_back_to_plain_list_at_once() {
     let mut rig = Rig::streaming();
     rig.watch();
     rig.reflector.on_watch_opened(rig.now);
@@ -45,16 +45,16 @@ fn initial_events_that_make_no_progress_are_given_up_and_the_list_is_taken_at_on
     rig.now += 10 * SECOND;
     rig.item(&WatchItem::Modified(object("9")));
     rig.item(&bookmark("9", false));
-    assert_eq!(rig.reflector.deadline(), deadline, "what may come for ever is none");
-    let error = rig.reflector.out_of_patience();
+    assert_eq!(rig.reflector.deadline(), deadline, "MODIFIED is not progress");
+    let error = rig.reflector.stall_error();
     assert_eq!(error.class, ErrorClass::StreamingUnsupported);
     rig.reflector.on_watch_end(Err(&error), 3, 60 * SECOND, rig.now);
     assert_eq!(rig.list(), (since("9"), None, None, true));
 }
 
-// W8, W12, with a memory.
+// W8, W12. Unlike client-go, it is remembered.
 #[test]
-fn a_server_without_streaming_lists_is_remembered_for_an_hour() {
+fn unsupported_streaming_is_remembered_for_an_hour() {
     let mut rig = Rig::streaming();
     rig.watch();
     rig.watch_fails(ErrorClass::StreamingUnsupported);
@@ -70,7 +70,7 @@ fn a_server_without_streaming_lists_is_remembered_for_an_hour() {
 
 // client-go: TestWatchList "429 retried (3 watches, 0 lists)" (W6).
 #[test]
-fn a_throttled_or_refused_streaming_list_is_tried_again_as_one() {
+fn throttled_or_refused_stream_is_retried_as_stream() {
     let mut rig = Rig::streaming();
     for class in [ErrorClass::Throttled(None), ErrorClass::Refused, ErrorClass::Throttled(Some(SECOND))] {
         assert_eq!(rig.watch(), (MostRecent, true));
@@ -80,9 +80,9 @@ fn a_throttled_or_refused_streaming_list_is_tried_again_as_one() {
     assert_eq!(rig.watch(), (MostRecent, true));
 }
 
-// client-go: TestWatchList "stream stopped before bookmark -> new watch-list" (W5), but not without end.
+// client-go: TestWatchList "stream stopped before bookmark -> new watch-list" (W5), here bounded.
 #[test]
-fn streams_that_end_before_their_bookmark_are_tried_twice() {
+fn stream_without_bookmark_is_tried_twice() {
     let mut rig = Rig::streaming();
     for _ in 0..MAX_BROKEN_STREAMS {
         assert_eq!(rig.watch(), (MostRecent, true));
@@ -94,7 +94,7 @@ fn streams_that_end_before_their_bookmark_are_tried_twice() {
 
 // W7.
 #[test]
-fn a_streaming_relist_at_an_expired_version_is_repeated_at_once_at_the_most_recent() {
+fn streaming_relist_at_expired_version_is_repeated_at_most_recent() {
     let mut rig = Rig::streaming();
     rig.watch();
     rig.item(&bookmark("15", true));
@@ -107,7 +107,7 @@ fn a_streaming_relist_at_an_expired_version_is_repeated_at_once_at_the_most_rece
 }
 
 #[test]
-fn who_may_not_watch_may_still_list() {
+fn forbidden_stream_falls_back_to_plain_list() {
     let mut rig = Rig::streaming();
     rig.watch();
     rig.watch_fails(ErrorClass::Forbidden);

@@ -1,4 +1,4 @@
-//! The machine by its rules, on a clock and dice of its own. Names of client-go's tests say what a test stands for.
+//! Tests of the state machine, with a simulated clock and RNG. Comments name the equivalent tests of client-go.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn bookmark(at: &str, initial_events_end: bool) -> WatchItem {
     WatchItem::Bookmark { version: version(at), initial_events_end }
 }
 
-/// A reflector with a clock that waits by itself and dice that always fall low.
+/// A reflector with a clock that advances over waits and an RNG that always returns zero.
 struct Rig {
     reflector: Reflector,
     now: Instant,
@@ -70,7 +70,7 @@ impl Rig {
         Self::new(ReflectorOptions::default())
     }
 
-    /// Synced by a list at version 10, its watch not opened yet.
+    /// Synced by a list at version 10; the watch is not open yet.
     fn watching() -> Self {
         let mut rig = Self::listing();
         rig.list();
@@ -82,7 +82,7 @@ impl Rig {
         self.reflector.next(self.now)
     }
 
-    /// Waits if it must, and says for how long.
+    /// Waits if required, and returns how long and why.
     fn waits(&mut self) -> Option<(Duration, WaitReason)> {
         let Step::Wait { until, reason } = self.step() else { return None };
         let waited = until - self.now;
@@ -104,7 +104,7 @@ impl Rig {
         }
     }
 
-    /// A full page ends.
+    /// Ends a full page.
     fn page(&mut self, at: &str, token: Option<&str>) -> PageVerdict {
         self.page_of(500, at, token)
     }

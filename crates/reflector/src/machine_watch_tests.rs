@@ -1,10 +1,10 @@
-//! Watches: where they start, how they end, and what follows.
+//! Tests of watches: start, end, and what follows.
 
 use super::*;
 
 // client-go: TestBackoffOnTooManyRequests, TestNoRelistOnTooManyRequests (E1, E4).
 #[test]
-fn a_throttled_watch_is_opened_again_when_the_server_says_and_nothing_is_listed() {
+fn throttled_watch_reopens_after_retry_after_without_a_list() {
     let mut rig = Rig::watching();
     for _ in 0..5 {
         assert_eq!(rig.watch(), (since("10"), false));
@@ -15,11 +15,11 @@ fn a_throttled_watch_is_opened_again_when_the_server_says_and_nothing_is_listed(
     rig.watch_fails(ErrorClass::Throttled(None));
     assert_eq!(rig.waits().unwrap().0.as_millis(), 800);
     rig.watch_fails(ErrorClass::Throttled(Some(Duration::MAX)));
-    assert_eq!(rig.waits().unwrap().0, MAX_RETRY_AFTER, "nobody is believed for ever");
+    assert_eq!(rig.waits().unwrap().0, MAX_RETRY_AFTER, "Retry-After is capped");
 }
 
 #[test]
-fn a_throttled_page_is_asked_for_again() {
+fn throttled_page_is_repeated() {
     let mut rig = Rig::listing();
     rig.list();
     rig.page("10", Some("p2"));
@@ -32,7 +32,7 @@ fn a_throttled_page_is_asked_for_again() {
 
 // client-go: TestReflectorListAndWatchInitConnBackoff (E1).
 #[test]
-fn a_refused_connection_is_tried_again_for_ever_without_a_relist() {
+fn refused_connection_is_retried_without_a_relist() {
     let mut rig = Rig::watching();
     for _ in 0..100 {
         assert_eq!(rig.watch(), (since("10"), false));
@@ -43,7 +43,7 @@ fn a_refused_connection_is_tried_again_for_ever_without_a_relist() {
 
 // client-go: TestWatchTimeout (R6).
 #[test]
-fn watch_timeouts_are_drawn_between_five_and_ten_minutes() {
+fn watch_timeout_is_between_five_and_ten_minutes() {
     for (dice, minutes) in [(0.0, 300), (0.5, 450), (0.999, 599)] {
         let mut reflector = Reflector::new(ReflectorOptions::default(), move || dice);
         let Step::Watch { request } = reflector.next(clock::now()) else { panic!() };
@@ -53,7 +53,7 @@ fn watch_timeouts_are_drawn_between_five_and_ten_minutes() {
 
 // client-go: TestWatchTimeout. It raises a shorter minimum to five minutes.
 #[test]
-fn minimum_of_a_watch_timeout_can_be_set() {
+fn minimum_watch_timeout_is_configurable() {
     for minimum in [30 * 60, 1] {
         for dice in [0.0, 0.999] {
             let options = ReflectorOptions { min_watch_timeout: minimum * SECOND, ..ReflectorOptions::default() };
@@ -65,7 +65,7 @@ fn minimum_of_a_watch_timeout_can_be_set() {
 
 // R8.
 #[test]
-fn a_watch_that_the_server_ends_is_opened_again_at_once_from_the_last_version() {
+fn ended_watch_reopens_at_once_from_last_version() {
     let mut rig = Rig::watching();
     for (events, lasted) in [(0, SECOND), (3, Duration::ZERO), (0, 300 * SECOND)] {
         rig.watch();
@@ -77,7 +77,7 @@ fn a_watch_that_the_server_ends_is_opened_again_at_once_from_the_last_version() 
 
 // Better than R9 (client-go: TestReflectorHandleWatchResultChanClosedBefore; complaint kubernetes#138552).
 #[test]
-fn a_very_short_watch_backs_off_and_only_a_row_of_them_relists() {
+fn short_watch_backs_off_and_several_in_a_row_relist() {
     let mut rig = Rig::watching();
     for _ in 0..MAX_BAD_WATCHES {
         assert_eq!(rig.watch(), (since("10"), false));
@@ -91,7 +91,7 @@ fn a_very_short_watch_backs_off_and_only_a_row_of_them_relists() {
 }
 
 #[test]
-fn a_server_that_ends_every_watch_after_one_event_makes_no_hot_loop() {
+fn watches_of_one_event_cause_no_hot_loop() {
     let mut rig = Rig::watching();
     let mut waits = 0;
     for _ in 0..20 {
@@ -104,7 +104,7 @@ fn a_server_that_ends_every_watch_after_one_event_makes_no_hot_loop() {
 
 // client-go: TestReflectorWatchHandler, TestReflectorResourceVersionUpdate (E10).
 #[test]
-fn every_event_and_every_bookmark_moves_the_version_on() {
+fn events_and_bookmarks_advance_the_version() {
     let mut rig = Rig::watching();
     rig.watch();
     let deleted = WatchItem::Deleted(object("13"));
@@ -122,7 +122,7 @@ fn every_event_and_every_bookmark_moves_the_version_on() {
 
 // E7.
 #[test]
-fn a_skipped_event_does_not_move_the_version_on() {
+fn skipped_event_does_not_advance_the_version() {
     let mut rig = Rig::watching();
     rig.watch();
     let skipped = Skipped { key: None, version: Some(version("11")), reason: String::new() };
@@ -132,7 +132,7 @@ fn a_skipped_event_does_not_move_the_version_on() {
 
 // E11.
 #[test]
-fn a_watch_from_nowhere_learns_no_version_from_its_synthetic_events() {
+fn synthetic_events_do_not_advance_the_version() {
     for nowhere in ["", "0"] {
         let mut rig = Rig::listing();
         rig.list();
@@ -146,9 +146,9 @@ fn a_watch_from_nowhere_learns_no_version_from_its_synthetic_events() {
     }
 }
 
-// What was deleted between two watches from nowhere would never be told.
+// Deletions between two watches without a version would be missed.
 #[test]
-fn a_watch_without_a_version_to_go_on_from_is_followed_by_a_list() {
+fn watch_without_a_version_is_followed_by_a_list() {
     for nowhere in ["", "0"] {
         let mut rig = Rig::listing();
         rig.list();
@@ -159,40 +159,48 @@ fn a_watch_without_a_version_to_go_on_from_is_followed_by_a_list() {
         rig.page(nowhere, None);
         rig.watch();
         rig.watch_ends(3, 59 * SECOND);
-        assert_eq!(rig.waits(), Some((Duration::from_millis(800), WaitReason::ShortWatch)), "no hot loop of lists");
+        assert_eq!(
+            rig.waits(),
+            Some((Duration::from_millis(800), WaitReason::ShortWatch)),
+            "lists must not loop without a wait"
+        );
         rig.list();
         rig.page(nowhere, None);
         rig.watch();
         rig.reflector.on_watch_end(Err(&error(ErrorClass::Transient)), 3, 2 * SECOND, rig.now);
         let (waited, _) = rig.waits().unwrap();
-        assert!(waited >= Duration::from_millis(1600), "nor when they are cut off: {waited:?}");
+        assert!(waited >= Duration::from_millis(1600), "nor after a cut: {waited:?}");
         rig.list();
         rig.page(nowhere, None);
         rig.watch();
         rig.item(&bookmark("12", false));
         rig.watch_ends(1, SECOND);
-        assert_eq!(rig.watch(), (since("12"), false), "a bookmark brought one");
+        assert_eq!(rig.watch(), (since("12"), false), "the version of the bookmark");
     }
 }
 
 #[test]
-fn a_bookmark_without_a_version_moves_nothing_on() {
+fn bookmark_without_a_version_does_not_advance_the_version() {
     let mut rig = Rig::watching();
     rig.watch();
     assert_eq!(rig.item(&bookmark("", false)), ItemVerdict::Nothing);
     assert_eq!(rig.reflector.last_version(), Some(&version("10")));
-    assert_eq!(rig.item(&WatchItem::Modified(object(""))), ItemVerdict::Apply, "nor does an object without one");
+    assert_eq!(
+        rig.item(&WatchItem::Modified(object(""))),
+        ItemVerdict::Apply,
+        "neither does an object without a version"
+    );
     assert_eq!(rig.reflector.last_version(), Some(&version("10")));
     let mut rig = Rig::streaming();
     rig.watch();
     assert_eq!(rig.item(&bookmark("", true)), ItemVerdict::InitialEventsEnd(version("")));
     rig.watch_ends(1, 60 * SECOND);
-    assert_eq!(rig.watch(), (MostRecent, true), "a list that ended so is complete, and the next one is a list again");
+    assert_eq!(rig.watch(), (MostRecent, true), "the list is complete, and another one follows");
 }
 
-// The store drops what the watch then repeats: `stale_events_of_a_watch_change_nothing`.
+// The store drops repeated events: `stale_events_of_a_watch_change_nothing`.
 #[test]
-fn a_version_that_goes_backwards_is_followed() {
+fn decreasing_version_is_followed() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.item(&added("15"));
@@ -207,7 +215,7 @@ fn a_version_that_goes_backwards_is_followed() {
 
 // E3 (#86430): only a refused list goes to etcd.
 #[test]
-fn an_expired_watch_relists_at_the_last_version_after_a_backoff() {
+fn expired_watch_relists_at_last_version_after_backoff() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.watch_fails(ErrorClass::Expired);
@@ -216,7 +224,7 @@ fn an_expired_watch_relists_at_the_last_version_after_a_backoff() {
 }
 
 #[test]
-fn a_watch_that_is_too_new_for_the_server_relists_at_the_most_recent_version() {
+fn watch_with_too_large_version_relists_at_most_recent() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.watch_fails(ErrorClass::TooLarge);
@@ -226,7 +234,7 @@ fn a_watch_that_is_too_new_for_the_server_relists_at_the_most_recent_version() {
 
 // Better than E5, E6 (client-go: TestRetryInternalError; complaint kubernetes#129683).
 #[test]
-fn a_broken_watch_is_opened_again_a_few_times_before_a_relist() {
+fn broken_watch_reopens_a_few_times_before_a_relist() {
     for class in [ErrorClass::Transient, ErrorClass::Stalled] {
         let mut rig = Rig::watching();
         for _ in 0..MAX_BAD_WATCHES {
@@ -242,7 +250,7 @@ fn a_broken_watch_is_opened_again_a_few_times_before_a_relist() {
 }
 
 #[test]
-fn a_watch_that_ran_well_makes_up_for_the_ones_that_broke() {
+fn working_watch_resets_broken_watches() {
     let mut rig = Rig::watching();
     for _ in 0..50 {
         rig.watch();
@@ -252,9 +260,9 @@ fn a_watch_that_ran_well_makes_up_for_the_ones_that_broke() {
     }
 }
 
-// R8. Found by the oracle: cuts of good watches doubled the wait each time, up to a minute, where client-go waits for none.
+// R8. Regression: cuts of working watches doubled the wait each time, up to a minute; client-go does not wait.
 #[test]
-fn a_watch_that_is_cut_off_after_it_ran_is_opened_again_soon_however_often() {
+fn cut_of_working_watch_never_lengthens_the_wait() {
     let mut rig = Rig::watching();
     let cut = |rig: &mut Rig, events, lasted| {
         rig.watch();
@@ -265,9 +273,9 @@ fn a_watch_that_is_cut_off_after_it_ran_is_opened_again_soon_however_often() {
         let waited = cut(&mut rig, 5, 2 * SECOND);
         assert!(waited >= REOPEN && waited < 2 * REOPEN, "{waited:?}");
     }
-    // One without events may be a bad one, and is soon opened again all the same.
+    // Without events the watch may be faulty, but is reopened soon as well.
     assert!(cut(&mut rig, 0, SECOND) < 2 * REOPEN);
-    // Nor is one that brought something at once, unless that becomes a habit: then it is an outage, and it begins.
+    // So is one that had events and ended at once, unless that repeats; then it counts as an outage.
     assert!(cut(&mut rig, 5, SECOND / 2) < 2 * REOPEN);
     assert!(cut(&mut rig, 5, SECOND / 2) < 2 * REOPEN);
     let first = Duration::from_millis(800);
@@ -278,7 +286,7 @@ fn a_watch_that_is_cut_off_after_it_ran_is_opened_again_soon_however_often() {
 
 // client-go: TestReflectorReplacesStoreOnUnsafeDelete, for the error class of such a status.
 #[test]
-fn bytes_that_are_not_the_protocol_relist_after_a_backoff() {
+fn malformed_bytes_relist_after_backoff() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.watch_fails(ErrorClass::Malformed);
@@ -287,7 +295,7 @@ fn bytes_that_are_not_the_protocol_relist_after_a_backoff() {
 }
 
 #[test]
-fn a_forbidden_watch_is_retried_after_a_backoff_and_does_not_relist() {
+fn forbidden_watch_is_retried_without_a_relist() {
     let mut rig = Rig::watching();
     for (class, millis) in [(ErrorClass::Forbidden, 800), (ErrorClass::Unauthorized, 1600)] {
         rig.watch();
@@ -298,7 +306,7 @@ fn a_forbidden_watch_is_retried_after_a_backoff_and_does_not_relist() {
 }
 
 #[test]
-fn a_resource_that_is_gone_is_listed_again_after_a_backoff() {
+fn missing_resource_is_listed_again_after_backoff() {
     let mut rig = Rig::watching();
     rig.watch();
     rig.watch_fails(ErrorClass::NotFound);

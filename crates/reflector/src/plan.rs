@@ -1,4 +1,4 @@
-//! What a reflector is told and what it answers: its options, its steps and its verdicts.
+//! Options, steps and verdicts of a reflector.
 
 use std::time::Duration;
 
@@ -6,24 +6,23 @@ use super::{Backoff, ErrorClass, ListRequest, SourceError, WatchRequest};
 use informer_hub_types::ResourceVersion;
 use informer_hub_types::clock::Instant;
 
-/// How long a source may be silent before it counts as broken.
+/// Deadlines for a silent source.
 ///
-/// Silence of a watch is no fault by itself: apiservers send a bookmark about once a minute, but aggregated ones may
-/// send none, and a quiet resource has no events. What is certain is that the server ends the watch after the time
-/// that was asked for; later than that, plus a little, the connection is dead. HTTP heads and lists have no such
-/// excuse.
+/// A silent watch is not a failure by itself. Apiservers send a bookmark about once a minute, but aggregated ones may send
+/// none, and a quiet resource has no events. The server ends a watch after the requested timeout, so a watch without an
+/// end shortly after that has a dead connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StallPolicy {
-    /// Until the head of a watch's answer. Default 30 s.
+    /// Until the head of a watch answer. Default 30 s.
     pub watch_head: Duration,
-    /// Until the head of a list's answer. Default 60 s, an apiserver's own limit on a request: older ones encode the
-    /// whole list before they send the first byte.
+    /// Until the head of a list answer. Default 60 s, an apiserver's own request timeout: older ones encode the whole list
+    /// before they send the first byte.
     pub list_head: Duration,
-    /// Between two pieces of a list. Default 30 s.
+    /// Between two chunks of a list. Default 30 s.
     pub list_chunk: Duration,
-    /// Added to a watch's own timeout. Default 10 s.
+    /// Added to a watch's timeout. Default 10 s.
     pub watch_slack: Duration,
-    /// Without any progress of a streaming list's initial events. Default 30 s.
+    /// Between two initial events of a streaming list. Default 30 s.
     pub initial_events: Duration,
 }
 
@@ -39,21 +38,20 @@ impl Default for StallPolicy {
     }
 }
 
-/// Bounds of one list. A list that reaches one ends with an error, and another list begins after a backoff.
+/// Bounds of one list. A list beyond a bound ends with an error, and another one begins after a backoff.
 ///
-/// The defaults leave room for fifty times a million objects in pages of 500. Beside them a list ends when the server
-/// repeats a continue token, after whatever number of pages.
+/// The defaults allow fifty times a million objects in pages of 500. A list also ends with an error if a continue token
+/// repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListBounds {
     /// Pages. Default 100,000.
     pub pages: u64,
-    /// Items, skipped ones included. Default 50 million.
+    /// Items, including skipped ones. Default 50 million.
     pub items: u64,
-    /// Time that the reflector waits for the server. Waits for room in memory do not count. Default 1 h.
+    /// Total wait for the server, without waits for free memory. Default 1 h.
     pub time: Duration,
-    /// Pages in a row without an item. Default 16.
-    ///
-    /// An empty page that has a continue token is followed by a pause of 100 ms, doubling up to 2 s.
+    /// Empty pages in a row. Default 16. After an empty page with a continue token, the reflector pauses for 100 ms, doubling
+    /// up to 2 s.
     pub empty_pages: u32,
 }
 
@@ -63,25 +61,23 @@ impl Default for ListBounds {
     }
 }
 
-/// What can be set of a reflector.
+/// Options of a reflector.
 #[derive(Debug, Clone)]
 pub struct ReflectorOptions {
-    /// Whether streaming lists are tried first. Default true; servers that do not do them are found out.
+    /// Whether to try streaming lists first. Default true; unsupported servers are detected.
     pub streaming_list: bool,
-    /// Page size of every list; unset: 500 where the apiserver would go to etcd anyway, else everything at once.
+    /// Page size of every list. Unset: 500 if the apiserver reads from etcd, else everything in one page.
     pub page_size: Option<u32>,
-    /// Lower end of a watch's timeout, which is drawn from `[t, 2t)`. Default 5 min.
+    /// Minimum watch timeout; drawn from `[t, 2t)`. Default 5 min.
     pub min_watch_timeout: Duration,
-    /// Lower end of the longest wait after a 401, 403 or 404, which mostly somebody has to mend; drawn from `[t, 2t)`. The
-    /// first waits are those of the ordinary backoff. Default 30 s.
+    /// Cap of the backoff after a 401, 403 or 404, which usually need an operator; drawn from `[t, 2t)`. Default 30 s.
     pub slow_retry: Duration,
-    /// Lower end of the wait before a watch that ran and was cut off is opened again; drawn from `[t, 2t)`. It is the
-    /// same however often that happens. Default 100 ms.
+    /// Wait before a watch is reopened that worked and was cut off; drawn from `[t, 2t)`. It does not grow. Default 100 ms.
     pub reopen: Duration,
-    /// Waits after failures. Default 800 ms, doubling up to 30 s, each drawn from `[d, 2d)`; starts over after 2 min
-    /// without a failure.
+    /// Backoff after failures. Default: 800 ms, doubling up to 30 s, each drawn from `[d, 2d)`; resets after 2 min without a
+    /// failure.
     pub backoff: Backoff,
-    /// How long silence is borne.
+    /// Deadlines for a silent source.
     pub stall: StallPolicy,
     /// Bounds of one list.
     pub list: ListBounds,
@@ -102,45 +98,45 @@ impl Default for ReflectorOptions {
     }
 }
 
-/// What to do next.
+/// The next action of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Ask for a page of a list.
+    /// Request a page of a list.
     List {
         /// The request.
         request: ListRequest,
-        /// Whether a list begins with it, and whatever was listed before and not completed is void.
+        /// Whether this begins a list. An incomplete list before it is void.
         fresh: bool,
     },
-    /// Open a watch. With `initial_events`, a list begins with it.
+    /// Open a watch. With `initial_events` it begins a list.
     Watch {
         /// The request.
         request: WatchRequest,
     },
-    /// Do nothing for now.
+    /// Wait.
     Wait {
-        /// Until then.
+        /// The end of the wait.
         until: Instant,
-        /// What for.
+        /// The reason.
         reason: WaitReason,
     },
 }
 
-/// Why a reflector waits.
+/// The reason of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitReason {
-    /// After a failure of this class.
+    /// A failure of this class.
     Failure(ErrorClass),
-    /// The server ends watches as soon as they are open.
+    /// The server ends watches right after it opened them.
     ShortWatch,
-    /// The last page of a list brought nothing, or next to nothing.
+    /// The last page of a list had no items or few.
     ThinPage,
 }
 
-/// What the end of a page means.
+/// Meaning of the end of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageVerdict {
-    /// There are more pages.
+    /// More pages follow.
     NextPage,
     /// The list is complete at this version.
     ListComplete(ResourceVersion),
@@ -149,15 +145,15 @@ pub enum PageVerdict {
     GivenUp(SourceError),
 }
 
-/// What to make of a watch item.
+/// Meaning of a watch item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemVerdict {
-    /// Part of the initial state of a streaming list: an object of the list (or, DELETED, one that it had).
+    /// Part of the initial state of a streaming list: an object, or (DELETED) its removal.
     Initial,
-    /// The initial state is complete at this version; the same stream goes on as the watch.
+    /// The initial state is complete at this version. The stream continues as a watch.
     InitialEventsEnd(ResourceVersion),
-    /// Something happened to an object.
+    /// A change of an object.
     Apply,
-    /// Nothing to hand on.
+    /// Not to be passed on.
     Nothing,
 }

@@ -1,22 +1,22 @@
-//! Progress of a list: detects servers that send pages, or items, without an end.
+//! Bounds on the progress of a list: detects servers that send pages or items without end.
 
 use std::time::Duration;
 
 use super::{ErrorClass, ListBounds, SourceError};
 
-/// Items of a page where the request has no limit; client-go's default page size.
+/// Assumed page size of a request without a limit: client-go's default.
 const USUAL_PAGE: u32 = 500;
 /// Pause after the first empty page; doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause after an empty page.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Pause after a page that has less than a tenth of the items asked for.
+/// Pause after a page with less than a tenth of the requested items.
 const THIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a list in progress has brought. Pure.
+/// Progress of one list.
 ///
-/// Repeated continue tokens are found by Brent's algorithm: one token is kept, and replaced after 1, 2, 4, 8 … pages. A
-/// cycle of `n` tokens that begins after `m` pages is found within `3·max(m, n)` pages, whatever its length.
+/// Brent's algorithm finds repeated continue tokens: one token is kept, and replaced after 1, 2, 4, 8 … pages. A cycle of
+/// `n` tokens that begins after `m` pages is found within `3·max(m, n)` pages.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     pages: u64,
@@ -30,12 +30,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A page is asked for, perhaps again.
+    /// Records the request of a page, or its repetition.
     pub fn begin_page(&mut self) {
         self.items_of_page = 0;
     }
 
-    /// Items have arrived, after a wait for the server.
+    /// Records items, and how long the server took for them.
     ///
     /// # Errors
     /// The list is beyond its bounds.
@@ -44,25 +44,25 @@ impl Progress {
         self.items_of_page = self.items_of_page.saturating_add(items);
         self.waited = self.waited.saturating_add(waited);
         if self.items > bounds.items {
-            return Err(endless(format!("list: more than {} items", bounds.items)));
+            return Err(unbounded(format!("list: more than {} items", bounds.items)));
         }
         if self.waited > bounds.time {
-            return Err(endless(format!("list: no end within {:?}", bounds.time)));
+            return Err(unbounded(format!("list: no end within {:?}", bounds.time)));
         }
         Ok(())
     }
 
-    /// A page has ended, and `token` continues the list. Returns the pause before the next page.
+    /// Records the end of a page with the continue token `token`. Returns the pause before the next page.
     ///
     /// # Errors
     /// The list makes no progress, or is beyond its bounds.
     pub fn note_page(&mut self, token: &str, limit: Option<u32>, bounds: &ListBounds) -> Result<Duration, SourceError> {
         self.pages += 1;
         if self.repeats(token) {
-            return Err(endless(format!("list: page {} repeats an earlier continue token", self.pages)));
+            return Err(unbounded(format!("list: page {} repeats an earlier continue token", self.pages)));
         }
         if self.pages >= bounds.pages {
-            return Err(endless(format!("list: more than {} pages", bounds.pages)));
+            return Err(unbounded(format!("list: more than {} pages", bounds.pages)));
         }
         let items = std::mem::take(&mut self.items_of_page);
         if items > 0 {
@@ -72,7 +72,7 @@ impl Progress {
         }
         self.empty_pages += 1;
         if self.empty_pages >= bounds.empty_pages {
-            return Err(endless(format!("list: {} empty pages in a row", self.empty_pages)));
+            return Err(unbounded(format!("list: {} empty pages in a row", self.empty_pages)));
         }
         let doublings = (self.empty_pages - 1).min(16);
         Ok(FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE))
@@ -92,7 +92,7 @@ impl Progress {
     }
 }
 
-fn endless(message: String) -> SourceError {
+fn unbounded(message: String) -> SourceError {
     SourceError { class: ErrorClass::Malformed, message }
 }
 
@@ -100,7 +100,7 @@ fn endless(message: String) -> SourceError {
 mod tests {
     use super::*;
 
-    /// Pages of full length until the list is given up.
+    /// Reads full pages until an error. Returns the page and the message.
     fn pages_until_error(tokens: impl Iterator<Item = String>) -> (u64, String) {
         let mut progress = Progress::default();
         let bounds = ListBounds { pages: 10_000, ..ListBounds::default() };
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_tokens_is_found_within_three_times_its_length_and_its_lead() {
+    fn token_cycle_is_found_within_three_times_its_length() {
         for lead in [0_u64, 1, 2, 7, 100] {
             for length in [1_u64, 2, 3, 10, 64, 500] {
                 let tokens = (0..lead).map(|at| format!("lead-{at}"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_objects_in_pages_of_ten_are_within_the_bounds_and_unpaced() {
+    fn million_objects_in_pages_of_ten_are_within_bounds_and_unpaced() {
         let (mut progress, bounds) = (Progress::default(), ListBounds::default());
         for page in 0..99_999 {
             progress.begin_page();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_pages_are_paced_and_a_row_of_them_ends_the_list() {
+    fn empty_pages_are_paced_then_end_the_list() {
         let (mut progress, bounds) = (Progress::default(), ListBounds::default());
         let mut pauses = Vec::new();
         let error = loop {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_ends_the_row_of_empty_pages_and_a_thin_page_is_paced() {
+    fn item_resets_empty_page_count_and_thin_page_is_paced() {
         let (mut progress, bounds) = (Progress::default(), ListBounds { empty_pages: 2, ..ListBounds::default() });
         let mut page = |items: u64, token: &str| {
             progress.begin_page();
@@ -167,13 +167,13 @@ mod tests {
         };
         assert_eq!(page(0, "a"), Some(100));
         assert_eq!(page(49, "b"), Some(20));
-        assert_eq!(page(0, "c"), Some(100), "the row began anew");
+        assert_eq!(page(0, "c"), Some(100), "the count starts over");
         assert_eq!(page(50, "d"), Some(0));
         assert_eq!((page(0, "e"), page(0, "f")), (Some(100), None));
     }
 
     #[test]
-    fn items_and_time_are_bounded_within_one_page() {
+    fn items_and_time_are_bounded_within_a_page() {
         let bounds = ListBounds { items: 10, time: Duration::from_secs(9), ..ListBounds::default() };
         let mut progress = Progress::default();
         progress.note_items(10, Duration::from_secs(9), &bounds).unwrap();

@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use super::discovery::{AT_ONCE, DEADLINE, Group, GroupList, MAX_DOCUMENT, Resource, ResourceList, get};
 use super::request::{Get, Query, encode, stalled};
-use informer_hub_reflector::{Discovered, ErrorClass, SourceError, bounded};
+use informer_hub_codec::bounded;
+use informer_hub_reflector::{Discovered, ErrorClass, SourceError};
 use informer_hub_types::{Catalogue, GroupOffer, Offer, VersionOffer};
 
 /// What discovery is asked for in, best first; a server that knows neither form answers the old one.

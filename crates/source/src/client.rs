@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use super::exec::{ExecError, ExecToken, Plugin};
 use super::request::{Asked, describe};
 use super::transport::{self, CONNECT_TIMEOUT};
+use informer_hub_codec::bounded;
 use informer_hub_dial::{Dial, server_of};
 use informer_hub_disk::FileStates;
-use informer_hub_reflector::bounded;
 use informer_hub_types::Threads;
 use informer_hub_types::clock::{self, Instant};
 

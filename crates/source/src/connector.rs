@@ -14,10 +14,11 @@ use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
 use super::live::{Live, Way};
 use super::review::server_version;
+use informer_hub_codec::Decoder;
 use informer_hub_dial::Dial;
 use informer_hub_reflector::{
-    Connection, Connector, Decoder, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server,
-    SourceError, StallPolicy,
+    Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
+    StallPolicy,
 };
 use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, Watched, clock};
 

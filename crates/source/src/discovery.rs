@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::request::{Get, Query, encode, stalled};
-use informer_hub_reflector::{ErrorClass, SourceError, bounded};
+use informer_hub_codec::{ErrorClass, SourceError, bounded};
 use informer_hub_types::{ApiResource, Gvr, ResourceRef, nearest};
 
 /// How long a look-up may take in all.

@@ -14,9 +14,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::live::{Live, Made};
 use super::pump::{Intake, ListIntake, Pieces, WatchIntake, pump};
 use super::request::{Get, Query, encode, transient};
+use informer_hub_codec::{Decoder, MAX_OBJECT_BYTES};
 use informer_hub_reflector::{
-    Decoder, ErrorClass, ListRequest, ListStream, ListerWatcher, MAX_OBJECT_BYTES, SourceError, StallPolicy,
-    VersionMatch, WatchRequest, WatchStream,
+    ErrorClass, ListRequest, ListStream, ListerWatcher, SourceError, StallPolicy, VersionMatch, WatchRequest,
+    WatchStream,
 };
 use informer_hub_types::{ApiResource, Scope, Threads};
 

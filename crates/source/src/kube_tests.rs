@@ -4,7 +4,8 @@ use futures::StreamExt;
 
 use super::super::testserver::{Act, PATIENCE, TestServer, failure, head, json};
 use super::*;
-use informer_hub_reflector::{ErrorClass, ListChunk, Projection, WatchItem};
+use informer_hub_codec::Projection;
+use informer_hub_reflector::{ErrorClass, ListChunk, WatchItem};
 use informer_hub_types::{Gvr, ResourceVersion, View};
 
 const JSON: &str = "Content-Type: application/json\r\n";

@@ -5,7 +5,8 @@ use std::path::Path;
 use super::*;
 use crate::kube::{KubeSource, KubeSourceOptions};
 use crate::testserver::{Act, PATIENCE, TestServer};
-use informer_hub_reflector::{Decoder, ErrorClass, ListRequest, ListerWatcher, Projection, VersionMatch, WatchRequest};
+use informer_hub_codec::{Decoder, Projection};
+use informer_hub_reflector::{ErrorClass, ListRequest, ListerWatcher, VersionMatch, WatchRequest};
 use informer_hub_types::{ApiResource, Gvr, Scope};
 
 fn kubeconfig(path: &Path, server: &str, token: &str) {

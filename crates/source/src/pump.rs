@@ -14,8 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::request::{next_data, stalled, transient};
-use informer_hub_reflector::split::{Line, LineSplitter, ListSplitter, ListStep};
-use informer_hub_reflector::{Decoder, ErrorClass, ListChunk, SourceError, WatchBatch, WatchItem};
+use informer_hub_codec::Decoder;
+use informer_hub_codec::{Line, LineSplitter, ListSplitter, ListStep};
+use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, WatchBatch, WatchItem};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Followed, Traced};
 
@@ -352,7 +353,7 @@ mod tests {
     use hyper::body::Frame;
 
     use super::*;
-    use informer_hub_reflector::{MAX_OBJECT_BYTES, Projection};
+    use informer_hub_codec::{MAX_OBJECT_BYTES, Projection};
     use informer_hub_types::{ApiResource, Gvr};
 
     type Batches = mpsc::Receiver<Piece<WatchBatch>>;

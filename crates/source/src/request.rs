@@ -13,8 +13,8 @@ use kube::Client;
 use kube::client::{AuthError, Body};
 
 use super::exec::NoCredentials;
+use informer_hub_codec::{ErrorClass, SourceError, bounded, classify_status};
 use informer_hub_dial::causes;
-use informer_hub_reflector::{ErrorClass, SourceError, bounded, classify_status};
 
 /// What is read of an error's body.
 const MAX_ERROR_BODY: usize = 64 * 1024;

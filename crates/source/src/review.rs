@@ -16,9 +16,8 @@ use serde_json::{Value, json};
 
 use super::kube::{collection, selectors};
 use super::request::{Get, Query, about, collect, next_data, send, transient};
-use informer_hub_reflector::{
-    ErrorClass, ListBounds, MAX_OBJECT_BYTES, Progress, SourceError, bounded, classify_status,
-};
+use informer_hub_codec::{MAX_OBJECT_BYTES, bounded, classify_status};
+use informer_hub_reflector::{ErrorClass, ListBounds, Progress, SourceError};
 use informer_hub_types::{ApiResource, Scope, clock};
 
 /// How long one question may take.

@@ -32,7 +32,6 @@ pub mod printable;
 mod resource;
 pub mod rng;
 mod saved;
-pub mod scan;
 mod secret_variables;
 mod selector;
 mod selector_parse;

@@ -31,7 +31,7 @@ use crate::actors::subscribe::user::SubscriptionId;
 use crate::actors::subscribe::user::User;
 use crate::actors::subscribe::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
-use informer_hub_reflector::{Connection, Connector, ErrorClass, Haste, InformerOptions};
+use informer_hub_reflector::{Connection, Connector, EarlyRetry, ErrorClass, InformerOptions};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
@@ -81,7 +81,7 @@ struct WantState {
     lookup: u64,
     /// Whether it waits for another look-up because the cluster did not answer, and whether that wait is cut short.
     unanswered: bool,
-    haste: Haste,
+    haste: EarlyRetry,
     /// Whether a definition of it was seen.
     was_defined: bool,
 }
@@ -308,7 +308,7 @@ impl ClusterActor {
             missed: false,
             lookup: 0,
             unanswered: false,
-            haste: Haste::default(),
+            haste: EarlyRetry::default(),
             was_defined: false,
         };
         self.wants.insert(Arc::new(key.clone()), Box::new(state));

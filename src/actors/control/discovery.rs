@@ -21,7 +21,8 @@ use crate::actors::runtime::recovery::Answered;
 use crate::actors::runtime::supervision::ExitGuard;
 use crate::actors::status::hub::{SurveyState, SurveyStatus};
 use crate::discovery::{self, Answer, Pace, Seen, definition_of};
-use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, Projection, SourceError};
+use informer_hub_codec::Projection;
+use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, SourceError};
 use informer_hub_types::{ApiResource, ClusterName, Scope, clock, rng};
 
 /// What a discovery actor is made of.
@@ -129,7 +130,7 @@ impl DiscoveryActor {
             answers.changed().await.ok().map(|()| ((), answers))
         });
         let checking = answers.into_actor(self).map(|(), act, ctx| {
-            if act.failed.as_ref().is_some_and(|error| error.class.is_silence()) {
+            if act.failed.as_ref().is_some_and(|error| error.class.is_unreachable()) {
                 act.pace.check(clock::now());
                 act.schedule(ctx);
             }

@@ -143,7 +143,7 @@ impl Driver {
             machine.resume(version.as_ref().clone());
         }
         if let Some(version) = parts.resume.take() {
-            machine.go_on(version, clock::now());
+            machine.resume_watch(version, clock::now());
         }
         let others = parts.answered.subscribe();
         let is_first = parts.health.lists.load(Relaxed) == 0;
@@ -369,14 +369,14 @@ impl Driver {
                 }
             };
             match next {
-                None => return Ok(Err(self.machine.out_of_patience())),
+                None => return Ok(Err(self.machine.stall_error())),
                 Some(None) => return Ok(Ok(())),
                 Some(Some(Err(error))) => return Ok(Err(error)),
                 Some(Some(Ok(batch))) => {
                     *events += batch.items.len() as u64;
                     self.take_items(batch);
                     self.hand_over().await?;
-                    if let Some(error) = self.machine.overrun(clock::now()) {
+                    if let Some(error) = self.machine.overrun_error(clock::now()) {
                         return Ok(Err(error));
                     }
                 }

@@ -16,13 +16,14 @@ use crate::actors::{Apart, ClusterState, Env, FleetView, Subscribe, Subscriber};
 use crate::app::convert;
 use crate::app::reload::Running;
 use crate::cache::Snapshot;
+use informer_hub_codec::Projection;
 use informer_hub_config::fleet::{
     ARGOCD_SELECTOR, CLUSTER_API_SELECTOR, PROFILE_SECRETS_SELECTOR, Said, name_for, of_argocd, of_cluster_api,
     of_profiles,
 };
 use informer_hub_config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management, SecretFormat};
 use informer_hub_dial::Dial;
-use informer_hub_reflector::{InformerOptions, Projection, StallPolicy};
+use informer_hub_reflector::{InformerOptions, StallPolicy};
 use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, ClusterSelector, FieldPath, Gvr, LabelSelector, Notification, Phase,
     Scope, StoredObject, View, clock, rng,

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::query::{found, origin};
 use crate::cache::testing::{pods, properties};
 use crate::cache::{DeclaredIndex, DeltaFifo, IndexFn, Indexers, Query, Snapshot, Store};
+use informer_hub_codec::{Decoder, Projection, WatchItem};
 use informer_hub_query::{Expr, Literal, Test};
-use informer_hub_reflector::{Decoder, Projection, WatchItem};
 use informer_hub_types::{Change, Delta, DeltaKind, FieldPath, InformerHealth, ResourceVersion, SharedStr};
 
 const PATHS: [(&str, &str); 2] = [("by-one", "spec.v"), ("by-each", "spec.list[*].v")];

@@ -2,7 +2,7 @@
 //!
 //! Two bytes say how: the decoder's profile and the limit of an item, and how the bytes arrive. The rest is the page.
 
-use informer_hub_reflector::split::{ListSplitter, ListStep, MAX_OBJECT_BYTES};
+use informer_hub_codec::{ListSplitter, ListStep, MAX_OBJECT_BYTES};
 use serde_json::Value;
 
 use super::input::{Input, pieces};

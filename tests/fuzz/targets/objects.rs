@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use informer_hub_reflector::decode::Decoded;
-use informer_hub_reflector::{Decoder, Projection};
+use informer_hub_codec::Decoded;
+use informer_hub_codec::{Decoder, Projection};
 use informer_hub_types::{
     ApiResource, Dictionary, FieldPath, Gvr, Notification, Object, Origin, PackedTotals, Packer, Scope, SharedStr,
     StoredObject,

@@ -2,7 +2,7 @@
 //!
 //! Two bytes say how: the decoder's profile and the limit of a line, and how the bytes arrive. The rest is the stream.
 
-use informer_hub_reflector::split::{Line, LineSplitter, MAX_OBJECT_BYTES};
+use informer_hub_codec::{Line, LineSplitter, MAX_OBJECT_BYTES};
 use informer_hub_reflector::{SourceError, WatchItem};
 
 use super::input::{Input, pieces};

@@ -1,39 +1,38 @@
-//! Questions that are made to be expensive.
+//! Tests of the bounds on texts and expressions.
 
 use std::time::Duration;
 
-use super::super::{Expr, InvalidExpr, InvalidQuestion, Matcher, Mistake, Question, Test};
+use super::super::{Expr, InvalidExpr, InvalidQuestion, Matcher, ParseProblem, Question, Test};
 
-fn refused(text: &str) -> Mistake {
+fn refused(text: &str) -> ParseProblem {
     text.parse::<Question>().expect_err("this is too much").problem
 }
 
 #[test]
-fn a_text_is_bounded_in_length_nesting_and_conditions() {
-    assert_eq!(refused(&"a".repeat(16 * 1024 + 1)), Mistake::TooLong { max: 16 * 1024 });
-    assert_eq!(refused(&"é".repeat(9 * 1024)), Mistake::TooLong { max: 16 * 1024 });
+fn text_length_nesting_and_conditions_are_bounded() {
+    assert_eq!(refused(&"a".repeat(16 * 1024 + 1)), ParseProblem::TooLong { max: 16 * 1024 });
+    assert_eq!(refused(&"é".repeat(9 * 1024)), ParseProblem::TooLong { max: 16 * 1024 });
     for bomb in ["(", "not ", "!", "not (", "((("] {
-        assert_eq!(refused(&bomb.repeat(16 * 1024 / bomb.len())), Mistake::TooDeep { max: 64 }, "{bomb}");
+        assert_eq!(refused(&bomb.repeat(16 * 1024 / bomb.len())), ParseProblem::TooDeep { max: 64 }, "{bomb}");
     }
     let deep = format!("{}a exists{}", "(".repeat(64), ")".repeat(64));
     assert!(deep.parse::<Question>().is_ok());
-    assert_eq!(refused(&format!("({deep})")), Mistake::TooDeep { max: 64 });
+    assert_eq!(refused(&format!("({deep})")), ParseProblem::TooDeep { max: 64 });
     let many = vec!["a exists"; 1_000].join(" or ");
     assert!(many.parse::<Question>().is_ok());
-    assert_eq!(refused(&format!("{many} and a exists")), Mistake::TooManyTerms { max: 1_000 });
+    assert_eq!(refused(&format!("{many} and a exists")), ParseProblem::TooManyTerms { max: 1_000 });
 }
 
 #[test]
-fn depth_is_of_what_is_open_and_not_of_what_was() {
+fn only_open_parentheses_count_as_depth() {
     let text = vec!["not (a exists)"; 900].join(" or ");
     assert!(text.parse::<Question>().is_ok());
 }
 
-/// Bounded by length, no text takes more than a moment. What is tried are the repetitions that make a parser go back and
-/// forth; the bound has room for a build without optimisation on a busy machine, where the slowest takes 0.2 s, and none
-/// for time that grows with the square of the length.
+/// The texts repeat patterns that could make a parser backtrack. The slowest takes 0.2 s unoptimized on a busy machine; the
+/// bound of 10 s fails only if the time grows with the square of the length.
 #[test]
-fn the_longest_texts_are_read_or_refused_in_no_time() {
+fn longest_texts_parse_in_linear_time() {
     let parts = [
         "(",
         ")",
@@ -78,7 +77,7 @@ fn the_longest_texts_are_read_or_refused_in_no_time() {
         for part in parts {
             let text = prefix.to_owned() + &part.repeat((16 * 1024 - prefix.len()) / part.len());
             let started = informer_hub_types::clock::now();
-            let _ = text.parse::<Question>().map_err(|wrong: InvalidQuestion| wrong.picture().to_string());
+            let _ = text.parse::<Question>().map_err(|error: InvalidQuestion| error.annotated().to_string());
             let took = informer_hub_types::clock::now() - started;
             assert!(took < Duration::from_secs(10), "{prefix}{part}…: {took:?}");
         }
@@ -86,7 +85,7 @@ fn the_longest_texts_are_read_or_refused_in_no_time() {
 }
 
 #[test]
-fn an_expression_built_too_large_is_refused() {
+fn oversized_expression_is_refused() {
     let mut deep = Expr::All;
     for _ in 0..300 {
         deep = Expr::Not(Box::new(deep));
@@ -96,16 +95,16 @@ fn an_expression_built_too_large_is_refused() {
     assert_eq!(Matcher::new(&many).unwrap_err(), InvalidExpr::TooManyTerms);
     let literal = super::super::Literal::Quantity("5 apples".into());
     let test = Test::AtLeast(literal);
-    let wrong = Matcher::new(&Expr::Field { path: "a".parse().unwrap(), test }).unwrap_err();
-    assert!(wrong.to_string().starts_with("\"5 apples\" is not a quantity"), "{wrong}");
+    let error = Matcher::new(&Expr::Field { path: "a".parse().unwrap(), test }).unwrap_err();
+    assert!(error.to_string().starts_with("\"5 apples\" is not a quantity"), "{error}");
 }
 
 #[test]
-fn whatever_parses_can_be_put_to_objects() {
+fn parsed_expression_always_builds_a_matcher() {
     let deepest = format!("{}a exists{}", "not (b exists or b exists and ".repeat(32), ")".repeat(32));
     let most = vec!["not (a exists)"; 900].join(" or ");
     for text in [deepest, most] {
-        let question: Question = text.parse().unwrap_or_else(|wrong: InvalidQuestion| panic!("{}", wrong.picture()));
+        let question: Question = text.parse().unwrap_or_else(|error: InvalidQuestion| panic!("{}", error.annotated()));
         assert!(Matcher::new(&question.condition).is_ok());
         assert_eq!(question.to_string().parse::<Question>(), Ok(question.clone()));
     }

@@ -1,4 +1,4 @@
-//! Texts that mean nothing, and what their authors are told.
+//! Tests of parse errors: message, position and excerpt.
 
 use proptest::prelude::*;
 
@@ -13,8 +13,8 @@ fn wrong(text: &str) -> InvalidQuestion {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn a_mistake_is_named_with_its_position() {
-    let mut surprises = Vec::new();
+fn error_has_message_and_position() {
+    let mut mismatches = Vec::new();
     for (text, at, message) in [
         ("namespce = shop", 0, r#"expected a condition, found "namespce"; did you mean "namespace"?"#),
         ("namespace", 9, r#"expected one of = != in "not in" prefix, found the end"#),
@@ -81,48 +81,48 @@ fn a_mistake_is_named_with_its_position() {
         let error = wrong(text).to_string();
         let right = error.contains(message) && error.ends_with(&format!(" at position {at}"));
         if !right {
-            surprises.push(format!("{text}: {error}\n  wanted at {at}: {message}"));
+            mismatches.push(format!("{text}: {error}\n  wanted at {at}: {message}"));
         }
     }
-    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }
 
 #[test]
-fn a_condition_alone_has_no_clauses() {
+fn expression_refuses_clauses() {
     let error = "name = a limit 5".parse::<Expr>().unwrap_err();
     assert_eq!(error.to_string(), r#"expected and, or, or the end, found "limit" at position 9"#);
 }
 
 #[test]
-fn the_place_is_marked_below_the_text() {
-    let picture = |text: &str| wrong(text).picture().to_string();
+fn excerpt_marks_the_position() {
+    let annotated = |text: &str| wrong(text).annotated().to_string();
     assert_eq!(
-        picture("namespace in (shop, pay) adn name = x"),
+        annotated("namespace in (shop, pay) adn name = x"),
         "expected and, or, a clause (order by, limit, continue, select, count, distinct) or the end, found \"adn\"; did \
          you mean \"and\"? at position 25\n  namespace in (shop, pay) adn name = x\n                           ^"
     );
-    assert!(picture("a = 'é' b").ends_with("\n  a = 'é' b\n          ^"));
-    assert!(picture("name = a and\n\tx ~ 5\nand y = 6").ends_with("\n   x ~ 5\n     ^"));
-    assert!(picture("name = a and").ends_with("\n  name = a and\n              ^"));
+    assert!(annotated("a = 'é' b").ends_with("\n  a = 'é' b\n          ^"));
+    assert!(annotated("name = a and\n\tx ~ 5\nand y = 6").ends_with("\n   x ~ 5\n     ^"));
+    assert!(annotated("name = a and").ends_with("\n  name = a and\n              ^"));
     let long = format!("name in ({}) adn x = '{}'", "a, ".repeat(200) + "a", "b".repeat(200));
-    let picture = picture(&long);
-    let lines: Vec<_> = picture.lines().skip(1).collect();
-    assert!(lines[0].starts_with("  …") && lines[0].ends_with('…') && lines[0].chars().count() < 130, "{picture}");
+    let annotated = annotated(&long);
+    let lines: Vec<_> = annotated.lines().skip(1).collect();
+    assert!(lines[0].starts_with("  …") && lines[0].ends_with('…') && lines[0].chars().count() < 130, "{annotated}");
     let mark = lines[1].find('^').unwrap();
-    assert!(lines[0].chars().skip(mark).collect::<String>().starts_with("adn"), "{picture}");
+    assert!(lines[0].chars().skip(mark).collect::<String>().starts_with("adn"), "{annotated}");
 }
 
 #[test]
-fn control_characters_do_not_reach_the_terminal() {
+fn excerpt_replaces_control_characters() {
     let error = wrong("name = a \u{1b}[31m");
-    assert!(!error.picture().to_string().contains('\u{1b}'), "{}", error.picture());
+    assert!(!error.annotated().to_string().contains('\u{1b}'), "{}", error.annotated());
 }
 
 proptest! {
     #![proptest_config(informer_hub_testing::properties(512))]
 
     #[test]
-    fn no_text_makes_the_parser_panic(
+    fn parser_never_panics_and_display_round_trips(
         words in prop::collection::vec(
             prop_oneof![
                 prop::sample::select(vec![
@@ -145,7 +145,7 @@ proptest! {
             }
             Err(wrong) => {
                 prop_assert!(text.is_char_boundary(wrong.at), "{}", wrong);
-                prop_assert_eq!(wrong.picture().to_string().lines().count(), 3);
+                prop_assert_eq!(wrong.annotated().to_string().lines().count(), 3);
             }
         }
     }

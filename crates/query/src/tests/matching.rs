@@ -1,4 +1,4 @@
-//! What holds of an object, against a second opinion: the same, written down over a decoded value.
+//! Tests of evaluation against a model over decoded values.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use super::super::{Column, Columns, Expr, Extractor, Head, Literal, Matcher, Tes
 use crate::arbitrary::{QUANTITIES, exprs, objects};
 use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, Segment, Uid};
 
-/// What a store would know of an object.
+/// The head of an object in a store.
 struct Known {
     cluster: ClusterName,
     labels: ClusterLabels,
@@ -71,7 +71,7 @@ impl Head for Known {
     }
 }
 
-/// The meaning of an expression, from its documentation.
+/// Evaluates an expression as its documentation defines.
 fn model(expr: &Expr, known: &Known) -> bool {
     let passes = |test: &TextTest, given: &str| match test {
         TextTest::In(texts) => texts.iter().any(|one| one == given),
@@ -93,7 +93,7 @@ fn model(expr: &Expr, known: &Known) -> bool {
     }
 }
 
-/// [`FieldPath::select`] once more.
+/// An independent implementation of [`FieldPath::select`].
 fn select<'v>(path: &FieldPath, object: &'v Value) -> Vec<&'v Value> {
     path.segments().iter().fold(vec![object], |values, segment| match segment {
         Segment::Field(name) => values.into_iter().filter_map(|value| value.as_object()?.get(name.as_str())).collect(),
@@ -122,19 +122,19 @@ fn field(test: &Test, values: &[&Value]) -> bool {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "an integer as it is made here")]
-fn exponential_backoff(float: f64) -> i128 {
+#[expect(clippy::cast_possible_truncation, reason = "generated values have an integral double")]
+fn doubled(float: f64) -> i128 {
     (float * 2.0) as i128
 }
 
-/// -1, 0, 1, or nothing where they are of different kinds.
+/// Returns -1, 0 or 1; `None` if the kinds differ.
 fn compared(value: &Value, literal: &Literal) -> Option<i8> {
     let order = match (literal, value) {
         (Literal::Bool(literal), Value::Bool(value)) => value.cmp(literal),
         (Literal::Text(literal), Value::String(value)) => value.as_bytes().cmp(literal.as_bytes()),
-        // The random numbers are integers of 64 bits, halves, or 1e300, of which twice is an integer.
+        // Generated numbers are 64-bit integers, halves, or 1e300; twice each is an integer.
         (Literal::Number(literal), Value::Number(value)) => match value.as_i64() {
-            Some(int) if literal.abs() < 1e17 => (i128::from(int) * 2).cmp(&exponential_backoff(*literal)),
+            Some(int) if literal.abs() < 1e17 => (i128::from(int) * 2).cmp(&doubled(*literal)),
             _ => value.as_f64()?.partial_cmp(literal)?,
         },
         (Literal::Quantity(literal), Value::Number(value)) if value.as_f64()? < 1e17 => {
@@ -155,7 +155,7 @@ fn billionths(text: &str) -> Option<i128> {
 fn billionths_of(number: &serde_json::Number) -> Option<i128> {
     match number.as_i64() {
         Some(int) => Some(i128::from(int) * 1_000_000_000),
-        None => Some(exponential_backoff(number.as_f64()?) * 500_000_000),
+        None => Some(doubled(number.as_f64()?) * 500_000_000),
     }
 }
 
@@ -164,7 +164,7 @@ fn matcher(text: &str) -> Matcher {
 }
 
 #[test]
-fn a_field_is_tested_as_documented() {
+fn field_tests_match_documentation() {
     let object = json!({
         "metadata": {"name": "web-0", "namespace": "shop", "labels": {"app": "web"}, "deletionTimestamp": null},
         "spec": {
@@ -179,7 +179,7 @@ fn a_field_is_tested_as_documented() {
     });
     let known = Known::new(&object, false);
     let json = object.to_string();
-    for (text, wanted) in [
+    for (text, expected) in [
         ("spec.nodeName = n1", true),
         ("spec.nodeName != n1", false),
         ("spec.missing != n1", true),
@@ -211,15 +211,15 @@ fn a_field_is_tested_as_documented() {
         ("spec.nodeName.x exists or spec[*] exists or spec.containers.image exists", false),
         ("not spec.nodeName = n1 or metadata.labels.app = web", true),
     ] {
-        assert_eq!(matcher(text).on_body(&known, json.as_bytes()).unwrap(), wanted, "{text}");
+        assert_eq!(matcher(text).on_body(&known, json.as_bytes()).unwrap(), expected, "{text}");
     }
 }
 
 #[test]
-fn a_head_decides_what_it_can() {
+fn head_decides_without_bytes() {
     let object = json!({"metadata": {"name": "web-0", "namespace": "shop", "labels": {"app": "web"}}});
     let known = Known::new(&object, false);
-    for (text, wanted, needs_body) in [
+    for (text, expected, needs_body) in [
         ("namespace = shop and name prefix web-", Some(true), false),
         ("namespace = shop and spec.x = 1", None, true),
         ("namespace = pay and spec.x = 1", Some(false), true),
@@ -233,16 +233,16 @@ fn a_head_decides_what_it_can() {
         ("owned-by x", None, false),
     ] {
         let matcher = matcher(text);
-        assert_eq!(matcher.on_head(&known), wanted, "{text}");
+        assert_eq!(matcher.on_head(&known), expected, "{text}");
         assert_eq!(matcher.needs_body(), needs_body, "{text}");
     }
     assert_eq!(matcher("owned-by x").on_head(&Known::new(&object, true)), Some(false));
 }
 
 #[test]
-fn a_pass_ends_where_enough_is_known() {
+fn pass_stops_once_result_is_certain() {
     let known = Known::new(&json!({}), false);
-    for (text, json, wanted) in [
+    for (text, json, expected) in [
         ("a = 1", r#"{"a":1,"b":"#, Some(true)),
         ("a = 1", r#"{"a":2,"b":"#, Some(false)),
         ("a.b = 1", r#"{"a":{"b":2,"c":"#, Some(false)),
@@ -259,7 +259,7 @@ fn a_pass_ends_where_enough_is_known() {
         ("a = 1", "\u{feff}{}", None),
     ] {
         let found = matcher(text).on_body(&known, json.as_bytes()).ok();
-        assert_eq!(found, wanted, "{text} {json}");
+        assert_eq!(found, expected, "{text} {json}");
     }
     assert!(matcher("a = x").on_body(&known, b"{\"a\":\"\xff\"}").is_err());
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
@@ -267,7 +267,7 @@ fn a_pass_ends_where_enough_is_known() {
 }
 
 #[test]
-fn columns_come_from_the_head_where_it_has_them() {
+fn columns_are_read_from_head_if_possible() {
     let object = json!({"metadata": {"name": "web-0", "namespace": "shop"}, "spec": {"ports": [1, 2]}});
     let known = Known::new(&object, false);
     let column = |path: &str| Column::Path(path.parse().unwrap());
@@ -288,7 +288,7 @@ fn columns_come_from_the_head_where_it_has_them() {
 }
 
 #[test]
-fn values_are_extracted_up_to_the_last_that_is_wanted() {
+fn extraction_stops_after_last_requested_value() {
     let extractor =
         |paths: &[&str]| Extractor::new(&paths.iter().map(|path| path.parse().unwrap()).collect::<Vec<_>>());
     let found = extractor(&["a", "a.b", "a.c[*]", "d"]).extract(br#"{"x":[{}],"a":{"b":1,"c":[2,3]},"d":null,"broken"#);
@@ -302,7 +302,7 @@ proptest! {
     #![proptest_config(informer_hub_testing::properties(1024))]
 
     #[test]
-    fn an_expression_holds_of_what_the_model_says(
+    fn matcher_agrees_with_model(
         expr in exprs(0, false),
         object in objects(),
         knows_owners: bool,
@@ -310,31 +310,31 @@ proptest! {
     ) {
         let known = Known::new(&object, knows_owners);
         let json = if pretty { format!("{object:#}") } else { object.to_string() };
-        let wanted = model(&expr, &known);
+        let expected = model(&expr, &known);
         let matcher = Matcher::new(&expr).unwrap();
-        prop_assert_eq!(matcher.on_body(&known, json.as_bytes()).unwrap(), wanted, "{} of {}", expr, object);
+        prop_assert_eq!(matcher.on_body(&known, json.as_bytes()).unwrap(), expected, "{} of {}", expr, object);
         let of_head = matcher.on_head(&known);
-        prop_assert!(of_head.is_none_or(|holds| holds == wanted), "the head contradicts: {} of {}", expr, object);
+        prop_assert!(of_head.is_none_or(|holds| holds == expected), "the head contradicts: {} of {}", expr, object);
         let text = expr.to_string();
         let read = Matcher::new(&text.parse().unwrap()).unwrap();
-        prop_assert_eq!(read.on_body(&known, json.as_bytes()).unwrap(), wanted, "{} is displayed as {}", expr, text);
+        prop_assert_eq!(read.on_body(&known, json.as_bytes()).unwrap(), expected, "{} is displayed as {}", expr, text);
     }
 
     #[test]
-    fn extracted_is_what_the_paths_select(object in objects(), which in prop::collection::vec(0_usize..12, 0..6)) {
+    fn extractor_agrees_with_path_select(object in objects(), which in prop::collection::vec(0_usize..12, 0..6)) {
         let known = ["a", "a.b", "a[*]", "a[*].b", "a[*][*]", "b", "b.a", "c.a.b", "metadata", "metadata.labels.a", "x", "c[*].c"];
         let paths: Vec<FieldPath> = which.iter().map(|&path| known[path].parse().unwrap()).collect();
         let json = object.to_string();
         let found = Extractor::new(&paths).extract(json.as_bytes()).unwrap();
         prop_assert_eq!(found.len(), paths.len());
         for (path, values) in paths.iter().zip(&found) {
-            let wanted: Vec<Value> = path.select(&object).into_iter().cloned().collect();
-            prop_assert_eq!(values.as_slice(), wanted.as_slice(), "{} of {}", path, object);
+            let expected: Vec<Value> = path.select(&object).into_iter().cloned().collect();
+            prop_assert_eq!(values.as_slice(), expected.as_slice(), "{} of {}", path, object);
         }
     }
 
     #[test]
-    fn bytes_that_are_broken_anywhere_never_panic(expr in exprs(1, false), object in objects(), at: prop::sample::Index, byte: u8) {
+    fn corrupt_bytes_never_panic(expr in exprs(1, false), object in objects(), at: prop::sample::Index, byte: u8) {
         let known = Known::new(&object, false);
         let mut json = object.to_string().into_bytes();
         let at = at.index(json.len());
@@ -349,7 +349,7 @@ proptest! {
 }
 
 #[test]
-fn the_terms_of_a_head_are_asked_no_further_than_needed() {
+fn head_evaluation_short_circuits() {
     struct Counting(Known, Cell<usize>);
     impl Head for Counting {
         fn cluster(&self) -> &ClusterName {

@@ -1,4 +1,4 @@
-//! Tests of the language: what texts mean, what is wrong with those that mean nothing, and what holds of objects.
+//! Tests of parsing, parse errors, bounds and evaluation.
 
 mod bounds;
 mod docs;

@@ -1,4 +1,4 @@
-//! Texts and what they mean.
+//! Tests of the text form.
 
 use std::num::NonZeroUsize;
 
@@ -36,8 +36,8 @@ fn namespaces(names: &[&str]) -> Expr {
     Expr::Namespace(TextTest::In(names.iter().map(|name| (*name).into()).collect()))
 }
 
-fn names(wanted: &[&str]) -> Expr {
-    let names = wanted.iter().map(|name| ClusterName::new(name).unwrap()).collect();
+fn names(names: &[&str]) -> Expr {
+    let names = names.iter().map(|name| ClusterName::new(name).unwrap()).collect();
     Expr::Cluster(ClusterSelector::Names(names))
 }
 
@@ -46,22 +46,22 @@ fn not(expr: Expr) -> Expr {
 }
 
 fn condition(text: &str) -> Expr {
-    text.parse().unwrap_or_else(|wrong: super::super::InvalidQuestion| panic!("{}", wrong.picture()))
+    text.parse().unwrap_or_else(|error: super::super::InvalidQuestion| panic!("{}", error.annotated()))
 }
 
 fn question(text: &str) -> Question {
-    text.parse().unwrap_or_else(|wrong: super::super::InvalidQuestion| panic!("{}", wrong.picture()))
+    text.parse().unwrap_or_else(|error: super::super::InvalidQuestion| panic!("{}", error.annotated()))
 }
 
 #[test]
-fn each_condition_is_read() {
+fn each_condition_parses() {
     let labels = |text: &str| Expr::Labels(text.parse().unwrap());
     let region = ClusterSelector::Labels([("region".to_owned(), "eu".to_owned())].into());
     let index = |values: &[&str]| Expr::Index {
         index: "by-node".into(),
         values: values.iter().map(|value| (*value).into()).collect(),
     };
-    for (written, meant) in [
+    for (written, expected) in [
         ("", Expr::All),
         ("all", Expr::All),
         ("cluster(region=eu)", Expr::Cluster(region.clone())),
@@ -114,15 +114,15 @@ fn each_condition_is_read() {
         ("count > 5", field("['count']", Test::More(Literal::Number(5.0)))),
         ("limit exists", field("['limit']", Test::Exists)),
     ] {
-        assert_eq!(condition(written), meant, "{written}");
-        assert_eq!(condition(&meant.to_string()), meant, "{meant}");
-        assert_eq!(question(written), Question::new(meant), "{written}");
+        assert_eq!(condition(written), expected, "{written}");
+        assert_eq!(condition(&expected.to_string()), expected, "{expected}");
+        assert_eq!(question(written), Question::new(expected), "{written}");
     }
 }
 
 #[test]
-fn a_value_is_of_the_kind_that_it_looks_like() {
-    for (written, meant) in [
+fn value_kind_follows_syntax() {
+    for (written, expected) in [
         ("true", Literal::Bool(true)),
         ("false", Literal::Bool(false)),
         ("True", text("True")),
@@ -145,18 +145,18 @@ fn a_value_is_of_the_kind_that_it_looks_like() {
         ("\"\"", text("")),
         ("\"é\u{1f600}\"", text("é\u{1f600}")),
     ] {
-        let meant = field("a", is(meant));
-        assert_eq!(condition(&format!("a = {written}")), meant, "{written}");
-        assert_eq!(condition(&meant.to_string()), meant, "{meant}");
+        let expected = field("a", is(expected));
+        assert_eq!(condition(&format!("a = {written}")), expected, "{written}");
+        assert_eq!(condition(&expected.to_string()), expected, "{expected}");
     }
 }
 
 #[test]
-fn not_binds_closer_than_and_and_that_closer_than_or() {
+fn not_binds_tighter_than_and_tighter_than_or() {
     let [a, b, c] = ["a", "b", "c"].map(|name| field(name, Test::Exists));
     let and = |exprs: &[&Expr]| Expr::And(exprs.iter().map(|&expr| expr.clone()).collect());
     let or = |exprs: &[&Expr]| Expr::Or(exprs.iter().map(|&expr| expr.clone()).collect());
-    for (written, meant) in [
+    for (written, expected) in [
         ("a exists and b exists and c exists", and(&[&a, &b, &c])),
         ("a exists && b exists&&c exists", and(&[&a, &b, &c])),
         ("a exists or b exists || c exists", or(&[&a, &b, &c])),
@@ -169,13 +169,13 @@ fn not_binds_closer_than_and_and_that_closer_than_or() {
         ("(a exists and b exists) and c exists", and(&[&and(&[&a, &b]), &c])),
         ("\n a exists\n\tAND b exists ", and(&[&a, &b])),
     ] {
-        assert_eq!(condition(written), meant, "{written}");
-        assert_eq!(condition(&meant.to_string()), meant, "{meant}");
+        assert_eq!(condition(written), expected, "{written}");
+        assert_eq!(condition(&expected.to_string()), expected, "{expected}");
     }
 }
 
 #[test]
-fn clauses_come_in_any_order() {
+fn clauses_parse_in_any_order() {
     let limit = NonZeroUsize::new(50).unwrap();
     let ordered = Question::new(namespaces(&["shop"]))
         .order_by(path("status.startTime"), Direction::Descending)
@@ -192,7 +192,7 @@ fn clauses_come_in_any_order() {
         assert_eq!(question(written), ordered, "{written}");
     }
     let output = |output: Output| Question::default().output(output);
-    for (written, meant) in [
+    for (written, expected) in [
         ("count", output(Output::Count)),
         ("all count", output(Output::Count)),
         ("count by spec.nodeName", output(Output::CountBy(column("spec.nodeName")))),
@@ -204,13 +204,13 @@ fn clauses_come_in_any_order() {
         ("", Question::default()),
         (" \n", Question::default()),
     ] {
-        assert_eq!(question(written), meant, "{written}");
-        assert_eq!(question(&meant.to_string()), meant, "{meant}");
+        assert_eq!(question(written), expected, "{written}");
+        assert_eq!(question(&expected.to_string()), expected, "{expected}");
     }
 }
 
 #[test]
-fn what_the_grammar_has_no_word_for_is_written_as_what_means_the_same() {
+fn expression_without_syntax_displays_as_equivalent() {
     let selector = |condition| Expr::Labels([Requirement { key: "a".into(), condition }].into_iter().collect());
     let empty = std::collections::BTreeSet::new;
     for (built, written) in [
@@ -232,18 +232,18 @@ proptest! {
     #![proptest_config(informer_hub_testing::properties(512))]
 
     #[test]
-    fn a_displayed_question_parses_to_itself(asked in questions()) {
+    fn displayed_query_parses_to_itself(asked in questions()) {
         let text = asked.to_string();
         let read = text.parse::<Question>();
         prop_assert_eq!(read.as_ref(), Ok(&asked), "{}", text);
     }
 
     #[test]
-    fn a_displayed_expression_parses_to_one_that_is_displayed_alike(asked in exprs(0, true)) {
+    fn displayed_expression_round_trips(asked in exprs(0, true)) {
         let text = asked.to_string();
         match text.parse::<Expr>() {
             Ok(read) => prop_assert_eq!(read.to_string(), text),
-            Err(wrong) => prop_assert!(false, "{}", wrong.picture()),
+            Err(error) => prop_assert!(false, "{}", error.annotated()),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::actors::control::messages::Resolved;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::resource_request::ResourceRequest;
-use informer_hub_reflector::{Haste, ResolveError, SourceError};
+use informer_hub_reflector::{EarlyRetry, ResolveError, SourceError};
 use informer_hub_types::{ApiResource, InformerHealth, Phase, exponential_backoff, rng};
 
 /// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
@@ -149,7 +149,7 @@ impl ClusterActor {
                 jittered(ABSENT_REST)
             }
             ResolveError::Unavailable(source) => {
-                want.unanswered = source.class.is_silence();
+                want.unanswered = source.class.is_unreachable();
                 want.health.set_answers(false);
                 want.health.set_error(Some(format!("{error}: {source}")));
                 let rest = retry_after(want.attempts);
@@ -203,7 +203,7 @@ impl ClusterActor {
         let lookup = self.next_lookup;
         want.lookup = lookup;
         let key = key.clone();
-        ctx.run_later(Haste::SPREAD.mul_f64(rng::unit()), move |act, ctx| {
+        ctx.run_later(EarlyRetry::SPREAD.mul_f64(rng::unit()), move |act, ctx| {
             if act.is_current(&key, lookup) {
                 act.resolve(&key, ctx);
             }
@@ -217,7 +217,7 @@ impl ClusterActor {
         }
         want.health.set_error(None);
         want.attempts = 0;
-        (want.unanswered, want.haste) = (false, Haste::default());
+        (want.unanswered, want.haste) = (false, EarlyRetry::default());
         if std::mem::take(&mut want.missed) {
             tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
         }

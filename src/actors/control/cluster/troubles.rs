@@ -47,7 +47,7 @@ struct Outbreak {
 /// Maps the classes that look alike to an operator to one: an outage shows as several.
 pub(in crate::actors) fn kind_of(class: ErrorClass) -> ErrorClass {
     match class {
-        _ if class.is_silence() => ErrorClass::Transient,
+        _ if class.is_unreachable() => ErrorClass::Transient,
         ErrorClass::Throttled(_) => ErrorClass::Throttled(None),
         other => other,
     }
@@ -104,7 +104,8 @@ impl Troubles {
 
     /// The whole cluster is told of as silent. That one of its informers is, is news again once it is not.
     fn hush(&mut self) -> Option<SourceError> {
-        let silences = self.of.values_mut().flat_map(|failing| failing.news.extract_if(.., |it| it.class.is_silence()));
+        let silences =
+            self.of.values_mut().flat_map(|failing| failing.news.extract_if(.., |it| it.class.is_unreachable()));
         silences.reduce(|first, _| first)
     }
 }
@@ -240,7 +241,7 @@ mod tests {
         fails(&mut troubles, "pods", ErrorClass::Transient);
         fails(&mut troubles, "nodes", ErrorClass::Refused);
         fails(&mut troubles, "nodes", ErrorClass::Malformed);
-        assert!(troubles.hush().is_some_and(|error| error.class.is_silence()));
+        assert!(troubles.hush().is_some_and(|error| error.class.is_unreachable()));
         assert_eq!(told(&mut troubles), [(ErrorClass::Malformed, "nodes".to_owned())]);
         assert!(troubles.hush().is_none());
         troubles.note(key("nodes"), None);

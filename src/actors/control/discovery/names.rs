@@ -157,7 +157,7 @@ impl Following {
                         None => Ok(stream.next().await),
                     };
                     match next {
-                        Err(_) => break Err(self.machine.out_of_patience()),
+                        Err(_) => break Err(self.machine.stall_error()),
                         Ok(None) => break Ok(()),
                         Ok(Some(Err(error))) => break Err(error),
                         Ok(Some(Ok(batch))) => {
@@ -165,7 +165,7 @@ impl Following {
                             for item in batch.items {
                                 self.take(item).await?;
                             }
-                            if let Some(error) = self.machine.overrun(clock::now()) {
+                            if let Some(error) = self.machine.overrun_error(clock::now()) {
                                 break Err(error);
                             }
                         }

@@ -70,10 +70,10 @@ impl Driver {
 
     pub(super) fn show_failure(&mut self, error: &SourceError) {
         self.relists_for = error.class.list_reason();
-        if error.class.is_answer() {
+        if error.class.is_healthy_answer() {
             self.note_answer();
         } else {
-            self.parts.health.set_answers(!error.class.is_silence());
+            self.parts.health.set_answers(!error.class.is_unreachable());
         }
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;

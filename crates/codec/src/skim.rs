@@ -1,6 +1,6 @@
-//! Finds the end of a JSON value of any size without keeping it.
+//! Incremental search for the end of a JSON value, without buffering it.
 
-/// How far into a value the bytes have come. Looks at brackets and quotes only: of broken JSON it finds some end.
+/// Position inside a value. Tracks brackets and quotes only, so invalid JSON also has some end.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Skim {
     depth: usize,
@@ -10,7 +10,7 @@ pub(super) struct Skim {
 }
 
 impl Skim {
-    /// Moves on over `bytes`. `Some` when the value ends in them: how many of them belong to it.
+    /// Advances over `bytes`. Returns how many of them belong to the value if it ends in them.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -30,7 +30,7 @@ impl Skim {
                 continue;
             }
             match byte {
-                // Around a bare number or word at depth 0 these are its end, and not part of it.
+                // These end a number or word at depth 0 and do not belong to it.
                 b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 && self.scalar => return Some(at),
                 b'"' => self.in_string = true,
                 b'{' | b'[' => self.depth += 1,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_ends_where_its_last_bracket_is_wherever_the_bytes_are_cut() {
+    fn end_of_value_is_found_for_any_split() {
         for (text, end) in [
             (r#"{"a":"}\"]\\","b":[{}]},x"#, 23),
             (r"[1,[2]] ", 7),

@@ -1,38 +1,26 @@
-//! Finds lines in a watch and objects in a list body, as their bytes arrive in pieces of any size.
+//! Splitter of a watch body into lines.
 
-use super::SourceError;
-use super::decode::malformed;
+use super::error::{SourceError, malformed};
+use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-pub use super::list::{ListSplitter, ListStep};
-
-/// Largest object (or watch line) that is taken in: 16 MiB.
-///
-/// etcd refuses requests above 1.5 MiB by default and few raise that beyond 8 MiB, and JSON is at most about twice
-/// as large as what etcd holds. What is larger comes from a server gone wrong, and is skipped and counted rather than
-/// held in memory.
-pub const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
-
-/// A line that grows beyond this many limits ends the watch: its end is not to be expected.
-const ENDLESS: usize = 4;
-
-/// What a buffer may keep for the next line; more is given back once the line that needed it is done.
-pub(super) const KEPT_CAPACITY: usize = 256 * 1024;
+/// A line longer than this many limits ends the watch.
+const MAX_SKIPPED_LIMITS: usize = 4;
 
 /// A line of a watch.
 #[derive(Debug)]
 pub enum Line<'l> {
     /// The line, without its newline.
     Whole(&'l [u8]),
-    /// The line is longer than the limit: its first bytes.
+    /// A line longer than the limit: its first bytes.
     TooLong(&'l [u8]),
 }
 
-/// Cuts arriving bytes into lines. Lines that arrive whole are not copied.
+/// Splits arriving bytes into lines. A line that arrives in one piece is not copied.
 #[derive(Debug)]
 pub struct LineSplitter {
     buffer: Vec<u8>,
     limit: usize,
-    /// Length so far of the too long line that is being skipped.
+    /// Length so far of an oversized line that is being skipped.
     skipping: Option<usize>,
 }
 
@@ -43,16 +31,16 @@ impl Default for LineSplitter {
 }
 
 impl LineSplitter {
-    /// A splitter that skips lines longer than `limit` bytes.
+    /// Creates a splitter that skips lines longer than `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { buffer: Vec::new(), limit, skipping: None }
     }
 
-    /// Takes in what has arrived and hands each line that it completes to `each`. Empty lines are left out.
+    /// Accepts bytes and calls `each` with every line that they complete. Empty lines are skipped.
     ///
     /// # Errors
-    /// What `each` returned first, or [`super::ErrorClass::Malformed`] when a line is endless.
+    /// The first error of `each`, or [`super::ErrorClass::Malformed`] if a line is longer than four limits.
     pub fn feed<F>(&mut self, mut chunk: &[u8], mut each: F) -> Result<(), SourceError>
     where
         F: FnMut(Line<'_>) -> Result<(), SourceError>,
@@ -66,7 +54,7 @@ impl LineSplitter {
         Ok(())
     }
 
-    /// A part of a line, and whether the line ends with it.
+    /// Accepts a part of a line. `ends` tells whether the line ends with it.
     fn piece<F>(&mut self, piece: &[u8], ends: bool, each: &mut F) -> Result<(), SourceError>
     where
         F: FnMut(Line<'_>) -> Result<(), SourceError>,
@@ -80,8 +68,8 @@ impl LineSplitter {
             self.skipping = Some(length);
         }
         if self.skipping.is_some() {
-            if length > self.limit.saturating_mul(ENDLESS) {
-                return Err(malformed(format!("watch: a line without end, {length} bytes and no newline")));
+            if length > self.limit.saturating_mul(MAX_SKIPPED_LIMITS) {
+                return Err(malformed(format!("watch: line too long, {length} bytes without a newline")));
             }
             self.skipping = (!ends).then_some(length);
             return Ok(());
@@ -102,13 +90,13 @@ impl LineSplitter {
         result
     }
 
-    /// What has arrived of a line that is not complete; empty when the last line was.
+    /// Returns the buffered part of an incomplete line.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
         self.buffer.trim_ascii()
     }
 
-    /// Whether the bytes so far end inside a line.
+    /// Returns whether the bytes so far end inside a line.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.skipping.is_some() || !self.rest().is_empty()
@@ -116,5 +104,5 @@ impl LineSplitter {
 }
 
 #[cfg(test)]
-#[path = "split_tests.rs"]
+#[path = "lines_tests.rs"]
 mod tests;

@@ -1,44 +1,12 @@
-//! What a decoder looks for in an object: all wanted paths as one tree, so that one walk finds them all.
+//! Prefix tree of the paths that a decoder needs, so that one walk finds all of them.
 
 use smallvec::SmallVec;
 
+use super::projection::Projection;
 use informer_hub_types::steps::{Place, Steps, place_of};
 use informer_hub_types::{FieldPath, Segment, SharedStr};
 
-/// What of an object is kept.
-///
-/// `apiVersion`, `kind` and `metadata`'s `name`, `namespace`, `uid` and `resourceVersion` are always kept: a path to
-/// drop that would take one of them along is ignored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Projection {
-    /// All but these paths.
-    Drop(Vec<FieldPath>),
-    /// Only these paths, plus `apiVersion`, `kind` and the head of `metadata` (identity, labels, owners, time stamps,
-    /// generation). Elements of a list keep their places: one of which nothing is kept becomes `{}`.
-    Keep(Vec<FieldPath>),
-}
-
-impl Projection {
-    /// Whether the kept bytes have at a path what an apiserver sent there.
-    #[must_use]
-    pub fn keeps(&self, path: &FieldPath) -> bool {
-        let leads_on = |outer: &FieldPath| path.segments().starts_with(outer.segments());
-        match self {
-            Self::Drop(paths) => !paths.iter().any(leads_on),
-            Self::Keep(paths) => paths.iter().any(leads_on),
-        }
-    }
-}
-
-impl Default for Projection {
-    /// Drops `metadata.managedFields`, which is a third of a usual object and of use to apiservers only.
-    fn default() -> Self {
-        let path = "metadata.managedFields".parse().expect("a constant path that parses");
-        Self::Drop(vec![path])
-    }
-}
-
-/// Kept by every projection, and never dropped.
+/// Paths that every projection keeps and none drops.
 const IDENTITY: [&[&str]; 6] = [
     &["apiVersion"],
     &["kind"],
@@ -48,7 +16,7 @@ const IDENTITY: [&[&str]; 6] = [
     &["metadata", "resourceVersion"],
 ];
 
-/// Kept by a keep-projection besides [`IDENTITY`].
+/// Paths that a keep-projection keeps besides [`IDENTITY`].
 const HEAD: [&[&str]; 5] = [
     &["metadata", "labels"],
     &["metadata", "creationTimestamp"],
@@ -57,10 +25,10 @@ const HEAD: [&[&str]; 5] = [
     &["metadata", "generation"],
 ];
 
-/// The annotation that ends the initial events of a streaming list.
+/// The annotation that marks the end of a streaming list's initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// A part of the head that a value is.
+/// A field of an object's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     ApiVersion,
@@ -72,7 +40,7 @@ pub(super) enum Role {
     InitialEventsEnd,
 }
 
-/// One place in an object.
+/// A node of the tree.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
@@ -81,9 +49,9 @@ pub(super) struct Node {
     pub(super) labels: bool,
     pub(super) drop: bool,
     pub(super) keep: bool,
-    /// Something below is to be kept.
+    /// Whether a node below this one is kept.
     pub(super) keep_below: bool,
-    /// Numbers of the indices whose value this is.
+    /// Numbers of the indices that this value belongs to.
     pub(super) indexes: SmallVec<[u16; 2]>,
 }
 
@@ -96,13 +64,13 @@ impl Node {
         self.steps.each()
     }
 
-    /// Whether the value's own bytes are needed, rather than what lies in it.
-    pub(super) fn wants_bytes(&self) -> bool {
+    /// Whether the bytes of the value itself are needed.
+    pub(super) fn needs_bytes(&self) -> bool {
         self.drop || self.keep || self.role.is_some() || !self.indexes.is_empty()
     }
 
-    /// Whether anything is wanted of what lies in the value.
-    pub(super) fn wants_below(&self) -> bool {
+    /// Whether something inside the value is needed.
+    pub(super) fn needs_children(&self) -> bool {
         self.labels || !self.steps.is_empty()
     }
 }
@@ -113,11 +81,11 @@ impl Place for Node {
     }
 }
 
-/// All wanted paths. Node 0 is the object itself.
+/// The prefix tree. Node 0 is the object itself.
 #[derive(Debug)]
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// Whether only what is marked is kept.
+    /// Whether only marked nodes are kept.
     pub(super) keep_mode: bool,
 }
 
@@ -137,8 +105,9 @@ impl Trie {
         }
         match projection {
             Projection::Drop(paths) => {
-                let harmless = |path: &&FieldPath| !IDENTITY.iter().any(|id| fields(id).starts_with(path.segments()));
-                for path in paths.iter().filter(harmless) {
+                let is_droppable =
+                    |path: &&FieldPath| !IDENTITY.iter().any(|id| fields(id).starts_with(path.segments()));
+                for path in paths.iter().filter(is_droppable) {
                     trie.node(path.segments()).drop = true;
                 }
             }
@@ -165,7 +134,7 @@ impl Trie {
         }
     }
 
-    /// The node of a path, made where it is missing.
+    /// Returns the node of a path, and creates it if necessary.
     fn node(&mut self, path: &[Segment]) -> &mut Node {
         let at = place_of(&mut self.nodes, path);
         &mut self.nodes[at]

@@ -1,16 +1,16 @@
-//! What an apiserver means by a failure: `metav1.Status`, as an HTTP answer's body or as a watch's ERROR event.
+//! Classification of failures: `metav1.Status` in an HTTP answer or in a watch's ERROR event.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ErrorClass, SourceError};
+use super::error::{ErrorClass, SourceError};
 use informer_hub_types::printable_start;
 
-/// Longest message taken over from a server, in characters.
+/// Longest server message that is shown, in characters.
 const MAX_MESSAGE: usize = 512;
 
-/// `metav1.Status`, as far as it matters. Every field may be missing: proxies answer too.
+/// The used fields of `metav1.Status`. All are optional, since proxies send such answers too.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
@@ -44,26 +44,26 @@ impl Status {
         self.details.as_ref().and_then(|details| details.causes.as_deref()).unwrap_or_default()
     }
 
-    /// Whether the apiserver has not come as far as the version asked for. Three generations of apiservers say so in
-    /// three ways; client-go's `isTooLargeResourceVersionError`.
+    /// Whether the apiserver has not reached the requested version. Apiservers report it in three ways, by release;
+    /// compare client-go's `isTooLargeResourceVersionError`.
     fn is_too_large(&self) -> bool {
         const OLD: &str = "Too large resource version";
         let cause = |test: &dyn Fn(&Cause) -> bool| self.causes().iter().any(test);
         cause(&|c| c.reason.as_deref() == Some("ResourceVersionTooLarge"))
-            || self.has_reason("Timeout") && (cause(&|c| c.message.as_deref() == Some(OLD)) || self.says(OLD))
+            || self.has_reason("Timeout") && (cause(&|c| c.message.as_deref() == Some(OLD)) || self.mentions(OLD))
     }
 
-    fn says(&self, words: &str) -> bool {
+    fn mentions(&self, words: &str) -> bool {
         self.message.as_deref().is_some_and(|message| message.contains(words))
             || self.causes().iter().any(|c| c.message.as_deref().is_some_and(|message| message.contains(words)))
     }
 
     fn class(&self, code: u16, retry_after: Option<Duration>) -> ErrorClass {
-        let streaming = || self.says("sendInitialEvents") || self.says("resourceVersionMatch");
+        let streaming = || self.mentions("sendInitialEvents") || self.mentions("resourceVersionMatch");
         match code {
             _ if self.has_reason("Expired") || self.has_reason("Gone") => ErrorClass::Expired,
             _ if self.is_too_large() => ErrorClass::TooLarge,
-            // The apiserver cannot read its own object: only a list says what is left without it.
+            // The apiserver cannot read its own object. Only a list shows the remaining state.
             _ if self.has_reason("StoreReadError") => ErrorClass::Malformed,
             410 => ErrorClass::Expired,
             429 => ErrorClass::Throttled(retry_after),
@@ -77,10 +77,10 @@ impl Status {
     }
 }
 
-/// What a failed HTTP answer, or an ERROR event's object, asks for.
+/// Classifies a failed HTTP answer, or the object of an ERROR event.
 ///
-/// `http_status` counts where the body has no code of its own; `retry_after` is the header's, and comes before the
-/// body's. The message is bounded, holds no control characters, and never quotes a body that is not a `Status`.
+/// A code in the body overrides `http_status`. `retry_after`, from the header, overrides the body's. The message is
+/// bounded, has no control characters, and never quotes a body that is not a `Status`.
 #[must_use]
 pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Duration>) -> SourceError {
     let parsed = serde_json::from_slice::<Status>(body).ok().filter(|s| s.kind.as_deref() == Some("Status"));
@@ -96,7 +96,7 @@ pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Durati
     SourceError { class, message: format!("answered {code} {reason}: {message}") }
 }
 
-/// At most [`MAX_MESSAGE`] characters of a text, on one line.
+/// Truncates a text to [`MAX_MESSAGE`] printable characters on one line.
 #[must_use]
 pub fn bounded(text: &str) -> String {
     printable_start(text, MAX_MESSAGE)
@@ -111,17 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_classified_by_code_and_reason() {
+    fn status_is_classified_by_code_and_reason() {
         let of =
             |code: u16, reason: &str| class(200, &format!(r#"{{"kind":"Status","code":{code},"reason":"{reason}"}}"#));
         assert_eq!(of(410, "Expired"), ErrorClass::Expired);
         assert_eq!(of(410, "Gone"), ErrorClass::Expired);
         assert_eq!(of(410, "Whatever"), ErrorClass::Expired);
-        assert_eq!(
-            (of(500, "Expired"), of(400, "Gone")),
-            (ErrorClass::Expired, ErrorClass::Expired),
-            "whatever the code"
-        );
+        assert_eq!((of(500, "Expired"), of(400, "Gone")), (ErrorClass::Expired, ErrorClass::Expired), "for any code");
         assert_eq!(of(401, "Unauthorized"), ErrorClass::Unauthorized);
         assert_eq!(of(403, "Forbidden"), ErrorClass::Forbidden);
         assert_eq!(of(404, "NotFound"), ErrorClass::NotFound);
@@ -134,7 +130,7 @@ mod tests {
 
     // client-go: TestReflectorFullListIfTooLarge.
     #[test]
-    fn three_generations_of_too_large_are_understood() {
+    fn too_large_version_is_recognized_in_all_three_forms() {
         let now = r#"{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
         let v1_17 = r#"{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"message":"Too large resource version"}]}}"#;
         let older = r#"{"kind":"Status","code":504,"reason":"Timeout","message":"Timeout: Too large resource version: 9, current: 5"}"#;
@@ -150,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_says_when_to_come_back_and_else_the_body() {
+    fn retry_after_header_overrides_body() {
         let body = br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":7}}"#;
         let after = |header| classify_status(429, body, header).class;
         assert_eq!(after(None), ErrorClass::Throttled(Some(Duration::from_secs(7))));
@@ -160,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_streaming_list_is_told_from_a_refused_user() {
+    fn refused_streaming_list_differs_from_forbidden() {
         let plain = |code: u16| class(code, &format!(r#"{{"kind":"Status","code":{code},"message":"no"}}"#));
         assert_eq!(
             (plain(400), plain(403), plain(422)),
             (ErrorClass::Transient, ErrorClass::Forbidden, ErrorClass::Transient)
         );
         let other = r#"{"kind":"Status","code":500,"message":"sendInitialEvents"}"#;
-        assert_eq!(class(500, other), ErrorClass::Transient, "not everything that speaks of it refuses it");
+        assert_eq!(class(500, other), ErrorClass::Transient, "a mention with another code is not a refusal");
         let body = r#"{"kind":"Status","code":403,"reason":"Forbidden","message":"sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"}"#;
         assert_eq!(class(403, body), ErrorClass::StreamingUnsupported);
         let body = r#"{"kind":"Status","code":422,"reason":"Invalid","details":{"causes":[{"message":"resourceVersionMatch is forbidden for watch"}]}}"#;
@@ -175,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_nobody_knows_is_a_failure_like_any_other() {
+    fn unknown_status_is_transient() {
         for body in [
             r#"{"kind":"Status","code":418,"reason":"Teapot","message":"short and stout"}"#,
             r#"{"kind":"Status","code":299,"reason":"Sparkle"}"#,
@@ -193,11 +189,11 @@ mod tests {
             assert_eq!(class(500, body), ErrorClass::Transient, "{body}");
         }
         let error = classify_status(500, br#"{"kind":"Status","code":299,"reason":"Sparkle"}"#, None);
-        assert_eq!(error.message, "answered 500 Sparkle: no message", "a success is no failure's code");
+        assert_eq!(error.message, "answered 500 Sparkle: no message", "a code below 400 is ignored");
     }
 
     #[test]
-    fn the_code_counts_from_400_on_and_before_the_https() {
+    fn body_code_from_400_overrides_http_status() {
         let code = |code: u16| class(500, &format!(r#"{{"kind":"Status","code":{code}}}"#));
         assert_eq!(
             (code(399), code(400), code(404)),
@@ -211,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_servers_errors_are_told_to_come_back_later() {
+    fn retry_after_counts_for_5xx_only() {
         let after = Some(Duration::from_secs(1));
         assert_eq!(classify_status(499, b"", after).class, ErrorClass::Transient);
         assert_eq!(classify_status(500, b"", after).class, ErrorClass::Throttled(after));
@@ -221,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_bounded_and_quotes_no_foreign_body() {
+    fn message_is_bounded_and_quotes_no_other_body() {
         let body = format!(r#"{{"kind":"Status","code":500,"message":"a\nb{}"}}"#, "x".repeat(10_000));
         let error = classify_status(500, body.as_bytes(), None);
         let expected = format!("answered 500 no reason: a b{}…", "x".repeat(MAX_MESSAGE - 3));
         assert_eq!(error.message, expected);
-        assert_eq!(bounded(&"é".repeat(MAX_MESSAGE)), "é".repeat(MAX_MESSAGE), "nothing was cut off");
+        assert_eq!(bounded(&"é".repeat(MAX_MESSAGE)), "é".repeat(MAX_MESSAGE), "not truncated");
         let error = classify_status(500, br#"{"kind":"Secret","data":{"password":"hunter2"}}"#, None);
         assert!(!error.message.contains("hunter2"));
     }

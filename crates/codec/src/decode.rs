@@ -1,26 +1,28 @@
-//! From an apiserver's bytes to stored objects and watch items, in one pass over borrowed bytes.
+//! Decoder of objects and watch events: one pass over borrowed bytes.
 //!
-//! What a decoder hands on is always a whole, syntactically valid JSON object with `apiVersion` and `kind`. Whatever
-//! else a server sends becomes [`Skipped`] (an object that is not one) or [`ErrorClass::Malformed`] (bytes that are
-//! not JSON). No message quotes object data.
+//! A decoded object is always syntactically valid JSON with `apiVersion` and `kind`. A JSON value that is not a valid
+//! object becomes [`Skipped`]. Bytes that are not JSON become
+//! [`ErrorClass::Malformed`](super::ErrorClass::Malformed). No message quotes object data.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::split::KEPT_CAPACITY;
+use super::KEPT_CAPACITY;
+use super::error::{SourceError, malformed};
+use super::event::{Skipped, WatchItem};
+use super::projection::Projection;
+use super::scan::{self, Scanned};
 use super::status::{bounded, classify_status};
-use super::trie::{Projection, Trie};
+use super::transform::Transform;
+use super::trie::Trie;
 use super::walk::{Head, Walk};
-use super::{ErrorClass, Skipped, SourceError, Transform, WatchItem};
-use informer_hub_types::scan::{self, Scanned};
 use informer_hub_types::{
     ApiResource, FieldPath, IndexEntry, Interner, Labels, ObjectKey, ResourceVersion, SharedStr, StoredObject,
     StoredObjectParts, Uid,
 };
 
-/// Turns bytes into objects of one resource. Keeps the shared strings of all that it has decoded, and its scratch
-/// buffers.
+/// Decoder for the objects of one resource. Keeps its scratch buffers and the interned strings of its objects.
 #[derive(Debug)]
 pub struct Decoder {
     resource: ApiResource,
@@ -29,69 +31,79 @@ pub struct Decoder {
     interner: Interner,
     cuts: Vec<Range<usize>>,
     kept: Vec<u8>,
-    /// What is kept of an object that something is cut out of.
-    cut: Vec<u8>,
-    /// Members that list items lack, with their commas: `apiVersion`, `kind`.
-    missing: [String; 2],
+    /// Scratch buffer of the projected JSON.
+    output: Vec<u8>,
+    /// `apiVersion` and `kind` with a trailing comma, for list items that lack them.
+    default_members: [String; 2],
     api_version: String,
     transform: Option<Transform>,
 }
 
-/// One decoded object, or why it is not one.
+/// A decoded object, or the reason why there is none.
 #[derive(Debug)]
 pub enum Decoded {
-    /// An object.
+    /// A valid object.
     Object(Arc<StoredObject>),
-    /// JSON, but not an object that can be taken in.
+    /// JSON, but not a valid object.
     Skipped(Skipped),
 }
 
-/// What is at the start of a buffer.
+/// Result of decoding the start of a buffer.
 #[derive(Debug)]
 pub enum Next {
-    /// A whole value, and how many bytes it took.
+    /// A whole value, and its length in bytes.
     Value(Decoded, usize),
     /// The buffer ends inside the value.
     Incomplete,
 }
 
-/// What one walk found, apart from the spans.
-struct Found<'de> {
+/// Result of a walk, except for the spans.
+struct WalkResult<'de> {
     head: Head<'de>,
     labels: Labels,
     index_values: Vec<IndexEntry>,
 }
 
-/// What a transform left of an object: labels, index values and JSON.
-type Transformed = (Labels, Vec<IndexEntry>, Arc<[u8]>);
+/// Result of a transform: labels, index values and JSON.
+type TransformResult = (Labels, Vec<IndexEntry>, Arc<[u8]>);
 
 impl Decoder {
-    /// A decoder for one resource. The order of `indexes` is the order of an object's index values, within one place
-    /// of the document.
+    /// Creates a decoder for one resource. Index values of one place in the document are in the order of `indexes`.
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let trie = Trie::new(projection, &indexes);
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let api_version = resource.gvr.api_version();
-        let missing =
+        let default_members =
             [format!("\"apiVersion\":{},", quoted(&api_version)), format!("\"kind\":{},", quoted(&resource.kind))];
         let index_names = indexes.into_iter().map(|(name, _)| name).collect();
-        let (interner, cuts, kept, cut) = (Interner::default(), Vec::new(), Vec::new(), Vec::new());
-        Self { resource, trie, index_names, interner, cuts, kept, cut, missing, api_version, transform: None }
+        let (interner, cuts, kept, output) = (Interner::default(), Vec::new(), Vec::new(), Vec::new());
+        Self {
+            resource,
+            trie,
+            index_names,
+            interner,
+            cuts,
+            kept,
+            output,
+            default_members,
+            api_version,
+            transform: None,
+        }
     }
 
-    /// The same, with something made of each object.
+    /// Sets the transform.
     #[must_use]
     pub fn with_transform(self, transform: Option<Transform>) -> Self {
         Self { transform, ..self }
     }
 
-    /// Forgets texts that no object has any more.
+    /// Drops interned strings that no object uses.
     pub fn trim(&mut self) {
         self.interner.trim();
     }
 
-    /// Which resource this decodes.
+    /// Returns the decoded resource.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.resource
@@ -100,28 +112,28 @@ impl Decoder {
     /// Decodes one whole object.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`] when the bytes are not JSON.
+    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the bytes are not JSON.
     pub fn decode_object(&mut self, json: &[u8]) -> Result<Decoded, SourceError> {
         match self.decode_next(json)? {
             Next::Value(decoded, used) if json[used..].trim_ascii().is_empty() => Ok(decoded),
-            Next::Value(..) => Err(malformed("object: more bytes follow it")),
-            Next::Incomplete => Err(malformed("object: the bytes end inside it")),
+            Next::Value(..) => Err(malformed("object: trailing bytes")),
+            Next::Incomplete => Err(malformed("object: truncated")),
         }
     }
 
-    /// Decodes the object at the start of `bytes`, where more bytes may follow and more may be still to come.
+    /// Decodes the object at the start of `bytes`. Other bytes may follow it, or it may be incomplete.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`] when no further bytes could make it JSON.
+    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if no further bytes can make it JSON.
     pub fn decode_next(&mut self, bytes: &[u8]) -> Result<Next, SourceError> {
         let (found, result) = self.walk(bytes, |walk| walk.value(Trie::ROOT, 0));
         let used = match result {
             Ok(used) => used,
             Err(at) if at >= bytes.len() => return Ok(Next::Incomplete),
-            Err(at) => return Err(broken("object", bytes, at)),
+            Err(at) => return Err(invalid_json("object", bytes, at)),
         };
         if used == bytes.len() && !matches!(bytes.last(), Some(b'}' | b']' | b'"')) {
-            // A number, or a word, that may go on.
+            // A number or a word may continue in the next bytes.
             return Ok(Next::Incomplete);
         }
         let start = bytes.len() - bytes.trim_ascii_start().len();
@@ -131,7 +143,7 @@ impl Decoder {
     /// Decodes one line of a watch.
     ///
     /// # Errors
-    /// What an ERROR event says, or [`ErrorClass::Malformed`] when the line is not an event.
+    /// The error of an ERROR event, or [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the line is not an event.
     pub fn decode_event(&mut self, line: &[u8]) -> Result<WatchItem, SourceError> {
         let (mut envelope, input) = (Envelope::default(), line);
         let (found, result) = self.walk(line, |walk| match envelope.read(input, walk)? {
@@ -139,15 +151,15 @@ impl Decoder {
             end => Err(end),
         });
         if let Err(at) = result {
-            return Err(broken("watch event", line, at));
+            return Err(invalid_json("watch event", line, at));
         }
-        let Some(kind) = envelope.kind else { return Err(malformed("watch event: it has no type")) };
-        let Some(span) = envelope.object else { return Err(malformed("watch event: it has no object")) };
+        let Some(kind) = envelope.kind else { return Err(malformed("watch event: no type")) };
+        let Some(span) = envelope.object else { return Err(malformed("watch event: no object")) };
         if kind == "ERROR" {
             return Err(classify_status(500, &line[span], None));
         }
         if kind == "BOOKMARK" {
-            // About once a minute, and at the end of a list.
+            // A bookmark comes about once a minute, and at the end of a list.
             self.interner.rest();
             let version = ResourceVersion::new(found.head.version.as_deref().unwrap_or_default());
             return Ok(WatchItem::Bookmark { version, initial_events_end: found.head.initial_events_end });
@@ -161,23 +173,23 @@ impl Decoder {
                 return Ok(WatchItem::Skipped(self.skipped(&found.head, true, reason)));
             }
         };
-        let (uid, is_own) = (found.head.uid.clone(), self.foreign(&found.head).is_none());
+        let (uid, is_own) = (found.head.uid.clone(), self.kind_mismatch(&found.head).is_none());
         Ok(match self.build(found, line, span) {
             Decoded::Object(object) => event(object),
             Decoded::Skipped(skipped) if is_own => skipped_event(&kind, uid.as_deref(), skipped),
-            // The end of something else is not the end of what is stored under its name.
+            // The deletion of an object of another kind does not delete the stored object of that name.
             Decoded::Skipped(skipped) => WatchItem::Skipped(skipped),
         })
     }
 
-    /// What can be told of an object of which only the first bytes are there.
+    /// Describes an object of which only the first bytes are available.
     #[must_use]
     pub fn skip_object(&mut self, head: &[u8], reason: String) -> Skipped {
         let (found, result) = self.walk(head, |walk| walk.value(Trie::ROOT, 0));
         self.skipped(&found.head, result.is_ok(), reason)
     }
 
-    /// What can be told of a watch event of which only the first bytes are there.
+    /// Describes a watch event of which only the first bytes are available.
     #[must_use]
     pub fn skip_event(&mut self, head: &[u8], reason: String) -> WatchItem {
         let mut envelope = Envelope::default();
@@ -190,7 +202,7 @@ impl Decoder {
         &mut self,
         input: &'de [u8],
         run: impl FnOnce(&mut Walk<'_, 'de>) -> Scanned,
-    ) -> (Found<'de>, Scanned) {
+    ) -> (WalkResult<'de>, Scanned) {
         self.cuts.clear();
         self.kept.clear();
         let mut walk = Walk {
@@ -206,18 +218,18 @@ impl Decoder {
             projecting: true,
         };
         let result = run(&mut walk);
-        (Found { head: walk.head, labels: walk.labels, index_values: walk.index_values }, result)
+        (WalkResult { head: walk.head, labels: walk.labels, index_values: walk.index_values }, result)
     }
 
-    /// Makes the stored object out of what a walk over `input` found in `span`.
-    fn build(&mut self, found: Found<'_>, input: &[u8], span: Range<usize>) -> Decoded {
-        let Found { head, labels, index_values } = found;
-        // What is stepped over is not looked at for that. Where the object ends is certain all the same, so it
-        // alone is lost: as an error it would keep its informer from ever completing a list.
+    /// Builds the stored object in `span` from the result of a walk over `input`.
+    fn build(&mut self, found: WalkResult<'_>, input: &[u8], span: Range<usize>) -> Decoded {
+        let WalkResult { head, labels, index_values } = found;
+        // The walk does not check UTF-8. The end of the object is certain, so only this object is lost. An error would
+        // keep the informer from completing a list.
         if simdutf8::basic::from_utf8(&input[span.clone()]).is_err() {
-            return Decoded::Skipped(self.skipped(&head, true, "it is not UTF-8".to_owned()));
+            return Decoded::Skipped(self.skipped(&head, true, "not UTF-8".to_owned()));
         }
-        if let Some(skipped) = self.refused(&head) {
+        if let Some(skipped) = self.invalid_reason(&head) {
             return Decoded::Skipped(skipped);
         }
         let name = head.name.as_deref().unwrap_or_default();
@@ -241,14 +253,14 @@ impl Decoder {
                 Err(problem) => Decoded::Skipped(Skipped {
                     key: Some(parts.key),
                     version: Some(parts.resource_version),
-                    reason: format!("its transform failed: {}", bounded(&problem)),
+                    reason: format!("transform failed: {}", bounded(&problem)),
                 }),
             },
         }
     }
 
-    /// Why a value that is JSON is no object that can be taken in.
-    fn refused(&self, head: &Head<'_>) -> Option<Skipped> {
+    /// Returns why a JSON value is not a valid object of this resource.
+    fn invalid_reason(&self, head: &Head<'_>) -> Option<Skipped> {
         let name = head.name.as_deref().unwrap_or_default();
         let namespace = head.namespace.as_deref().unwrap_or_default();
         let reason = if !head.is_object {
@@ -259,31 +271,34 @@ impl Decoder {
         } else if name.contains('/') || namespace.contains('/') {
             "metadata.name or metadata.namespace has a slash".to_owned()
         } else {
-            return self.foreign(head).map(|reason| self.skipped(head, true, reason));
+            return self.kind_mismatch(head).map(|reason| self.skipped(head, true, reason));
         };
         Some(Skipped { key: None, version: None, reason })
     }
 
-    /// What a transform makes of an object.
-    fn transformed(&mut self, transform: &Transform, own: &ObjectKey, json: &[u8]) -> Result<Transformed, String> {
+    /// Runs the transform and walks over its result.
+    fn transformed(&mut self, transform: &Transform, own: &ObjectKey, json: &[u8]) -> Result<TransformResult, String> {
         let json = transform.apply(json)?;
         let (found, result) = self.walk(&json, |walk| walk.value(Trie::ROOT, 0));
-        let Found { head, labels, index_values } = found;
+        let WalkResult { head, labels, index_values } = found;
         if result.is_err() || !head.is_object {
-            return Err("what it returned is not an object".to_owned());
+            return Err("the result is not an object".to_owned());
         }
         let name = head.name.as_deref().unwrap_or_default();
         let key = ObjectKey::new(head.namespace.as_deref().unwrap_or_default(), name);
         if key != *own {
-            return Err(format!("it returned another key, {:?}; an object must keep its own", key.as_str()));
+            return Err(format!(
+                "the result has another key, {:?}; a transform must not change name or namespace",
+                key.as_str()
+            ));
         }
         let json = self.json(&head, &json, 0..json.len());
         Ok((labels, index_values, json))
     }
 
-    /// Why an object is none of this resource's, going by what it says of itself. One that says nothing is taken at
-    /// its list's word, and metadata alone has a kind of its own, whatever it is the metadata of.
-    fn foreign(&self, head: &Head<'_>) -> Option<String> {
+    /// Returns an error text if the object has another kind or apiVersion than this resource. Missing ones are accepted,
+    /// as in list items. `PartialObjectMetadata` is accepted for every resource.
+    fn kind_mismatch(&self, head: &Head<'_>) -> Option<String> {
         let api_version = head.api_version.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.api_version);
         let kind = head.kind.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.resource.kind);
         let is_own = kind == self.resource.kind && api_version == self.api_version;
@@ -291,46 +306,46 @@ impl Decoder {
         (!is_own && !is_metadata).then(|| {
             let (kind, api_version) = (bounded(kind), bounded(api_version));
             format!(
-                "an object of kind {kind:?} of {api_version:?} where {:?} of {:?} is due",
+                "unexpected kind {kind:?} of {api_version:?}, expected {:?} of {:?}",
                 self.resource.kind, self.api_version
             )
         })
     }
 
-    /// The projected JSON: what was kept, or all but what was cut, with what is missing put in front.
+    /// Returns the projected JSON: the kept spans, or everything but the output spans, with default_members members in front.
     fn json(&mut self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Arc<[u8]> {
-        let api_version = if head.api_version.is_none() { self.missing[0].as_str() } else { "" };
-        let kind = if head.kind.is_none() { self.missing[1].as_str() } else { "" };
-        // Put together where it need not be freed, then copied once to where it stays.
-        let out = &mut self.cut;
+        let api_version = if head.api_version.is_none() { self.default_members[0].as_str() } else { "" };
+        let kind = if head.kind.is_none() { self.default_members[1].as_str() } else { "" };
+        // Build it in the scratch buffer, then copy it once to its final place.
+        let out = &mut self.output;
         out.clear();
         out.push(b'{');
         out.extend_from_slice(api_version.as_bytes());
         out.extend_from_slice(kind.as_bytes());
         if self.trie.keep_mode {
             out.extend_from_slice(&self.kept[1..]);
-            return scratched(out);
+            return copy_scratch(out);
         }
         let mut at = span.start + 1;
-        for cut in &self.cuts {
-            out.extend_from_slice(&input[at..cut.start]);
-            let rest = input[cut.end..span.end].trim_ascii_start();
+        for output in &self.cuts {
+            out.extend_from_slice(&input[at..output.start]);
+            let rest = input[output.end..span.end].trim_ascii_start();
             if rest.first() == Some(&b',') {
                 at = span.end - rest.len() + 1;
             } else {
-                // The last member (or element): the comma before it goes, where one is left.
+                // The last member or element was output: remove the comma before it.
                 out.truncate(out.trim_ascii_end().len());
                 if out.last() == Some(&b',') {
                     out.pop();
                 }
-                at = cut.end;
+                at = output.end;
             }
         }
         out.extend_from_slice(&input[at..span.end]);
-        scratched(out)
+        copy_scratch(out)
     }
 
-    /// A key is told only where it is certain: of a head that was cut off, a namespace may be what is missing.
+    /// Describes a skipped object. Has a key only if it is certain: a truncated head may lack the namespace.
     fn skipped(&self, head: &Head<'_>, whole: bool, reason: String) -> Skipped {
         let name = head.name.as_deref().filter(|name| !name.is_empty() && !name.contains('/'));
         let namespace = head.namespace.as_deref().filter(|namespace| !namespace.contains('/'));
@@ -340,7 +355,7 @@ impl Decoder {
     }
 }
 
-/// An event whose object cannot be taken in. That it is gone can be told all the same, if it is known which one.
+/// The event of an object that cannot be decoded. A deletion is still reported if the key is known.
 fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
     match skipped.key {
         Some(key) if kind == "DELETED" => {
@@ -359,8 +374,8 @@ struct Envelope<'de> {
 }
 
 impl<'de> Envelope<'de> {
-    /// Reads an event, of which `walk` walks over the object, and returns where it ended. Keys are compared as written:
-    /// nobody escapes the letters of "object".
+    /// Reads an event, with `walk` for its object, and returns its end. Keys are compared unescaped, since no server
+    /// escapes "object".
     fn read(&mut self, input: &'de [u8], walk: &mut Walk<'_, 'de>) -> Scanned {
         let inside = match scan::token(input, 0)? {
             (b'{', at) => at + 1,
@@ -391,8 +406,8 @@ impl<'de> Envelope<'de> {
     }
 }
 
-/// A copy of what is in a scratch buffer, which does not stay as large as the largest object was.
-fn scratched(scratch: &mut Vec<u8>) -> Arc<[u8]> {
+/// Copies a scratch buffer, and frees it if it is large.
+fn copy_scratch(scratch: &mut Vec<u8>) -> Arc<[u8]> {
     let copy = Arc::from(scratch.as_slice());
     if scratch.capacity() > KEPT_CAPACITY {
         *scratch = Vec::new();
@@ -400,17 +415,12 @@ fn scratched(scratch: &mut Vec<u8>) -> Arc<[u8]> {
     copy
 }
 
-/// An error of class [`ErrorClass::Malformed`].
-pub(super) fn malformed(message: impl Into<String>) -> SourceError {
-    SourceError { class: ErrorClass::Malformed, message: message.into() }
-}
-
-/// Says where JSON is broken, and not what stands there.
-fn broken(what: &str, bytes: &[u8], at: usize) -> SourceError {
+/// Returns an error with the position, without quoting the bytes.
+fn invalid_json(what: &str, bytes: &[u8], at: usize) -> SourceError {
     let before = &bytes[..at.min(bytes.len())];
     let line = memchr::memchr_iter(b'\n', before).count() + 1;
     let column = before.len() - memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1) + 1;
-    malformed(format!("{what}: broken JSON at line {line} column {column}"))
+    malformed(format!("{what}: invalid_json JSON at line {line} column {column}"))
 }
 
 #[cfg(test)]

@@ -32,13 +32,13 @@ fn object(decoder: &mut Decoder) -> Arc<StoredObject> {
 
 fn skipped(decoder: &mut Decoder) -> (String, String) {
     match decoder.decode_object(POD.as_bytes()).unwrap() {
-        Decoded::Object(object) => panic!("{object:?} was taken in"),
+        Decoded::Object(object) => panic!("{object:?} was decoded"),
         Decoded::Skipped(skipped) => (skipped.key.unwrap().as_str().to_owned(), skipped.reason),
     }
 }
 
 #[test]
-fn what_is_stored_and_indexed_and_selected_is_what_the_transform_returned() {
+fn store_indices_and_labels_use_the_result() {
     let mut decoder = changing(|object| {
         object["data"] = json!("***");
         object["spec"]["nodeName"] = json!("n2");
@@ -54,12 +54,12 @@ fn what_is_stored_and_indexed_and_selected_is_what_the_transform_returned() {
 }
 
 #[test]
-fn it_sees_what_the_apiserver_sent_once_for_each_time_it_is_sent() {
+fn transform_runs_once_per_received_object() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let mut decoder = changing(move |object| {
         counted.fetch_add(1, SeqCst);
-        // Not its own work of the last time.
+        // The input is not the previous output.
         assert_eq!(object["seen"], Value::Null);
         object["seen"] = json!(true);
     });
@@ -70,7 +70,7 @@ fn it_sees_what_the_apiserver_sent_once_for_each_time_it_is_sent() {
 }
 
 #[test]
-fn an_object_stays_what_it_was_whatever_becomes_of_its_identity_fields() {
+fn identity_is_that_of_the_apiserver() {
     let mut decoder = changing(|object| {
         object["metadata"]["uid"] = json!("u2");
         object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
@@ -80,25 +80,26 @@ fn an_object_stays_what_it_was_whatever_becomes_of_its_identity_fields() {
 }
 
 #[test]
-fn one_that_fails_panics_or_returns_something_else_keeps_the_object_out_and_says_why() {
+fn failed_transform_skips_the_object_with_a_reason() {
     let mut fails = decoder(Transform::json(|_| Err("no")));
-    assert_eq!(skipped(&mut fails), ("shop/web".into(), "its transform failed: no".into()));
+    assert_eq!(skipped(&mut fails), ("shop/web".into(), "transform failed: no".into()));
     let mut panics = changing(|_| panic!("on purpose"));
-    assert_eq!(skipped(&mut panics).1, "its transform failed: it panicked");
+    assert_eq!(skipped(&mut panics).1, "transform failed: panicked");
     let mut renames = changing(|object| object["metadata"]["name"] = json!("other"));
-    let reason = "its transform failed: it returned another key, \"shop/other\"; an object must keep its own";
+    let reason =
+        "transform failed: the result has another key, \"shop/other\"; a transform must not change name or namespace";
     assert_eq!(skipped(&mut renames), ("shop/web".into(), reason.into()));
     let mut moves = changing(|object| drop(object["metadata"].as_object_mut().unwrap().remove("namespace")));
     assert!(skipped(&mut moves).1.contains("another key, \"web\""));
     let mut replaces = changing(|object| *object = json!([]));
-    assert_eq!(skipped(&mut replaces).1, "its transform failed: what it returned is not an object");
+    assert_eq!(skipped(&mut replaces).1, "transform failed: the result is not an object");
     let mut mistyped = decoder(Transform::typed(|_: &mut Vec<u8>| Ok::<_, String>(())));
-    assert_eq!(skipped(&mut mistyped).1, "its transform failed: the object does not fit the type");
+    assert_eq!(skipped(&mut mistyped).1, "transform failed: the object does not fit the type");
     let mut unwritable = decoder(Transform::typed(|_: &mut Unwritable| Ok::<_, String>(())));
-    assert_eq!(skipped(&mut unwritable).1, "its transform failed: what it returned cannot be written as JSON");
+    assert_eq!(skipped(&mut unwritable).1, "transform failed: cannot serialize the result as JSON");
 }
 
-/// Fits every object and cannot be written.
+/// Deserializes from every object and cannot be serialized.
 #[derive(serde::Deserialize)]
 struct Unwritable {}
 
@@ -109,13 +110,13 @@ impl Serialize for Unwritable {
 }
 
 #[test]
-fn what_a_transform_makes_of_the_kind_is_its_own_business() {
+fn transform_may_change_the_kind() {
     let mut renames = changing(|object| object["kind"] = json!("Summary"));
     assert!(object(&mut renames).json_text().unwrap().contains(r#""kind":"Summary""#));
 }
 
 #[test]
-fn a_deletion_counts_though_its_object_cannot_be_taken_in() {
+fn deletion_counts_if_transform_fails() {
     let mut decoder = decoder(Transform::json(|_| Err("no")));
     let event = |kind: &str| format!("{{\"type\":\"{kind}\",\"object\":{}}}", POD.replace('\n', " "));
     let deleted = decoder.decode_event(event("DELETED").as_bytes()).unwrap();
@@ -128,7 +129,7 @@ fn a_deletion_counts_though_its_object_cannot_be_taken_in() {
 }
 
 #[test]
-fn a_deletion_too_large_to_be_read_counts_where_its_key_is_certain() {
+fn oversized_deletion_counts_if_key_is_certain() {
     let mut decoder = changing(|_| {});
     let head = r#"{"type":"DELETED","object":{"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"9","x":"#;
     let item = decoder.skip_event(head.as_bytes(), "large".to_owned());
@@ -139,7 +140,7 @@ fn a_deletion_too_large_to_be_read_counts_where_its_key_is_certain() {
 }
 
 #[test]
-fn two_transforms_are_the_same_only_if_they_are_one() {
+fn transforms_are_equal_only_if_identical() {
     let one = Transform::json(|_| Ok::<_, String>(()));
     assert_eq!(one, one.clone());
     assert_ne!(one, Transform::json(|_| Ok::<_, String>(())));

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Decoder, ErrorClass, Projection};
+use crate::Projection;
 use informer_hub_types::{ApiResource, Gvr};
 
 fn decoder() -> Decoder {
@@ -9,7 +9,7 @@ fn decoder() -> Decoder {
     Decoder::new(pods, &Projection::default(), Vec::new())
 }
 
-/// What a list brings, as text: names, `skip:key`, `end:version:token:remaining`, or `error:class`.
+/// Returns the steps of a list as text: names, `skip:key`, `end:version:token:remaining`, or `error:class`.
 fn list(pieces: &[&[u8]], limit: usize) -> Vec<String> {
     let (mut decoder, mut splitter, mut out) = (decoder(), ListSplitter::new(limit), Vec::new());
     let describe = |step: ListStep| match step {
@@ -49,7 +49,7 @@ fn expected() -> Vec<String> {
 }
 
 #[test]
-fn a_list_is_the_same_wherever_it_is_cut() {
+fn list_does_not_depend_on_split() {
     let bytes = LIST.as_bytes();
     assert_eq!(list(&[bytes], 1000), expected());
     for cut in 0..=bytes.len() {
@@ -61,7 +61,7 @@ fn a_list_is_the_same_wherever_it_is_cut() {
 }
 
 #[test]
-fn a_list_that_ends_early_is_an_error_wherever_it_ends() {
+fn truncated_list_is_an_error() {
     for end in 0..LIST.trim_end().len() {
         let found = list(&[&LIST.as_bytes()[..end]], 1000);
         assert_eq!(found.last().map(String::as_str), Some("error:Transient"), "{end}: {found:?}");
@@ -69,7 +69,7 @@ fn a_list_that_ends_early_is_an_error_wherever_it_ends() {
 }
 
 #[test]
-fn the_envelope_may_come_in_any_order() {
+fn envelope_members_may_be_in_any_order() {
     let end = "end:5:None:None";
     for text in [
         r#"{"items":[],"metadata":{"resourceVersion":"5"}}"#,
@@ -82,7 +82,7 @@ fn the_envelope_may_come_in_any_order() {
 }
 
 #[test]
-fn what_is_not_a_list_is_refused() {
+fn answer_that_is_not_a_list_is_malformed() {
     for text in [
         r#"{"kind":"Status","metadata":{},"code":200}"#,
         r#"{"kind":"Table","rows":[]}"#,
@@ -103,21 +103,18 @@ fn what_is_not_a_list_is_refused() {
 
 // client-go: TestIsUnsupportedTableObject.
 #[test]
-fn what_says_that_it_is_no_list_is_refused_before_its_items_are_read() {
+fn table_and_status_are_refused_before_items_are_read() {
     let message = |text: &str| steps(&[text.as_bytes()], 1000).unwrap_err().message;
     for (text, expected) in [
-        (
-            r#"{"kind":"Table","items":[{"metadata":{"name":"a"}}]}"#,
-            "list: the server sent a Table, which is made for people",
-        ),
+        (r#"{"kind":"Table","items":[{"metadata":{"name":"a"}}]}"#, "list: the server sent a Table instead of objects"),
         (r#"{"kind":"Status","items":[]}"#, "list: the server answered 200 with a Status"),
-        (r#"{"metadata":{},"kind":"Table","#, "list: the server sent a Table, which is made for people"),
-        (r#"{"kind":"Pod","spec":{}}"#, "list: the answer (of Pod) has no items, so it is not a list"),
-        ("{}", "list: the answer (of no kind) has no items, so it is not a list"),
-        (r#"{"kind":["PodList"],"items":[]}"#, "list: its metadata or kind is not what Kubernetes sends"),
-        (r#"{"items":7}"#, "list: its items are not a list"),
-        (r#"{"items":[] "a":1}"#, "list: a comma is missing"),
-        (r#"{,"items":[]}"#, "list: a comma where a value is due"),
+        (r#"{"metadata":{},"kind":"Table","#, "list: the server sent a Table instead of objects"),
+        (r#"{"kind":"Pod","spec":{}}"#, "list: the answer has no items; its kind is Pod"),
+        ("{}", "list: the answer has no items; its kind is unset"),
+        (r#"{"kind":["PodList"],"items":[]}"#, "list: invalid metadata or kind"),
+        (r#"{"items":7}"#, "list: items are not an array"),
+        (r#"{"items":[] "a":1}"#, "list: missing comma"),
+        (r#"{,"items":[]}"#, "list: unexpected comma"),
         (r#"{"items" 1}"#, "list: expected a colon"),
         ("{1:2}", "list: expected a member"),
         ("7", "list: the answer is not a JSON object"),
@@ -129,9 +126,9 @@ fn what_says_that_it_is_no_list_is_refused_before_its_items_are_read() {
     }
 }
 
-// client-go: TestIsUnsupportedTableObject. A custom resource may call its list what it likes.
+// client-go: TestIsUnsupportedTableObject. A custom resource may name its list freely.
 #[test]
-fn table_of_the_resources_own_group_is_a_list_and_one_of_meta_k8s_io_is_not() {
+fn table_of_own_group_is_a_list_but_of_meta_k8s_io_is_not() {
     let rows = || ApiResource { gvr: Gvr::new("custom.group", "v1", "rows"), kind: "Row".into(), namespaced: true };
     let read = |text: &str| {
         let (mut decoder, mut splitter) =
@@ -166,16 +163,13 @@ fn table_of_the_resources_own_group_is_a_list_and_one_of_meta_k8s_io_is_not() {
         ] {
             let (class, message) = read(&other).unwrap_err();
             assert_eq!(class, ErrorClass::Malformed, "{other}");
-            assert!(
-                message.contains("Table, which is made for people") || message.contains("with a Status"),
-                "{message}"
-            );
+            assert!(message.contains("a Table instead of objects") || message.contains("with a Status"), "{message}");
         }
     }
 }
 
 #[test]
-fn an_item_over_the_limit_is_skipped_by_name_and_the_next_is_read() {
+fn oversized_item_is_skipped_by_name() {
     let large = format!(r#"{{"metadata":{{"name":"big","namespace":"n"}},"x":"{}"}}"#, "}],\\\"".repeat(1000));
     let text =
         format!(r#"{{"items":[{large},{{"metadata":{{"name":"small"}}}}],"metadata":{{"resourceVersion":"1"}}}}"#);
@@ -186,7 +180,7 @@ fn an_item_over_the_limit_is_skipped_by_name_and_the_next_is_read() {
 }
 
 #[test]
-fn an_object_of_50_mib_costs_no_more_memory_than_the_limit() {
+fn oversized_item_uses_bounded_memory() {
     let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(1024 * 1024));
     splitter.feed(br#"{"items":[{"metadata":{"name":"big","namespace":"n"},"x":""#);
     let piece = vec![b'x'; 64 * 1024];
@@ -203,7 +197,7 @@ fn an_object_of_50_mib_costs_no_more_memory_than_the_limit() {
     assert_eq!(skipped, 1);
 }
 
-/// The steps that these bytes lead to at once, without the end of the body.
+/// Returns the steps that these bytes lead to, without the end of the body.
 fn steps(pieces: &[&[u8]], limit: usize) -> Result<Vec<ListStep>, SourceError> {
     let (mut decoder, mut splitter, mut steps) = (decoder(), ListSplitter::new(limit), Vec::new());
     for piece in pieces {
@@ -219,7 +213,7 @@ fn steps(pieces: &[&[u8]], limit: usize) -> Result<Vec<ListStep>, SourceError> {
 }
 
 #[test]
-fn numbers_and_words_at_the_end_of_any_line_may_go_on() {
+fn scalar_at_end_of_piece_may_continue() {
     let item = "{\n\"metadata\":\n{\"name\":\"a\"},\n\"x\": -12.5e+30\n,\"y\":\n[true\n,false,null\n,0.5]\n}";
     let text = format!("{{\"items\":\n[{item}\n,{item},\n12\n,true ],\n\"metadata\":{{\"resourceVersion\":\"1\"}}}}");
     let expected = ["a", "a", "skip:", "skip:", "end:1:None:None"];
@@ -230,7 +224,7 @@ fn numbers_and_words_at_the_end_of_any_line_may_go_on() {
 }
 
 #[test]
-fn what_no_further_bytes_can_mend_is_refused_at_once() {
+fn invalid_json_is_refused_at_once() {
     for broken in ["tx", "-x", "1.x", "1ex", "nul1", "01", "\"\\x\"", "\"a\" 1", "{1", "+1", "1.5.5"] {
         for lines in 0..4 {
             let before = "\"a\":1,\n".repeat(lines);
@@ -245,21 +239,21 @@ fn what_no_further_bytes_can_mend_is_refused_at_once() {
 }
 
 #[test]
-fn metadata_and_keys_are_looked_into_up_to_64_kib() {
+fn metadata_and_keys_are_limited_to_64_kib() {
     let start = r#"{"metadata":"#;
     let fits = format!("{{\"a\":\"{}", "x".repeat(64 * 1024 - 6));
     assert_eq!(fits.len(), 64 * 1024);
     assert!(steps(&[start.as_bytes(), fits.as_bytes()], 1000).unwrap().is_empty());
     let error = steps(&[start.as_bytes(), fits.as_bytes(), b"x"], 1000).unwrap_err();
-    assert_eq!(error.message, "list: its metadata is longer than 64 KiB");
+    assert_eq!(error.message, "list: metadata is longer than 64 KiB");
     let key = format!("\"{}", "x".repeat(64 * 1024 - 1));
     assert!(steps(&[b"{", key.as_bytes()], 1000).unwrap().is_empty());
     let error = steps(&[b"{", key.as_bytes(), b"x"], 1000).unwrap_err();
-    assert_eq!(error.message, "list: a key without end");
+    assert_eq!(error.message, "list: a key is longer than 64 KiB");
 }
 
 #[test]
-fn an_item_may_be_as_large_as_the_limit() {
+fn item_may_be_as_large_as_the_limit() {
     let item = |size: usize| {
         let head = r#"{"metadata":{"name":"a","resourceVersion":"4"},"x":""#;
         format!("{head}{}\"}}", "x".repeat(size - head.len() - 2))
@@ -283,7 +277,7 @@ fn an_item_may_be_as_large_as_the_limit() {
 }
 
 #[test]
-fn an_item_that_is_not_over_is_given_up_one_byte_past_the_limit() {
+fn incomplete_item_is_skipped_one_byte_past_the_limit() {
     let head = r#"{"metadata":{"name":"a","namespace":"n"},"x":""#;
     for first in [head.len(), 100, 150, 200] {
         let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(200));
@@ -292,7 +286,7 @@ fn an_item_that_is_not_over_is_given_up_one_byte_past_the_limit() {
         splitter.feed(&item.as_bytes()[..first]);
         assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore));
         splitter.feed(&item.as_bytes()[first..200]);
-        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore), "it may be over at the limit");
+        assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore), "it may still end at the limit");
         splitter.feed(b"x");
         let ListStep::Skipped(skipped) = splitter.next(&mut decoder).unwrap() else { panic!("{first}") };
         assert_eq!(skipped.key.unwrap().as_str(), "n/a");
@@ -302,9 +296,9 @@ fn an_item_that_is_not_over_is_given_up_one_byte_past_the_limit() {
     }
 }
 
-// Equal bytes in whatever pieces: what was read is given back though no piece ends with an item.
+// Pieces of equal size that never end with an item: decoded bytes are freed all the same.
 #[test]
-fn a_long_list_holds_no_more_than_what_is_not_read_yet() {
+fn buffer_holds_undecoded_bytes_only() {
     let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(1024));
     splitter.feed(br#"{"items":["#);
     let items = r#"{"metadata":{"name":"a"}},"#.repeat(4000);
@@ -320,7 +314,7 @@ fn a_long_list_holds_no_more_than_what_is_not_read_yet() {
 }
 
 #[test]
-fn a_large_item_leaves_a_mebibyte_of_room_behind_and_a_list_that_is_over_none() {
+fn buffer_shrinks_to_1_mib_after_a_large_item_and_is_freed_at_the_end() {
     let (mut decoder, mut splitter) = (decoder(), ListSplitter::default());
     splitter
         .feed(format!("{{\"items\":[{{\"metadata\":{{\"name\":\"a\"}},\"x\":\"{}\"}}", "x".repeat(3 << 20)).as_bytes());
@@ -337,105 +331,11 @@ fn a_large_item_leaves_a_mebibyte_of_room_behind_and_a_list_that_is_over_none() 
     assert!(matches!(splitter.next(&mut decoder).unwrap(), ListStep::NeedMore));
 }
 
-#[test]
-fn the_limits_are_what_the_documents_say() {
-    assert_eq!(MAX_OBJECT_BYTES, 16 << 20);
-    assert_eq!(KEPT_CAPACITY, 256 << 10);
-}
-
-/// Lines as text; a too long one as `long:` and the length of its head.
-fn lines(pieces: &[&[u8]], limit: usize) -> Result<Vec<String>, SourceError> {
-    let (mut splitter, mut out) = (LineSplitter::new(limit), Vec::new());
-    for piece in pieces {
-        splitter.feed(piece, |line| {
-            out.push(match line {
-                Line::Whole(line) => String::from_utf8_lossy(line).into_owned(),
-                Line::TooLong(head) => format!("long:{}", head.len()),
-            });
-            Ok(())
-        })?;
-    }
-    if splitter.is_inside() {
-        out.push(format!("rest:{}", String::from_utf8_lossy(splitter.rest())));
-    }
-    Ok(out)
-}
-
-#[test]
-fn lines_are_the_same_wherever_they_are_cut() {
-    let text = b"one\n\ntwo \xc3\xa9\r\n   \n0123456789abcdefghij\nthree\nfo";
-    let expected = ["one", "two é\r", "long:10", "three", "rest:fo"];
-    for cut in 0..=text.len() {
-        let (first, second) = text.split_at(cut);
-        assert_eq!(lines(&[first, second], 10).unwrap(), expected, "cut at {cut}");
-    }
-    let single: Vec<&[u8]> = text.chunks(1).collect();
-    assert_eq!(lines(&single, 10).unwrap(), expected);
-}
-
-#[test]
-fn a_line_without_end_ends_the_watch() {
-    let piece = [b'x'; 16];
-    let pieces: Vec<&[u8]> = std::iter::repeat_n(&piece[..], 3).collect();
-    assert_eq!(lines(&pieces, 16).unwrap(), ["long:16", "rest:"]);
-    let pieces: Vec<&[u8]> = std::iter::repeat_n(&piece[..], 5).collect();
-    assert_eq!(lines(&pieces, 16).unwrap_err().class, ErrorClass::Malformed);
-}
-
-#[test]
-fn a_line_may_be_as_long_as_the_limit_and_its_skipped_rest_four_times_as_long() {
-    let x = |length: usize| "x".repeat(length);
-    assert_eq!(lines(&[x(16).as_bytes(), b"\n"], 16).unwrap(), [x(16)]);
-    assert_eq!(lines(&[x(17).as_bytes(), b"\na\n"], 16).unwrap(), ["long:16", "a"]);
-    assert_eq!(lines(&[x(16).as_bytes(), b"x", b"\na\n"], 16).unwrap(), ["long:16", "a"]);
-    assert_eq!(lines(&[x(64).as_bytes(), b"\na\n"], 16).unwrap(), ["long:16", "a"]);
-    assert_eq!(lines(&[x(60).as_bytes(), b"xxxx\na\n"], 16).unwrap(), ["long:16", "a"]);
-    for pieces in [[x(65), String::new()], [x(60), x(5)], [x(60), x(5) + "\n"]] {
-        let pieces: Vec<_> = pieces.iter().map(String::as_bytes).collect();
-        let error = lines(&pieces, 16).unwrap_err();
-        assert_eq!(error.message, "watch: a line without end, 65 bytes and no newline");
-    }
-}
-
-#[test]
-fn a_long_line_gives_its_memory_back() {
-    for (length, kept) in [(KEPT_CAPACITY, true), (KEPT_CAPACITY + 1, false)] {
-        let mut splitter = LineSplitter::default();
-        let mut line = vec![b'x'; length];
-        splitter.feed(&line, |_| panic!("it is not over")).unwrap();
-        assert!(splitter.is_inside());
-        splitter.buffer.shrink_to_fit();
-        line.truncate(0);
-        let mut found = 0;
-        splitter
-            .feed(b"\n", |line| {
-                let Line::Whole(line) = line else { panic!("too long") };
-                found = line.len();
-                Ok(())
-            })
-            .unwrap();
-        assert_eq!((found, splitter.buffer.capacity() > 0, splitter.is_inside()), (length, kept, false));
-    }
-}
-
-#[test]
-fn what_the_caller_makes_of_a_line_comes_back() {
-    for feed in [&b"one\ntwo\n"[..], b"\n \none\ntwo\n", b"way too long\ntwo\n"] {
-        let mut splitter = LineSplitter::new(8);
-        let mut seen = 0;
-        let refused = splitter.feed(feed, |_| {
-            seen += 1;
-            Err(malformed("no"))
-        });
-        assert_eq!((refused.unwrap_err().message.as_str(), seen), ("no", 1));
-    }
-}
-
 proptest! {
     #![proptest_config(informer_hub_testing::properties(256))]
 
     #[test]
-    fn no_pieces_of_any_size_change_a_list(sizes in prop::collection::vec(1_usize..40, 1..60)) {
+    fn list_does_not_depend_on_sizes_of_pieces(sizes in prop::collection::vec(1_usize..40, 1..60)) {
         let (mut rest, mut pieces) = (LIST.as_bytes(), Vec::new());
         for size in sizes.iter().cycle() {
             if rest.is_empty() {
@@ -449,12 +349,11 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_splitters_panic(pieces in prop::collection::vec("[{}\\[\\]\",:a-fi\\\\ 0-9\n]{0,20}", 0..8)) {
+    fn list_splitter_never_panics(pieces in prop::collection::vec("[{}\\[\\]\",:a-fi\\\\ 0-9\n]{0,20}", 0..8)) {
         let pieces: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
         let _ = list(&pieces, 30);
         let mut in_items: Vec<&[u8]> = vec![br#"{"items":["#];
         in_items.extend(&pieces);
         let _ = list(&in_items, 30);
-        let _ = lines(&pieces, 10);
     }
 }

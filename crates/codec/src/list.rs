@@ -1,55 +1,56 @@
-//! Streams the items out of a list body, which is never held as a whole.
+//! Splitter of a list body into items, without buffering the whole body.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::decode::{Decoded, Decoder, Next, malformed};
+use super::MAX_OBJECT_BYTES;
+use super::decode::{Decoded, Decoder, Next};
+use super::error::{ErrorClass, SourceError, malformed};
+use super::event::Skipped;
 use super::skim::Skim;
-use super::split::MAX_OBJECT_BYTES;
-use super::{ErrorClass, Skipped, SourceError};
+use super::status::bounded;
 use informer_hub_types::{ApiResource, ResourceVersion, StoredObject};
 
-/// Largest envelope member that is looked into (`metadata`, `kind`, `apiVersion`) and longest key.
+/// Size limit of an envelope member that is parsed (`metadata`, `kind`, `apiVersion`), and of a key, in bytes.
 const MAX_MEMBER: usize = 64 * 1024;
 
-/// What the buffer keeps after an item that needed more.
+/// Capacity that the buffer keeps after a large item.
 const KEPT_CAPACITY: usize = 1024 * 1024;
 
-/// What the bytes so far have brought.
+/// Result of a step through a list body.
 #[derive(Debug)]
 pub enum ListStep {
     /// The next object.
     Object(Arc<StoredObject>),
-    /// An item that cannot be taken in.
+    /// An item that cannot be decoded.
     Skipped(Skipped),
-    /// The list is complete; what follows in the body is not looked at.
+    /// The list is complete; the rest of the body is ignored.
     End {
-        /// `metadata.resourceVersion`; empty where the server gives none.
+        /// `metadata.resourceVersion`; empty if the server sends none.
         version: ResourceVersion,
         /// `metadata.continue`, unless it is empty.
         continue_token: Option<String>,
         /// `metadata.remainingItemCount`.
         remaining: Option<u64>,
     },
-    /// Nothing more can be told from the bytes so far.
+    /// More bytes are needed.
     NeedMore,
 }
 
-/// Cuts a list body into its items, decoding each where it lies.
+/// Splits a list body into items and decodes each in place.
 ///
-/// Holds what has arrived and is not decoded yet: at most one item of the largest size, plus the last piece fed.
-/// An item that is not complete is tried again when twice as many bytes are there, so that the cost per byte is
-/// constant however small the pieces are.
+/// Buffers what is not decoded yet: at most one item of the largest size, plus the last piece fed. An incomplete item is
+/// tried again when its buffered length has doubled, so the cost per byte is constant for any size of pieces.
 #[derive(Debug)]
 pub struct ListSplitter {
     buffer: Vec<u8>,
     at: usize,
     limit: usize,
     state: State,
-    /// Whether a value has just ended, so that only a comma or a closing bracket may follow.
+    /// Whether a value has just ended, so that a comma or a closing bracket must follow.
     after_value: bool,
-    /// Bytes that must be there before the current item is tried again.
+    /// Buffered length at which the current item is tried again.
     retry_at: usize,
     has_items: bool,
     kind: Option<String>,
@@ -62,7 +63,7 @@ enum State {
     Start,
     Members,
     Items,
-    /// Skipping a value, then going back to the items or to the members.
+    /// Skipping a value; `true` if it is an item, `false` if a member.
     Skim(Skim, bool),
     Done,
 }
@@ -82,7 +83,7 @@ impl Default for ListSplitter {
 }
 
 impl ListSplitter {
-    /// A splitter that skips items longer than `limit` bytes.
+    /// Creates a splitter that skips items longer than `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -99,7 +100,7 @@ impl ListSplitter {
         }
     }
 
-    /// Takes in what has arrived. Call [`Self::next`] until it needs more before feeding again.
+    /// Accepts bytes. Call [`Self::next`] until it returns [`ListStep::NeedMore`] before feeding again.
     pub fn feed(&mut self, bytes: &[u8]) {
         if matches!(self.state, State::Done) {
             return;
@@ -115,10 +116,10 @@ impl ListSplitter {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next thing in the list.
+    /// Returns the next step.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`] when the body is not JSON, or not a list.
+    /// [`ErrorClass::Malformed`] if the body is not JSON, or not a list.
     pub fn next(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
         loop {
             let step = match &mut self.state {
@@ -145,10 +146,10 @@ impl ListSplitter {
         }
     }
 
-    /// The body has ended. Returns what the last bytes bring, first of all the end of the list.
+    /// Returns the remaining steps at the end of the body, up to [`ListStep::End`].
     ///
     /// # Errors
-    /// [`ErrorClass::Transient`] when the list is not complete.
+    /// [`ErrorClass::Transient`] if the list is not complete.
     pub fn finish(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
         self.retry_at = 0;
         match self.next(decoder)? {
@@ -160,26 +161,26 @@ impl ListSplitter {
         }
     }
 
-    /// Bytes of memory that the splitter holds.
+    /// Returns the size of the buffer in bytes.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Whether the end of the list has been handed out.
+    /// Returns whether [`ListStep::End`] has been returned.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
-    /// The next byte that means something, unless it is not there yet.
+    /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.buffer[self.at..];
         self.at += rest.len() - rest.trim_ascii_start().len();
         self.buffer.get(self.at).copied()
     }
 
-    /// Steps over a comma. `Ok(true)` when there was one.
+    /// Skips a comma. Returns whether there was one.
     fn comma(&mut self, byte: u8) -> Result<bool, SourceError> {
         match (byte, self.after_value) {
             (b',', true) => {
@@ -187,9 +188,9 @@ impl ListSplitter {
                 self.at += 1;
                 Ok(true)
             }
-            (b',', false) => Err(malformed("list: a comma where a value is due")),
+            (b',', false) => Err(malformed("list: unexpected comma")),
             (b'}' | b']', _) | (_, false) => Ok(false),
-            (_, true) => Err(malformed("list: a comma is missing")),
+            (_, true) => Err(malformed("list: missing comma")),
         }
     }
 
@@ -228,15 +229,15 @@ impl ListSplitter {
                 self.has_items = true;
                 self.state = State::Items;
             }
-            b"items" if value[0] != b'n' => return Err(malformed("list: its items are not a list")),
+            b"items" if value[0] != b'n' => return Err(malformed("list: items are not an array")),
             b"metadata" | b"kind" | b"apiVersion" => {
                 let Some(used) = Skim::default().advance(value) else {
                     if value.len() > MAX_MEMBER {
-                        return Err(malformed("list: its metadata is longer than 64 KiB"));
+                        return Err(malformed("list: metadata is longer than 64 KiB"));
                     }
                     return Ok(Some(ListStep::NeedMore));
                 };
-                let (value, wrong) = (&value[..used], "list: its metadata or kind is not what Kubernetes sends");
+                let (value, wrong) = (&value[..used], "list: invalid metadata or kind");
                 match key {
                     b"kind" => self.kind = serde_json::from_slice(value).map_err(|_| malformed(wrong))?,
                     b"apiVersion" => self.api_version = serde_json::from_slice(value).unwrap_or_default(),
@@ -258,13 +259,13 @@ impl ListSplitter {
         Ok(None)
     }
 
-    /// Refuses what is known not to be a list of objects before reading on.
+    /// Refuses a `Table` or `Status` before its items are read.
     ///
-    /// A custom resource may call its list `Table` or `Status`, so the group decides. As long as it is unknown, a
-    /// resource of a named group gets the benefit of the doubt until the items begin or the list ends (`last`).
+    /// A custom resource may name its list `Table` or `Status`, so the group decides. While the group is unknown, a resource
+    /// of a named group is accepted, until the items begin or the list ends (`last`).
     fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
         let refusal = match self.kind.as_deref() {
-            Some("Table") => "list: the server sent a Table, which is made for people",
+            Some("Table") => "list: the server sent a Table instead of objects",
             Some("Status") => "list: the server answered 200 with a Status",
             _ => return Ok(()),
         };
@@ -321,9 +322,9 @@ impl ListSplitter {
 
     fn end(&mut self) -> Result<ListStep, SourceError> {
         if !self.has_items {
-            let kind = self.kind.as_deref().unwrap_or("no kind");
-            let kind = super::status::bounded(kind);
-            return Err(malformed(format!("list: the answer (of {kind}) has no items, so it is not a list")));
+            let kind = self.kind.as_deref().unwrap_or("unset");
+            let kind = bounded(kind);
+            return Err(malformed(format!("list: the answer has no items; its kind is {kind}")));
         }
         self.state = State::Done;
         self.buffer = Vec::new();
@@ -337,11 +338,11 @@ impl ListSplitter {
     }
 }
 
-/// The key at the start of `bytes`, and where the first byte of its value is; `None` when that is not there yet.
-/// A key is compared as written: nobody escapes the letters of "items".
+/// Returns the key at the start of `bytes` and the offset of its value; `None` if the value is not there yet. Keys are
+/// compared unescaped, since no server escapes "items".
 fn key_of(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, SourceError> {
     let Some(end) = Skim::default().advance(bytes) else {
-        return if bytes.len() > MAX_MEMBER { Err(malformed("list: a key without end")) } else { Ok(None) };
+        return if bytes.len() > MAX_MEMBER { Err(malformed("list: a key is longer than 64 KiB")) } else { Ok(None) };
     };
     let rest = bytes[end..].trim_ascii_start();
     match rest.first() {
@@ -352,3 +353,7 @@ fn key_of(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, SourceError> {
     let value = rest[1..].trim_ascii_start();
     Ok((!value.is_empty()).then(|| (&bytes[1..end - 1], bytes.len() - value.len())))
 }
+
+#[cfg(test)]
+#[path = "list_tests.rs"]
+mod tests;

@@ -1,14 +1,14 @@
-//! One walk over an object's bytes: finds the head, the index values and the spans to cut or to keep, and checks all the
-//! rest for being JSON without building anything.
+//! One walk over an object's bytes: reads the head and index values, finds the spans to cut or keep, and validates the
+//! rest.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::scan::{self, Key, Scanned};
 use super::trie::{Role, Trie};
-use informer_hub_types::scan::{self, Key, Scanned};
 use informer_hub_types::{IndexEntry, Interner, Labels, SharedStr};
 
-/// The head of an object, borrowed from its bytes where they hold no escapes.
+/// Fields of an object's head, borrowed from its bytes unless they have escapes.
 #[derive(Debug, Default)]
 pub(super) struct Head<'de> {
     pub(super) api_version: Option<Cow<'de, str>>,
@@ -21,53 +21,53 @@ pub(super) struct Head<'de> {
     pub(super) is_object: bool,
 }
 
-/// What one walk gathers.
+/// State of a walk.
 pub(super) struct Walk<'w, 'de> {
     pub(super) trie: &'w Trie,
     pub(super) names: &'w [SharedStr],
     pub(super) interner: &'w mut Interner,
-    /// Everything that is walked over; spans are offsets into it.
+    /// The bytes of the walk; spans are offsets into it.
     pub(super) input: &'de [u8],
     pub(super) head: Head<'de>,
     pub(super) labels: Labels,
     pub(super) index_values: Vec<IndexEntry>,
-    /// Spans to cut, in order, none within another.
+    /// Spans to cut: ascending, disjoint.
     pub(super) cuts: &'w mut Vec<Range<usize>>,
-    /// What a keep-projection has kept so far.
+    /// Output of a keep-projection.
     pub(super) kept: &'w mut Vec<u8>,
-    /// Off below a value that was cut or kept as a whole: only the head and the indices look in there.
+    /// `false` inside a value that is cut or kept as a whole; then only the head and the indices are read.
     pub(super) projecting: bool,
 }
 
 impl<'de> Walk<'_, 'de> {
-    /// Walks over the value at `node` of the trie that begins at `at`, and returns where it ended. Members of what is
-    /// wanted as a whole, and read for something else too, are gone over twice.
+    /// Walks over the value at `at` with a node of the tree, and returns its end. A value whose bytes and members are both
+    /// needed is scanned twice.
     pub(super) fn value(&mut self, node: usize, at: usize) -> Scanned {
         let (_, start) = scan::token(self.input, at)?;
         self.value_from(node, start, start)
     }
 
-    /// The same for a value at `start`, to be cut from `from` on: its key's quote, where it has one.
+    /// Walks over a value at `start`. If it is cut, the cut begins at `from`, the opening quote of its key.
     fn value_from(&mut self, node: usize, from: usize, start: usize) -> Scanned {
-        if !self.trie.get(node).wants_bytes() {
-            return self.below(node, start);
+        if !self.trie.get(node).needs_bytes() {
+            return self.inside(node, start);
         }
         let end = scan::value(self.input, start)?;
-        self.take(node, from, start..end)?;
+        self.read(node, from, start..end)?;
         Ok(end)
     }
 
-    /// Takes in a value whose own bytes are wanted.
-    fn take(&mut self, node: usize, from: usize, span: Range<usize>) -> Scanned<()> {
-        let wants = self.trie.get(node);
+    /// Reads a value whose bytes are needed.
+    fn read(&mut self, node: usize, from: usize, span: Range<usize>) -> Scanned<()> {
+        let needs = self.trie.get(node);
         let text = &self.input[span.clone()];
-        if let Some(role) = wants.role {
+        if let Some(role) = needs.role {
             self.set_role(role, text);
         }
-        if !wants.indexes.is_empty()
+        if !needs.indexes.is_empty()
             && let Some(value) = scan::scalar_of(text)
         {
-            for number in &wants.indexes {
+            for number in &needs.indexes {
                 if let Some(index) = self.names.get(usize::from(*number)) {
                     let value = self.interner.string(&value);
                     self.index_values.push(IndexEntry { index: index.clone(), value });
@@ -75,15 +75,15 @@ impl<'de> Walk<'_, 'de> {
             }
         }
         let outer = self.projecting;
-        if outer && wants.drop {
+        if outer && needs.drop {
             self.cuts.push(from..span.end);
             self.projecting = false;
-        } else if outer && wants.keep {
+        } else if outer && needs.keep {
             self.kept.extend_from_slice(text);
             self.projecting = false;
         }
-        if wants.wants_below() {
-            self.below(node, span.start)?;
+        if needs.needs_children() {
+            self.inside(node, span.start)?;
         }
         self.projecting = outer;
         Ok(())
@@ -106,13 +106,13 @@ impl<'de> Walk<'_, 'de> {
         *slot = scan::text_of(text);
     }
 
-    /// What lies in a value that begins at `start`.
-    fn below(&mut self, node: usize, start: usize) -> Scanned {
-        let wants = self.trie.get(node);
+    /// Walks over the inside of a value that begins at `start`.
+    fn inside(&mut self, node: usize, start: usize) -> Scanned {
+        let needs = self.trie.get(node);
         match self.input.get(start) {
-            Some(b'{') if wants.labels => self.labels(node, start + 1),
+            Some(b'{') if needs.labels => self.labels(node, start + 1),
             Some(b'{') => self.members(node, start + 1),
-            Some(b'[') if wants.each().is_some() => self.elements(node, start + 1),
+            Some(b'[') if needs.each().is_some() => self.elements(node, start + 1),
             _ => scan::value(self.input, start),
         }
     }
@@ -121,7 +121,7 @@ impl<'de> Walk<'_, 'de> {
         self.projecting && self.trie.keep_mode && self.trie.get(node).keep_below
     }
 
-    /// The members of an object, from behind its bracket on.
+    /// Walks over the members of an object, after its opening bracket.
     fn members(&mut self, node: usize, at: usize) -> Scanned {
         let input = self.input;
         if node == Trie::ROOT {
@@ -149,12 +149,12 @@ impl<'de> Walk<'_, 'de> {
         Ok(at)
     }
 
-    /// What is wanted of a member.
+    /// Returns the node of a member, if something in it is needed.
     fn child(&self, node: usize, key: &Key) -> Option<usize> {
         self.trie.get(node).field(&key.name(self.input)?)
     }
 
-    /// One member of an object that something is wanted of.
+    /// Walks over a member that has a node.
     fn member(&mut self, emits: bool, child: usize, key: &Key) -> Scanned {
         let before = self.kept.len();
         if emits {
@@ -173,7 +173,7 @@ impl<'de> Walk<'_, 'de> {
         Ok(end)
     }
 
-    /// The members of `metadata.labels`: all are wanted, and some of them perhaps for an index too.
+    /// Walks over `metadata.labels`. All labels are read; some may have an index too.
     fn labels(&mut self, node: usize, at: usize) -> Scanned {
         let (trie, input) = (self.trie, self.input);
         let mut pairs = Vec::new();
@@ -187,7 +187,7 @@ impl<'de> Walk<'_, 'de> {
                     pairs.push((name.clone(), value));
                 }
                 if let Some(child) = trie.get(node).field(name.as_bytes()) {
-                    self.take(child, key.span.start, start..end)?;
+                    self.read(child, key.span.start, start..end)?;
                 }
             }
             (more, at) = scan::next(input, end, b'}')?;
@@ -196,7 +196,7 @@ impl<'de> Walk<'_, 'de> {
         Ok(at)
     }
 
-    /// The elements of a list, from behind its bracket on.
+    /// Walks over the elements of an array, after its opening bracket.
     fn elements(&mut self, node: usize, at: usize) -> Scanned {
         let (trie, input) = (self.trie, self.input);
         let Some(child) = trie.get(node).each() else { return Err(at) };

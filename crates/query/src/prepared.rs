@@ -1,34 +1,34 @@
-//! A test made ready to be put to many values.
+//! Tests prepared for evaluation on many values.
 
 use std::cmp::Ordering;
 
 use smol_str::SmolStr;
 
 use super::decimal::Decimal;
-use super::matcher::InvalidExpr;
-use super::walk::Seen;
+use super::error::InvalidExpr;
+use super::walk::SeenValue;
 use super::{Literal, Test, TextTest};
 
-/// A [`Test`], without its negation: it holds where it holds for any value.
+/// A prepared [`Test`] without its negation. It holds if it holds for any value.
 #[derive(Debug)]
-pub(super) enum Ready {
-    OneOf { texts: Vec<SmolStr>, others: Vec<ReadyLiteral> },
-    Compare { literal: ReadyLiteral, accepts: fn(Ordering) -> bool },
+pub(super) enum PreparedTest {
+    OneOf { texts: Vec<SmolStr>, others: Vec<PreparedLiteral> },
+    Compare { literal: PreparedLiteral, accepts: fn(Ordering) -> bool },
     Contains(SmolStr),
     Prefix(SmolStr),
     Exists,
 }
 
 #[derive(Debug)]
-pub(super) enum ReadyLiteral {
+pub(super) enum PreparedLiteral {
     Bool(bool),
     Number(f64),
     Text(SmolStr),
     Quantity(Decimal),
 }
 
-impl Ready {
-    /// The test and whether it is negated.
+impl PreparedTest {
+    /// Returns the prepared test and whether it is negated.
     pub(super) fn new(test: &Test) -> Result<(Self, bool), InvalidExpr> {
         Ok(match test {
             Test::Is(literal) => (Self::one_of(std::slice::from_ref(literal))?, false),
@@ -48,8 +48,8 @@ impl Ready {
     fn one_of(literals: &[Literal]) -> Result<Self, InvalidExpr> {
         let (mut texts, mut others) = (Vec::new(), Vec::new());
         for literal in literals {
-            match ReadyLiteral::new(literal)? {
-                ReadyLiteral::Text(text) => texts.push(text),
+            match PreparedLiteral::new(literal)? {
+                PreparedLiteral::Text(text) => texts.push(text),
                 other => others.push(other),
             }
         }
@@ -58,63 +58,63 @@ impl Ready {
     }
 
     fn compare(literal: &Literal, accepts: fn(Ordering) -> bool) -> Result<Self, InvalidExpr> {
-        Ok(Self::Compare { literal: ReadyLiteral::new(literal)?, accepts })
+        Ok(Self::Compare { literal: PreparedLiteral::new(literal)?, accepts })
     }
 
-    pub(super) fn holds(&self, value: Seen<'_>) -> bool {
+    pub(super) fn holds(&self, value: SeenValue<'_>) -> bool {
         match (self, value) {
-            (Self::Contains(wanted), Seen::Element(text)) => text == wanted,
-            (_, Seen::Element(_) | Seen::Null) => false,
+            (Self::Contains(element), SeenValue::Element(text)) => text == element,
+            (_, SeenValue::Element(_) | SeenValue::Null) => false,
             (Self::Exists, _) => true,
             (Self::OneOf { texts, others }, value) => {
                 let is_text = |text| texts.binary_search_by(|known| known.as_str().cmp(text)).is_ok();
-                matches!(value, Seen::Text(text) if is_text(text))
+                matches!(value, SeenValue::Text(text) if is_text(text))
                     || others.iter().any(|literal| literal.cmp_to(value) == Some(Ordering::Equal))
             }
             (Self::Compare { literal, accepts }, value) => literal.cmp_to(value).is_some_and(accepts),
-            (Self::Contains(part), Seen::Text(text)) => {
+            (Self::Contains(part), SeenValue::Text(text)) => {
                 memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some()
             }
-            (Self::Prefix(start), Seen::Text(text)) => text.starts_with(start.as_str()),
+            (Self::Prefix(start), SeenValue::Text(text)) => text.starts_with(start.as_str()),
             (Self::Contains(_) | Self::Prefix(_), _) => false,
         }
     }
 }
 
-impl ReadyLiteral {
+impl PreparedLiteral {
     fn new(literal: &Literal) -> Result<Self, InvalidExpr> {
         Ok(match literal {
             Literal::Bool(bool) => Self::Bool(*bool),
             Literal::Number(number) => Self::Number(*number),
             Literal::Text(text) => Self::Text(text.clone()),
             Literal::Quantity(text) => {
-                let wrong = || InvalidExpr::Quantity { text: text.clone() };
-                Self::Quantity(Decimal::quantity(text).ok_or_else(wrong)?)
+                let invalid = || InvalidExpr::Quantity { text: text.clone() };
+                Self::Quantity(Decimal::quantity(text).ok_or_else(invalid)?)
             }
         })
     }
 
-    /// How a value compares to this; `None` where they are of different kinds.
-    fn cmp_to(&self, value: Seen<'_>) -> Option<Ordering> {
+    /// Compares a value to this literal; `None` if they are of different kinds.
+    fn cmp_to(&self, value: SeenValue<'_>) -> Option<Ordering> {
         match (self, value) {
-            (Self::Bool(own), Seen::Bool(value)) => Some(value.cmp(own)),
-            (Self::Number(own), Seen::Number(value)) => value.cmp_float(*own),
-            (Self::Text(own), Seen::Text(value)) => Some(value.cmp(own.as_str())),
-            (Self::Quantity(own), Seen::Text(value)) => Decimal::quantity(value).map(|value| value.cmp(own)),
-            (Self::Quantity(own), Seen::Number(value)) => Some(Decimal::number(value).cmp(own)),
+            (Self::Bool(own), SeenValue::Bool(value)) => Some(value.cmp(own)),
+            (Self::Number(own), SeenValue::Number(value)) => value.cmp_float(*own),
+            (Self::Text(own), SeenValue::Text(value)) => Some(value.cmp(own.as_str())),
+            (Self::Quantity(own), SeenValue::Text(value)) => Decimal::quantity(value).map(|value| value.cmp(own)),
+            (Self::Quantity(own), SeenValue::Number(value)) => Some(Decimal::number(value).cmp(own)),
             _ => None,
         }
     }
 }
 
-/// A [`TextTest`] that stays quick with many texts.
+/// A prepared [`TextTest`]: membership is a binary search.
 #[derive(Debug)]
-pub(super) enum ReadyText {
+pub(super) enum PreparedTextTest {
     In(Vec<SmolStr>),
     Prefix(SmolStr),
 }
 
-impl ReadyText {
+impl PreparedTextTest {
     pub(super) fn new(test: &TextTest) -> Self {
         match test {
             TextTest::In(texts) => {

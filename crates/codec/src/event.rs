@@ -1,0 +1,47 @@
+//! Decoded watch events, and descriptions of objects that cannot be decoded.
+
+use std::sync::Arc;
+
+use informer_hub_types::{ObjectKey, ResourceVersion, StoredObject};
+
+/// One event of a WATCH.
+#[derive(Debug)]
+pub enum WatchItem {
+    /// ADDED.
+    Added(Arc<StoredObject>),
+    /// MODIFIED.
+    Modified(Arc<StoredObject>),
+    /// DELETED, with the last state of the object, or its head alone if the state cannot be decoded.
+    Deleted(Arc<StoredObject>),
+    /// BOOKMARK.
+    Bookmark {
+        /// The version that the watch has reached.
+        version: ResourceVersion,
+        /// Whether it has the annotation `k8s.io/initial-events-end: "true"`.
+        initial_events_end: bool,
+    },
+    /// An event that cannot be decoded.
+    Skipped(Skipped),
+}
+
+impl WatchItem {
+    /// Returns the object of the event.
+    #[must_use]
+    pub fn object(&self) -> Option<&Arc<StoredObject>> {
+        match self {
+            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
+            Self::Bookmark { .. } | Self::Skipped(_) => None,
+        }
+    }
+}
+
+/// An object that cannot be decoded. It is counted and shown, and does not fail the list or watch.
+#[derive(Debug, Clone)]
+pub struct Skipped {
+    /// Its key, if known.
+    pub key: Option<ObjectKey>,
+    /// Its version, if known.
+    pub version: Option<ResourceVersion>,
+    /// The reason: the limit exceeded or the error.
+    pub reason: String,
+}

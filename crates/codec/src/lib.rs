@@ -1,0 +1,40 @@
+//! From an apiserver's bytes to stored objects.
+//!
+//! [`ListSplitter`] finds the items of a list body and [`LineSplitter`] the lines of a watch, however the bytes are split.
+//! [`Decoder`] turns an item into a stored object and a line into a watch event, in one pass. It applies the
+//! [`Projection`], reads labels and index values, and runs the [`Transform`]. [`classify_status`] turns a failed answer
+//! into a [`SourceError`].
+//!
+//! The crate is synchronous, its memory is bounded, and no input makes it panic. Packing of stored objects is in
+//! `informer_hub_types`, next to [`StoredObject`](informer_hub_types::StoredObject).
+
+mod decode;
+mod error;
+mod event;
+mod lines;
+mod list;
+mod projection;
+pub mod scan;
+mod skim;
+mod status;
+mod transform;
+mod trie;
+mod walk;
+
+pub use decode::{Decoded, Decoder, Next};
+pub use error::{ErrorClass, SourceError};
+pub use event::{Skipped, WatchItem};
+pub use lines::{Line, LineSplitter};
+pub use list::{ListSplitter, ListStep};
+pub use projection::Projection;
+pub use status::{bounded, classify_status};
+pub use transform::Transform;
+
+/// Size limit of an object or a watch line: 16 MiB. A larger one is skipped and counted.
+///
+/// etcd refuses requests above 1.5 MiB by default, and few clusters raise that beyond 8 MiB. JSON is at most about twice
+/// as large as etcd's encoding.
+pub const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Capacity that a scratch buffer keeps for the next object or line; a larger one is freed.
+const KEPT_CAPACITY: usize = 256 * 1024;
