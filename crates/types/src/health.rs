@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use serde::Serialize;
 
-use super::{ClusterTimings, MemoryState, ResourceVersion, Watched, Watcher, clock};
+use super::{ClusterTimings, MemoryState, ResourceVersion, WatchCell, Watcher, clock};
 
 /// What an informer is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -163,7 +163,7 @@ pub struct InformerHealth {
     last_event: AtomicI64,
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
-    stored: Watched<Option<ResourceVersion>>,
+    stored: WatchCell<Option<ResourceVersion>>,
     /// What a list that is not complete has brought.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,

@@ -40,7 +40,7 @@ pub mod steps;
 mod suggest;
 mod threads;
 mod version;
-mod watched;
+mod watch_cell;
 
 /// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
 pub use arcstr::ArcStr as SharedStr;
@@ -75,4 +75,4 @@ pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, R
 pub use suggest::nearest_name;
 pub use threads::Threads;
 pub use version::ResourceVersion;
-pub use watched::{Unwatched, Watched, Watcher};
+pub use watch_cell::{WatchCell, WatchClosed, Watcher};

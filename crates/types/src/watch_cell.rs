@@ -11,7 +11,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::Notify;
 
 /// Changes the value. Dropping it ends every wait.
-pub struct Watched<T>(Arc<Shared<T>>);
+pub struct WatchCell<T>(Arc<Shared<T>>);
 
 /// Sees the value, and waits for its changes. A clone has seen what the original has.
 pub struct Watcher<T> {
@@ -22,7 +22,7 @@ pub struct Watcher<T> {
 /// Whoever changed the value is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nobody changes this any more")]
-pub struct Unwatched;
+pub struct WatchClosed;
 
 struct Shared<T> {
     value: RwLock<T>,
@@ -34,7 +34,7 @@ struct Shared<T> {
 /// The version once nobody changes the value any more.
 const ENDED: u64 = u64::MAX;
 
-impl<T> Watched<T> {
+impl<T> WatchCell<T> {
     /// Begins with this.
     #[must_use]
     pub fn new(value: T) -> Self {
@@ -78,7 +78,7 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: Default> Default for Watched<T> {
+impl<T: Default> Default for WatchCell<T> {
     fn default() -> Self {
         Self::new(T::default())
     }
@@ -99,7 +99,7 @@ impl<T> Watcher<T> {
     ///
     /// # Cancel safety
     /// A change that was not reported is reported to the next.
-    pub async fn changed(&mut self) -> Result<(), Unwatched> {
+    pub async fn changed(&mut self) -> Result<(), WatchClosed> {
         changed(&self.shared, &mut self.seen).await
     }
 
@@ -107,7 +107,7 @@ impl<T> Watcher<T> {
     ///
     /// # Errors
     /// It is not, and nobody changes it any more.
-    pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<RwLockReadGuard<'_, T>, Unwatched> {
+    pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<RwLockReadGuard<'_, T>, WatchClosed> {
         let (shared, seen) = (&*self.shared, &mut self.seen);
         loop {
             {
@@ -122,14 +122,14 @@ impl<T> Watcher<T> {
     }
 }
 
-async fn changed<T>(shared: &Shared<T>, seen: &mut u64) -> Result<(), Unwatched> {
+async fn changed<T>(shared: &Shared<T>, seen: &mut u64) -> Result<(), WatchClosed> {
     loop {
         let mut notified = std::pin::pin!(shared.changed.notified());
         // From here on no change goes unnoticed.
         notified.as_mut().enable();
         let version = shared.version.load(SeqCst);
         if version == ENDED {
-            return Err(Unwatched);
+            return Err(WatchClosed);
         }
         if version != *seen {
             *seen = version;
@@ -139,7 +139,7 @@ async fn changed<T>(shared: &Shared<T>, seen: &mut u64) -> Result<(), Unwatched>
     }
 }
 
-impl<T> Drop for Watched<T> {
+impl<T> Drop for WatchCell<T> {
     fn drop(&mut self) {
         self.0.version.store(ENDED, SeqCst);
         self.0.changed.notify_waiters();
@@ -152,9 +152,9 @@ impl<T> Clone for Watcher<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Watched<T> {
+impl<T: fmt::Debug> fmt::Debug for WatchCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Watched").field(&*self.0.value.read()).finish()
+        f.debug_tuple("WatchCell").field(&*self.0.value.read()).finish()
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn each_change_is_reported_once_and_the_end_is_too() {
-        let value = Watched::new(1);
+        let value = WatchCell::new(1);
         let mut watcher = value.subscribe();
         assert_eq!(watcher.changed().now_or_never(), None);
         value.set(2);
@@ -185,12 +185,12 @@ mod tests {
         assert_eq!(*watcher.see(), 4);
         assert_eq!(watcher.changed().now_or_never(), None, "what was seen");
         drop(value);
-        assert_eq!(watcher.changed().now_or_never(), Some(Err(Unwatched)));
+        assert_eq!(watcher.changed().now_or_never(), Some(Err(WatchClosed)));
     }
 
     #[tokio::test]
     async fn who_waits_is_woken_in_turn_and_for_what_is_wanted() {
-        let (value, order) = (Watched::new(0), Arc::new(parking_lot::Mutex::new(Vec::new())));
+        let (value, order) = (WatchCell::new(0), Arc::new(parking_lot::Mutex::new(Vec::new())));
         let waiting: Vec<_> = (0..20)
             .map(|at| {
                 let (mut watcher, order) = (value.subscribe(), Arc::clone(&order));
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(*order.lock(), (0..20).collect::<Vec<_>>());
         let mut watcher = value.subscribe();
         drop(value);
-        assert_eq!(watcher.wait_for(|it| *it == 7).await.map(|_| ()), Err(Unwatched));
+        assert_eq!(watcher.wait_for(|it| *it == 7).await.map(|_| ()), Err(WatchClosed));
         assert_eq!(watcher.wait_for(|it| *it == 2).await.map(|it| *it), Ok(2));
     }
 }
