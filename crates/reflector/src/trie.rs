@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use informer_hub_types::steps::{Place, Steps, place_of};
+use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 use informer_hub_types::{FieldPath, Segment, SharedStr};
 
 /// What of an object is kept.
@@ -76,7 +76,7 @@ pub(super) enum Role {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
-    steps: Steps,
+    branches: Branches,
     pub(super) role: Option<Role>,
     pub(super) labels: bool,
     pub(super) drop: bool,
@@ -89,11 +89,11 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn field(&self, name: &[u8]) -> Option<usize> {
-        self.steps.field(name)
+        self.branches.field(name)
     }
 
     pub(super) fn each(&self) -> Option<usize> {
-        self.steps.each()
+        self.branches.each()
     }
 
     /// Whether the value's own bytes are needed, rather than what lies in it.
@@ -103,13 +103,13 @@ impl Node {
 
     /// Whether anything is wanted of what lies in the value.
     pub(super) fn wants_below(&self) -> bool {
-        self.labels || !self.steps.is_empty()
+        self.labels || !self.branches.is_empty()
     }
 }
 
-impl Place for Node {
-    fn steps(&mut self) -> &mut Steps {
-        &mut self.steps
+impl PathNode for Node {
+    fn branches(&mut self) -> &mut Branches {
+        &mut self.branches
     }
 }
 
@@ -167,7 +167,7 @@ impl Trie {
 
     /// The node of a path, made where it is missing.
     fn node(&mut self, path: &[Segment]) -> &mut Node {
-        let at = place_of(&mut self.nodes, path);
+        let at = insert_path(&mut self.nodes, path);
         &mut self.nodes[at]
     }
 }
