@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::dictionary::Compressor;
-use super::fold::{Known, fold, unfold};
+use super::identifier_encoding::{KnownTexts, decode_identifiers, encode_identifiers};
 use super::object::Loaded;
 use super::{CodecError, Dictionary, StoredObject};
 
@@ -84,24 +84,24 @@ impl PackedView {
     }
 
     /// The JSON, given what its object's head has of it.
-    pub(super) fn json(&self, known: &Known<'_>) -> Result<Vec<u8>, CodecError> {
+    pub(super) fn json(&self, known: &KnownTexts<'_>) -> Result<Vec<u8>, CodecError> {
         let entry = self.entry();
-        let mut folded = Vec::new();
-        self.chunk.dictionary.decompress(entry.packed, entry.len, &mut folded)?;
-        if !entry.is_folded {
-            return if folded.len() == entry.len { Ok(folded) } else { Err(CodecError("length differs")) };
+        let mut encoded = Vec::new();
+        self.chunk.dictionary.decompress(entry.packed, entry.len, &mut encoded)?;
+        if !entry.is_encoded {
+            return if encoded.len() == entry.len { Ok(encoded) } else { Err(CodecError("length differs")) };
         }
         let mut json = Vec::with_capacity(entry.len);
-        unfold(&folded, known, entry.len, &mut json)?;
+        decode_identifiers(&encoded, known, entry.len, &mut json)?;
         if json.len() == entry.len { Ok(json) } else { Err(CodecError("length differs")) }
     }
 }
 
-/// What lies in a chunk for one body: two numbers in LEB128 (length before packing and whether it was folded;
+/// What lies in a chunk for one body: two numbers in LEB128 (length before packing and whether it was encoded;
 /// length of the compressed bytes), then the compressed bytes.
 pub(super) struct Entry<'c> {
     pub(super) len: usize,
-    pub(super) is_folded: bool,
+    pub(super) is_encoded: bool,
     pub(super) packed: &'c [u8],
     /// With the numbers.
     pub(super) whole: usize,
@@ -113,11 +113,11 @@ impl<'c> Entry<'c> {
         let (first, rest) = number(bytes);
         let (size, rest) = number(rest);
         let packed = rest.get(..size).unwrap_or_default();
-        Self { len: first >> 1, is_folded: first & 1 == 1, packed, whole: bytes.len() - rest.len() + packed.len() }
+        Self { len: first >> 1, is_encoded: first & 1 == 1, packed, whole: bytes.len() - rest.len() + packed.len() }
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        put_number(self.len << 1 | usize::from(self.is_folded), out);
+        put_number(self.len << 1 | usize::from(self.is_encoded), out);
         put_number(self.packed.len(), out);
         out.extend_from_slice(self.packed);
     }
@@ -245,7 +245,7 @@ impl Chunks {
 pub struct Packer {
     dictionary: Arc<Dictionary>,
     compressor: Compressor,
-    folded: Vec<u8>,
+    encoded: Vec<u8>,
     frame: Vec<u8>,
     chunks: Chunks,
     outcome: PackOutcome,
@@ -271,7 +271,7 @@ impl Packer {
         Self {
             compressor: Compressor::new(dictionary),
             dictionary: Arc::clone(dictionary),
-            folded: Vec::new(),
+            encoded: Vec::new(),
             frame: Vec::new(),
             chunks: Chunks::new(dictionary, totals),
             outcome: PackOutcome::default(),
@@ -289,7 +289,7 @@ impl Packer {
         let (entry, is_sparse) = (view.entry(), view.chunk.is_sparse());
         if !Arc::ptr_eq(&view.chunk.dictionary, &self.dictionary) {
             let limit = if is_sparse { usize::MAX } else { entry.packed.len() };
-            if let Ok(json) = object.with_known(|known| view.json(known)) {
+            if let Ok(json) = object.with_known_texts(|known| view.json(known)) {
                 self.compress(object, &json, limit);
             }
         } else if is_sparse {
@@ -299,15 +299,15 @@ impl Packer {
 
     /// Compresses `plain` and puts it in the chunk, unless that takes more than `limit` or is no smaller than it was.
     fn compress(&mut self, object: &Arc<StoredObject>, plain: &[u8], limit: usize) {
-        self.folded.clear();
-        let is_folded = object.with_known(|known| fold(plain, known, &mut self.folded));
+        self.encoded.clear();
+        let is_encoded = object.with_known_texts(|known| encode_identifiers(plain, known, &mut self.encoded));
         let mut frame = std::mem::take(&mut self.frame);
-        let input = if is_folded { &self.folded } else { plain };
+        let input = if is_encoded { &self.encoded } else { plain };
         if let Some(packed) = self.compressor.compress(input, &mut frame) {
             if packed.len() > limit || packed.len() >= plain.len() {
                 self.outcome.left += 1;
             } else {
-                self.place(object, &Entry { len: plain.len(), is_folded, packed, whole: packed.len() });
+                self.place(object, &Entry { len: plain.len(), is_encoded, packed, whole: packed.len() });
             }
         }
         self.frame = frame;
@@ -405,7 +405,7 @@ mod tests {
         let odd = [object(1, &format!("\u{1}{letters}"))];
         let before = texts(&odd);
         assert_eq!(pack(&odd, &none, &totals).packed + pack(&tiny, &none, &totals).left, 2);
-        // A text with a byte that is a mark is packed, not folded.
+        // A text with a byte that is a mark is packed, not encoded.
         assert_eq!(texts(&odd), before);
     }
 

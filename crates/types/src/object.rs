@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use triomphe::ThinArc;
 
 use super::body::{Body, PackedView};
-use super::fold::{Known, fold};
+use super::identifier_encoding::{KnownTexts, encode_identifiers};
 use super::{CodecError, DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion, SharedStr};
 
 /// The encoding of an object's bytes. JSON today; the accessors of [`StoredObject`] are the only readers, so that
@@ -363,7 +363,7 @@ impl StoredObject {
     pub fn json(&self) -> Result<Arc<[u8]>, DecodeError> {
         match self.load() {
             Loaded::Plain(bytes) => Ok(bytes),
-            Loaded::Packed(view) => Ok(self.with_known(|known| view.json(known))?.into()),
+            Loaded::Packed(view) => Ok(self.with_known_texts(|known| view.json(known))?.into()),
             Loaded::Unkept => Err(DecodeError::NotKept { key: self.key.clone() }),
         }
     }
@@ -408,8 +408,12 @@ impl StoredObject {
     #[must_use]
     pub fn sample(&self) -> Vec<u8> {
         let Ok(json) = self.json() else { return Vec::new() };
-        let mut folded = Vec::new();
-        if self.with_known(|known| fold(&json, known, &mut folded)) { folded } else { json.to_vec() }
+        let mut encoded = Vec::new();
+        if self.with_known_texts(|known| encode_identifiers(&json, known, &mut encoded)) {
+            encoded
+        } else {
+            json.to_vec()
+        }
     }
 
     /// Whether a [`Packer`](super::Packer) might make less of its packed body: the chunk is sparse, or of another
@@ -439,7 +443,7 @@ impl StoredObject {
     }
 
     /// Reads or folds a body with what the head has of it.
-    pub(super) fn with_known<T>(&self, read: impl FnOnce(&Known<'_>) -> T) -> T {
+    pub(super) fn with_known_texts<T>(&self, read: impl FnOnce(&KnownTexts<'_>) -> T) -> T {
         let (uid, version) = (self.uid.to_string(), self.resource_version.to_string());
         read(&[&uid, self.key.name(), &version])
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::body::{Chunks, Entry, PackedView};
 use super::dictionary::Compressor;
-use super::fold::fold;
+use super::identifier_encoding::encode_identifiers;
 use super::object::Loaded;
 use super::{Dictionary, PackedTotals, StoredObject};
 
@@ -14,7 +14,7 @@ const LONGEST: usize = 64 << 20;
 
 /// A body as it lies now.
 #[derive(Debug)]
-pub enum LaidBody {
+pub enum StoredBody {
     /// As it came.
     Plain(Arc<[u8]>),
     /// Packed.
@@ -33,7 +33,7 @@ impl PackedBody {
         self.0.dictionary()
     }
 
-    /// Its bytes; [`Shelf::lay`] takes them back.
+    /// Its bytes; [`BodyLoader::add`] takes them back.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.0.bytes()
@@ -49,11 +49,11 @@ impl fmt::Debug for PackedBody {
 impl StoredObject {
     /// The body as it lies.
     #[must_use]
-    pub fn laid(&self) -> LaidBody {
+    pub fn stored_body(&self) -> StoredBody {
         match self.load() {
-            Loaded::Plain(bytes) => LaidBody::Plain(bytes),
-            Loaded::Packed(view) => LaidBody::Packed(PackedBody(view)),
-            Loaded::Unkept => LaidBody::Unkept,
+            Loaded::Plain(bytes) => StoredBody::Plain(bytes),
+            Loaded::Packed(view) => StoredBody::Packed(PackedBody(view)),
+            Loaded::Unkept => StoredBody::Unkept,
         }
     }
 }
@@ -61,7 +61,7 @@ impl StoredObject {
 /// Packs plain bodies for the disk, and leaves them plain in memory.
 pub struct DiskPacker {
     compressor: Compressor,
-    folded: Vec<u8>,
+    encoded: Vec<u8>,
     frame: Vec<u8>,
 }
 
@@ -69,20 +69,20 @@ impl DiskPacker {
     /// A packer with one dictionary.
     #[must_use]
     pub fn new(dictionary: &Dictionary) -> Self {
-        Self { compressor: Compressor::new(dictionary), folded: Vec::new(), frame: Vec::new() }
+        Self { compressor: Compressor::new(dictionary), encoded: Vec::new(), frame: Vec::new() }
     }
 
     /// Adds the packed form of a plain body to `out`; `false`, and nothing added, where it gets no smaller by that. Costs
     /// about 20 µs for a pod.
     pub fn pack(&mut self, object: &StoredObject, plain: &[u8], out: &mut Vec<u8>) -> bool {
-        self.folded.clear();
-        let is_folded = object.with_known(|known| fold(plain, known, &mut self.folded));
-        let input = if is_folded { &self.folded } else { plain };
+        self.encoded.clear();
+        let is_encoded = object.with_known_texts(|known| encode_identifiers(plain, known, &mut self.encoded));
+        let input = if is_encoded { &self.encoded } else { plain };
         let Some(packed) = self.compressor.compress(input, &mut self.frame) else { return false };
         if packed.len() >= plain.len() {
             return false;
         }
-        Entry { len: plain.len(), is_folded, packed, whole: packed.len() }.write(out);
+        Entry { len: plain.len(), is_encoded, packed, whole: packed.len() }.write(out);
         true
     }
 }
@@ -94,9 +94,9 @@ impl fmt::Debug for DiskPacker {
 }
 
 /// Gives objects that come from disk their packed bodies, end to end in chunks, all of one dictionary.
-pub struct Shelf(Chunks);
+pub struct BodyLoader(Chunks);
 
-impl Shelf {
+impl BodyLoader {
     /// A shelf that counts in `totals` what lies on it.
     #[must_use]
     pub fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
@@ -104,7 +104,7 @@ impl Shelf {
     }
 
     /// Gives an object a body, at [`Self::finish`] at the latest. `false`, and nothing done, where the bytes are none.
-    pub fn lay(&mut self, object: &Arc<StoredObject>, bytes: &[u8]) -> bool {
+    pub fn add(&mut self, object: &Arc<StoredObject>, bytes: &[u8]) -> bool {
         let entry = Entry::read(bytes);
         let is_one = entry.whole == bytes.len() && !entry.packed.is_empty() && entry.len <= LONGEST;
         if is_one {
@@ -119,8 +119,8 @@ impl Shelf {
     }
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for BodyLoader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shelf").finish_non_exhaustive()
+        f.debug_struct("BodyLoader").finish_non_exhaustive()
     }
 }

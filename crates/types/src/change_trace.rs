@@ -57,7 +57,7 @@ impl Traced {
     /// A trace that begins now, where traces are exported and there have not been too many lately.
     #[must_use]
     pub fn begin(object: &StoredObject) -> Option<Self> {
-        static SEEN: Allowance = Allowance::new();
+        static SEEN: TraceLimiter = TraceLimiter::new();
         if !(tracing::span_enabled!(target: SPANS, tracing::Level::INFO) && SEEN.take()) {
             return None;
         }
@@ -76,11 +76,11 @@ impl Traced {
     }
 }
 
-/// How many traces may begin: [`Allowance::MOST`] at once, and as many a second in the long run.
+/// How many traces may begin: [`TraceLimiter::MOST`] at once, and as many a second in the long run.
 #[derive(Debug)]
-pub struct Allowance(Mutex<TokenBucket>);
+pub struct TraceLimiter(Mutex<TokenBucket>);
 
-impl Allowance {
+impl TraceLimiter {
     /// At once, and a second.
     pub const MOST: u32 = 100;
 
@@ -107,7 +107,7 @@ impl Allowance {
     }
 }
 
-impl Default for Allowance {
+impl Default for TraceLimiter {
     fn default() -> Self {
         Self::new()
     }
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn so_many_at_once_and_as_many_a_second() {
-        let (allowance, start) = (Allowance::new(), clock::now());
+        let (allowance, start) = (TraceLimiter::new(), clock::now());
         let taken = |at: Duration| (0..1000).filter(|_| allowance.take_at(start + at)).count();
         assert_eq!(taken(Duration::ZERO), 100);
         assert_eq!(taken(Duration::from_millis(9)), 0);

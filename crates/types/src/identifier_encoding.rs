@@ -5,7 +5,7 @@
 //! pod of 6.3 KB the two save about 110 of 570 compressed bytes.
 //!
 //! A mark is a control character, which valid JSON has nowhere but as white space; a text that has one of them is not
-//! folded.
+//! encoded.
 
 use super::CodecError;
 
@@ -29,30 +29,30 @@ const STRIDE: usize = 12;
 /// Characters of a UUID before its last group.
 const UUID_HEAD: usize = 24;
 
-/// Texts of an object that its head has too. Each is looked for in quotes, and its first place folded.
-pub(super) type Known<'k> = [&'k str; TEXTS];
+/// Texts of an object that its head has too. Each is looked for in quotes, and its first place encoded.
+pub(super) type KnownTexts<'k> = [&'k str; TEXTS];
 
-/// Appends the folded form of `json` to `out`. `false`, and nothing appended, when it has a byte that is a mark.
-pub(super) fn fold(json: &[u8], known: &Known<'_>, out: &mut Vec<u8>) -> bool {
+/// Appends the encoded form of `json` to `out`. `false`, and nothing appended, when it has a byte that is a mark.
+pub(super) fn encode_identifiers(json: &[u8], known: &KnownTexts<'_>, out: &mut Vec<u8>) -> bool {
     if memchr::memchr3(1, 2, 3, json).is_some() || memchr::memchr2(4, 5, json).is_some() {
         return false;
     }
     let mut from = 0;
-    for (begin, end, mark) in places(json, known).into_iter().flatten() {
+    for (begin, end, mark) in first_occurrences(json, known).into_iter().flatten() {
         // Two equal texts have the same place.
         if begin >= from {
-            fold_hex(&json[from..begin], out);
+            encode_hex(&json[from..begin], out);
             out.push(mark);
             from = end;
         }
     }
-    fold_hex(&json[from..], out);
+    encode_hex(&json[from..], out);
     true
 }
 
 /// The first place of each text in quotes, these included, with its mark; in the order of the places. Found in one pass
 /// from quotation mark to quotation mark, which ends where all are found: an object begins with its metadata.
-fn places(json: &[u8], known: &Known<'_>) -> [Option<(usize, usize, u8)>; TEXTS] {
+fn first_occurrences(json: &[u8], known: &KnownTexts<'_>) -> [Option<(usize, usize, u8)>; TEXTS] {
     let mut found = [None; TEXTS];
     let mut left = known.iter().filter(|text| !text.is_empty()).count();
     for quote in memchr::memchr_iter(b'"', json) {
@@ -72,7 +72,7 @@ fn places(json: &[u8], known: &Known<'_>) -> [Option<(usize, usize, u8)>; TEXTS]
     found
 }
 
-fn fold_hex(json: &[u8], out: &mut Vec<u8>) {
+fn encode_hex(json: &[u8], out: &mut Vec<u8>) {
     let (mut from, mut probe) = (0, STRIDE - 1);
     while let Some(byte) = json.get(probe) {
         if nibble(*byte).is_none() {
@@ -85,15 +85,15 @@ fn fold_hex(json: &[u8], out: &mut Vec<u8>) {
             let end = begin + ((end - begin) & !1).min(MAX_RUN);
             out.extend_from_slice(&json[from..begin]);
             out.extend([HEX, u8::try_from(end - begin).unwrap_or(u8::MAX)]);
-            put_bytes(&json[begin..end], out);
+            push_packed_hex(&json[begin..end], out);
             from = end;
             probe = from + STRIDE - 1;
-        } else if let Some(begin) = begin_of_uuid(json, from, begin, end) {
+        } else if let Some(begin) = uuid_start(json, from, begin, end) {
             out.extend_from_slice(&json[from..begin]);
             out.push(UUID);
             let groups = [0..8, 9..13, 14..18, 19..23, UUID_HEAD..UUID_HEAD + STRIDE];
             for group in groups {
-                put_bytes(&json[begin + group.start..begin + group.end], out);
+                push_packed_hex(&json[begin + group.start..begin + group.end], out);
             }
             from = end;
             probe = from + STRIDE - 1;
@@ -105,7 +105,7 @@ fn fold_hex(json: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Where the UUID begins, not before `from`, whose last group are the digits from `begin` to `end`.
-fn begin_of_uuid(json: &[u8], from: usize, begin: usize, end: usize) -> Option<usize> {
+fn uuid_start(json: &[u8], from: usize, begin: usize, end: usize) -> Option<usize> {
     let first = begin.checked_sub(UUID_HEAD).filter(|first| end - begin == STRIDE && *first >= from)?;
     let is_dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
     let fits = |(at, byte): (usize, &u8)| if is_dash(at) { *byte == b'-' } else { nibble(*byte).is_some() };
@@ -122,20 +122,25 @@ fn nibble(byte: u8) -> Option<u8> {
 }
 
 /// An even number of digits as half as many bytes.
-fn put_bytes(digits: &[u8], out: &mut Vec<u8>) {
+fn push_packed_hex(digits: &[u8], out: &mut Vec<u8>) {
     let value = |digit: u8| nibble(digit).unwrap_or_default();
     out.extend(digits.chunks_exact(2).map(|pair| value(pair[0]) << 4 | value(pair[1])));
 }
 
-fn put_digits(bytes: &[u8], out: &mut Vec<u8>) {
+fn push_hex_digits(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.extend(bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]));
 }
 
-/// Appends to `out` what was folded, which gives no more than `limit` bytes.
-pub(super) fn unfold(folded: &[u8], known: &Known<'_>, limit: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
+/// Appends to `out` what was encoded, which gives no more than `limit` bytes.
+pub(super) fn decode_identifiers(
+    encoded: &[u8],
+    known: &KnownTexts<'_>,
+    limit: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
     const CUT_SHORT: CodecError = CodecError("a mark without what belongs to it");
-    let mut rest = folded;
+    let mut rest = encoded;
     while let Some(at) = rest.iter().position(|byte| (HEX..END).contains(byte)) {
         out.extend_from_slice(&rest[..at]);
         let (mark, after) = (rest[at], &rest[at + 1..]);
@@ -143,14 +148,14 @@ pub(super) fn unfold(folded: &[u8], known: &Known<'_>, limit: usize, out: &mut V
             HEX => {
                 let (digits, after) = after.split_first().ok_or(CUT_SHORT)?;
                 let (bytes, after) = after.split_at_checked(usize::from(*digits) / 2).ok_or(CUT_SHORT)?;
-                put_digits(bytes, out);
+                push_hex_digits(bytes, out);
                 after
             }
             UUID => {
                 let (bytes, after) = after.split_at_checked(16).ok_or(CUT_SHORT)?;
                 for (at, group) in [0..4, 4..6, 6..8, 8..10, 10..16].into_iter().enumerate() {
                     out.extend((at > 0).then_some(b'-'));
-                    put_digits(&bytes[group], out);
+                    push_hex_digits(&bytes[group], out);
                 }
                 after
             }
@@ -175,16 +180,16 @@ mod tests {
 
     use super::*;
 
-    const KNOWN_TEXTS: Known<'static> = ["00655632-b6c1-4437-aa44-f3e239fcd34c", "web-0", "1000000000000000"];
+    const KNOWN_TEXTS: KnownTexts<'static> = ["00655632-b6c1-4437-aa44-f3e239fcd34c", "web-0", "1000000000000000"];
 
-    fn folded(text: &str) -> Option<Vec<u8>> {
+    fn encoded(text: &str) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        fold(text.as_bytes(), &KNOWN_TEXTS, &mut out).then_some(out)
+        encode_identifiers(text.as_bytes(), &KNOWN_TEXTS, &mut out).then_some(out)
     }
 
-    fn unfolded(folded: &[u8], limit: usize) -> Result<String, CodecError> {
+    fn decoded(encoded: &[u8], limit: usize) -> Result<String, CodecError> {
         let mut out = Vec::new();
-        unfold(folded, &KNOWN_TEXTS, limit, &mut out)?;
+        decode_identifiers(encoded, &KNOWN_TEXTS, limit, &mut out)?;
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
 
@@ -206,15 +211,15 @@ mod tests {
             ),
         ) {
             let text = parts.concat();
-            let folded = folded(&text).unwrap();
-            prop_assert!(folded.len() <= text.len());
-            prop_assert_eq!(unfolded(&folded, text.len()).unwrap(), text);
+            let encoded = encoded(&text).unwrap();
+            prop_assert!(encoded.len() <= text.len());
+            prop_assert_eq!(decoded(&encoded, text.len()).unwrap(), text);
         }
 
         #[test]
         fn rubbish_is_an_error_and_not_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80), limit in 0_usize..300) {
             let mut out = Vec::new();
-            if unfold(&bytes, &KNOWN_TEXTS, limit, &mut out).is_ok() {
+            if decode_identifiers(&bytes, &KNOWN_TEXTS, limit, &mut out).is_ok() {
                 prop_assert!(out.len() <= limit);
             }
         }
@@ -222,7 +227,7 @@ mod tests {
 
     #[test]
     fn digests_uuids_and_what_the_head_has_take_half_or_a_byte() {
-        let size = |text: &str| folded(text).unwrap().len();
+        let size = |text: &str| encoded(text).unwrap().len();
         assert_eq!(size(&"ab".repeat(32)), 2 + 32);
         assert_eq!(size("x637bcda8-b560-4853-b62b-33b2740d8a48x"), 1 + 17 + 1);
         assert_eq!(size(r#"{"name":"web-0","uid":"00655632-b6c1-4437-aa44-f3e239fcd34c"}"#), 8 + 1 + 7 + 1 + 1);
@@ -233,10 +238,10 @@ mod tests {
     #[test]
     fn what_would_not_come_back_is_left() {
         for text in ["0123456789ABCDEF", "0123456789abcde", "637bcda8_b560_4853_b62b_33b2740d8a48"] {
-            assert_eq!(folded(text).unwrap(), text.as_bytes());
+            assert_eq!(encoded(text).unwrap(), text.as_bytes());
         }
         for mark in 1..END {
-            assert_eq!(folded(&format!("a{}b", char::from(mark))), None);
+            assert_eq!(encoded(&format!("a{}b", char::from(mark))), None);
         }
     }
 }
