@@ -1,8 +1,8 @@
-//! How an object's bytes lie in memory: as they came while young, packed with their neighbours once they have aged.
+//! In-memory form of object bodies: plain while recently changed, then packed into chunks.
 //!
-//! Packed bodies lie end to end in chunks, so that none pays for an allocation of its own, and what is freed goes back
-//! in whole pages. A chunk lives until its last body is gone; one that is mostly dead is emptied by packing the rest
-//! once more ([`Packer`]).
+//! Packed bodies are stored end to end in chunks. They need no allocation of their own, and freed memory returns in
+//! whole pages. A chunk is freed with its last body. A chunk with little live data is emptied by packing its remaining
+//! bodies again ([`Packer`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::identifier_encoding::{KnownTexts, decode_identifiers, encode_identifi
 use super::object::Loaded;
 use super::{CodecError, Dictionary, StoredObject};
 
-/// An object's bytes as they lie in memory. How they lie changes; what they say never does.
+/// Bytes of an object as stored in memory. The form changes, the content never does.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// As received, without what the projection dropped.
+    /// As received, without the fields that the projection dropped.
     Plain(Arc<[u8]>),
-    /// In a chunk.
+    /// Compressed, in a chunk.
     Packed(Packed),
-    /// Nowhere: memory has room for the head only.
+    /// Not stored: the memory limit leaves room for the head only.
     Unkept,
 }
 
-/// One body's place in a chunk, which counts it among its living until this is dropped.
+/// Location of one body in a chunk. The body counts as live until this is dropped.
 #[derive(Debug)]
 pub(super) struct Packed {
     chunk: Arc<Chunk>,
@@ -32,22 +32,22 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Bytes it takes of its chunk.
+    /// Returns the bytes it occupies in its chunk.
     pub(super) fn size(&self) -> usize {
         self.chunk.entry(self.at).whole
     }
 
-    /// Bytes of the JSON.
+    /// Returns the length of the JSON in bytes.
     pub(super) fn plain_size(&self) -> usize {
         self.chunk.entry(self.at).len
     }
 
-    /// Whether packing it anew might gain something.
+    /// Returns whether packing it again may save memory.
     pub(super) fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         self.chunk.is_sparse() || dictionary.is_some_and(|wanted| !Arc::ptr_eq(&self.chunk.dictionary, wanted))
     }
 
-    /// For reading without the lock of the object that it is the body of.
+    /// Returns a view that can be read without holding the object's lock.
     pub(super) fn view(&self) -> PackedView {
         PackedView { chunk: Arc::clone(&self.chunk), at: self.at }
     }
@@ -61,19 +61,19 @@ impl Drop for Packed {
     }
 }
 
-/// A packed body to be read; it may be another's by now that is counted.
+/// Readable view of a packed body. It stays valid after the object has moved to another chunk.
 pub(super) struct PackedView {
     chunk: Arc<Chunk>,
     at: u32,
 }
 
 impl PackedView {
-    /// What it is packed with.
+    /// Returns the dictionary it is compressed with.
     pub(super) fn dictionary(&self) -> &Arc<Dictionary> {
         &self.chunk.dictionary
     }
 
-    /// What lies in the chunk for it.
+    /// Returns its entry in the chunk.
     pub(super) fn bytes(&self) -> &[u8] {
         let (at, whole) = (self.at as usize, self.entry().whole);
         self.chunk.bytes.get(at..at + whole).unwrap_or_default()
@@ -83,7 +83,7 @@ impl PackedView {
         self.chunk.entry(self.at)
     }
 
-    /// The JSON, given what its object's head has of it.
+    /// Decodes the JSON. `known` are the texts of the object's head that the encoding left out.
     pub(super) fn json(&self, known: &KnownTexts<'_>) -> Result<Vec<u8>, CodecError> {
         let entry = self.entry();
         let mut encoded = Vec::new();
@@ -97,18 +97,20 @@ impl PackedView {
     }
 }
 
-/// What lies in a chunk for one body: two numbers in LEB128 (length before packing and whether it was encoded;
-/// length of the compressed bytes), then the compressed bytes.
+/// One body in a chunk: two LEB128 numbers, then the compressed bytes.
+///
+/// The first number is the length before compression, doubled, plus one if identifiers were encoded. The second is the
+/// length of the compressed bytes.
 pub(super) struct Entry<'c> {
     pub(super) len: usize,
     pub(super) is_encoded: bool,
     pub(super) packed: &'c [u8],
-    /// With the numbers.
+    /// Length of the whole entry, including the two numbers.
     pub(super) whole: usize,
 }
 
 impl<'c> Entry<'c> {
-    /// Reads what [`Self::write`] wrote; of anything else some entry, or an empty one.
+    /// Reads an entry. Input that [`Self::write`] did not produce gives an arbitrary or empty entry.
     pub(super) fn read(bytes: &'c [u8]) -> Self {
         let (first, rest) = number(bytes);
         let (size, rest) = number(rest);
@@ -145,12 +147,12 @@ fn put_number(mut value: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Packed bodies, end to end.
+/// Packed bodies, stored end to end.
 #[derive(Debug)]
 struct Chunk {
     bytes: Box<[u8]>,
     dictionary: Arc<Dictionary>,
-    /// Bytes of bodies that objects still have.
+    /// Bytes of the bodies that objects still use.
     live: AtomicUsize,
     totals: Arc<PackedTotals>,
 }
@@ -160,7 +162,7 @@ impl Chunk {
         Entry::read(self.bytes.get(at as usize..).unwrap_or_default())
     }
 
-    /// Whether so little of it lives that emptying it frees more than it costs.
+    /// Returns whether so little of it is live that emptying it frees more than it costs.
     fn is_sparse(&self) -> bool {
         self.live.load(Relaxed) * 3 < self.bytes.len() * 2
     }
@@ -172,7 +174,7 @@ impl Drop for Chunk {
     }
 }
 
-/// How much is packed, in the chunks of one resource.
+/// Totals of the packed bodies of one resource.
 #[derive(Debug, Default)]
 pub struct PackedTotals {
     bytes: AtomicUsize,
@@ -180,30 +182,30 @@ pub struct PackedTotals {
 }
 
 impl PackedTotals {
-    /// Bytes of all chunks.
+    /// Returns the bytes of all chunks.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Bytes of bodies that objects still have.
+    /// Returns the bytes of the bodies that objects still use.
     #[must_use]
     pub fn live(&self) -> usize {
         self.live.load(Relaxed)
     }
 }
 
-/// Chunks in the making, all of one dictionary.
+/// Chunks under construction, all with one dictionary.
 pub(super) struct Chunks {
     dictionary: Arc<Dictionary>,
     chunk: Vec<u8>,
-    /// Whose bodies are in `chunk`, and where.
+    /// Objects of the bodies in `chunk`, with their offsets.
     pending: Vec<(Arc<StoredObject>, u32)>,
     totals: Arc<PackedTotals>,
 }
 
 impl Chunks {
-    /// Bytes of a chunk: 70 pods, and a whole number of pages. A larger body has a chunk of its own.
+    /// Chunk size in bytes: about 70 pods, and a whole number of pages. A larger body gets a chunk of its own.
     const SIZE: usize = 32 * 1024;
 
     pub(super) fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
@@ -211,9 +213,9 @@ impl Chunks {
         Self { dictionary, chunk: Vec::new(), pending: Vec::new(), totals }
     }
 
-    /// Puts an object's body at the end; how many bytes it takes.
+    /// Appends an object's body and returns its size in bytes.
     pub(super) fn place(&mut self, object: &Arc<StoredObject>, entry: &Entry<'_>) -> usize {
-        // Twice nine bytes are the longest numbers.
+        // Two LEB128 numbers take at most 18 bytes.
         if self.chunk.len() + entry.packed.len() + 18 > Self::SIZE {
             self.seal();
         }
@@ -223,7 +225,7 @@ impl Chunks {
         self.chunk.len() - at
     }
 
-    /// Makes a chunk of what there is, and gives the objects their new bodies.
+    /// Completes the current chunk and replaces the bodies of its objects.
     pub(super) fn seal(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -240,8 +242,8 @@ impl Chunks {
     }
 }
 
-/// Packs the bodies of objects into chunks, all with one dictionary. For one thread that nobody waits for, one of them
-/// at a time for an object.
+/// Packs the bodies of objects into chunks with one dictionary. Runs on one background thread; an object must not be in
+/// two packers at the same time.
 pub struct Packer {
     dictionary: Arc<Dictionary>,
     compressor: Compressor,
@@ -251,21 +253,21 @@ pub struct Packer {
     outcome: PackOutcome,
 }
 
-/// What a [`Packer`] did.
+/// Result of a [`Packer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PackOutcome {
-    /// Bodies that were packed, or packed anew.
+    /// Bodies packed, including those packed again.
     pub packed: usize,
-    /// Their bytes before any packing.
+    /// Their bytes before compression.
     pub plain_bytes: usize,
-    /// Their bytes now.
+    /// Their bytes after compression.
     pub packed_bytes: usize,
-    /// Bodies that stay as they came, since they do not get smaller.
+    /// Bodies left as they were, because compression does not shrink them.
     pub left: usize,
 }
 
 impl Packer {
-    /// A packer that counts in `totals` what it makes.
+    /// Creates a packer that adds its chunks to `totals`.
     #[must_use]
     pub fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
         Self {
@@ -278,8 +280,8 @@ impl Packer {
         }
     }
 
-    /// Packs a plain body. One that is packed is packed anew where its chunk is sparse, or with this packer's dictionary
-    /// where that makes it no larger.
+    /// Packs a plain body. A packed body is packed again if its chunk is sparse, or if this packer's dictionary makes
+    /// it no larger.
     pub fn add(&mut self, object: &Arc<StoredObject>) {
         let view = match object.load() {
             Loaded::Plain(plain) => return self.compress(object, &plain, usize::MAX),
@@ -297,7 +299,7 @@ impl Packer {
         }
     }
 
-    /// Compresses `plain` and puts it in the chunk, unless that takes more than `limit` or is no smaller than it was.
+    /// Compresses `plain` into the chunk, unless the result exceeds `limit` or is not smaller than `plain`.
     fn compress(&mut self, object: &Arc<StoredObject>, plain: &[u8], limit: usize) {
         self.encoded.clear();
         let is_encoded = object.with_known_texts(|known| encode_identifiers(plain, known, &mut self.encoded));
@@ -319,7 +321,7 @@ impl Packer {
         self.outcome.packed_bytes += self.chunks.place(object, entry);
     }
 
-    /// Packs what is still to be packed, and says what was done in all.
+    /// Packs the remaining bodies and returns the totals.
     #[must_use]
     pub fn finish(mut self) -> PackOutcome {
         self.chunks.seal();
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn packing_changes_the_size_and_nothing_else() {
+    fn packing_changes_only_the_size() {
         let (objects, totals) = (objects(2000), Arc::default());
         let (before, dictionary) = (texts(&objects), trained(&objects[..400]));
         let plain: usize = objects.iter().map(|object| object.body_size()).sum();
@@ -388,12 +390,12 @@ mod tests {
         assert!(sizes * 3 < plain, "{sizes} of {plain}");
         assert_eq!(texts(&objects), before);
         assert!(objects.iter().all(|object| object.plain().is_none()));
-        // Once more, nothing wants it.
+        // A second run packs nothing.
         assert_eq!(pack(&objects, &dictionary, &totals), PackOutcome::default());
     }
 
     #[test]
-    fn what_does_not_get_smaller_stays_as_it_came() {
+    fn incompressible_bodies_stay_plain() {
         let letters: String =
             (0..400_u32).map(|i| char::from(33 + (i * i * 7919 % 89) as u8)).filter(|c| !"\"\\".contains(*c)).collect();
         let (tiny, totals) = (
@@ -405,12 +407,12 @@ mod tests {
         let odd = [object(1, &format!("\u{1}{letters}"))];
         let before = texts(&odd);
         assert_eq!(pack(&odd, &none, &totals).packed + pack(&tiny, &none, &totals).left, 2);
-        // A text with a byte that is a mark is packed, not encoded.
+        // A text with a marker byte is compressed without encoding.
         assert_eq!(texts(&odd), before);
     }
 
     #[test]
-    fn a_chunk_goes_with_its_last_body_and_a_sparse_one_is_emptied() {
+    fn chunk_is_freed_with_its_last_body_and_emptied_when_sparse() {
         let (mut objects, totals) = (objects(2000), Arc::<PackedTotals>::default());
         let dictionary = trained(&objects[..400]);
         pack(&objects, &dictionary, &totals);
@@ -432,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_moves_to_a_new_dictionary_where_that_makes_it_no_larger() {
+    fn body_moves_to_a_new_dictionary_unless_that_makes_it_larger() {
         let (objects, totals) = (objects(600), Arc::<PackedTotals>::default());
         let (poor, good) = (Arc::new(Dictionary::none()), trained(&objects));
         pack(&objects, &poor, &totals);
@@ -440,13 +442,13 @@ mod tests {
         assert!(held > 1 && objects.iter().all(|object| object.wants_packing(Some(&good))));
         assert_eq!(pack(&objects, &good, &totals).packed, 600);
         assert_eq!((texts(&objects), Arc::strong_count(&poor)), (before.clone(), 1));
-        // Back to the poor one they would grow, so they stay.
+        // The first dictionary would make the bodies larger, so they stay.
         assert_eq!(pack(&objects, &poor, &totals), PackOutcome { left: 600, ..PackOutcome::default() });
         assert_eq!(texts(&objects), before);
     }
 
     #[test]
-    fn readers_and_a_packer_do_not_disturb_each_other() {
+    fn bodies_are_readable_while_a_packer_runs() {
         let (objects, totals) = (objects(400), Arc::<PackedTotals>::default());
         let (before, dictionary) = (texts(&objects), trained(&objects));
         std::thread::scope(|threads| {

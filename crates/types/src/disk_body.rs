@@ -1,4 +1,4 @@
-//! Bodies as they are kept on disk: read as they lie, and laid into chunks again without a look into them.
+//! Object bodies for disk caches: saved in packed form and loaded into chunks without decompression.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use super::identifier_encoding::encode_identifiers;
 use super::object::Loaded;
 use super::{Dictionary, PackedTotals, StoredObject};
 
-/// No body is longer: what says that it is has come to harm, and memory must not be taken for it.
-const LONGEST: usize = 64 << 20;
+/// Maximum plain length of a loaded body. A larger value means damaged bytes, for which no memory must be allocated.
+const MAX_PLAIN_LEN: usize = 64 << 20;
 
-/// A body as it lies now.
+/// Current form of an object's body.
 #[derive(Debug)]
 pub enum StoredBody {
-    /// As it came.
+    /// Plain JSON.
     Plain(Arc<[u8]>),
-    /// Packed.
+    /// Compressed.
     Packed(PackedBody),
-    /// Not there.
+    /// Not in memory.
     Unkept,
 }
 
-/// A packed body to be read as it lies.
+/// A packed body whose bytes can be saved as they are.
 pub struct PackedBody(PackedView);
 
 impl PackedBody {
-    /// What it is packed with.
+    /// Returns the dictionary it is compressed with.
     #[must_use]
     pub fn dictionary(&self) -> &Arc<Dictionary> {
         self.0.dictionary()
     }
 
-    /// Its bytes; [`BodyLoader::add`] takes them back.
+    /// Returns the packed bytes, which [`BodyLoader::add`] accepts.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.0.bytes()
@@ -47,7 +47,7 @@ impl fmt::Debug for PackedBody {
 }
 
 impl StoredObject {
-    /// The body as it lies.
+    /// Returns the body in its current form.
     #[must_use]
     pub fn stored_body(&self) -> StoredBody {
         match self.load() {
@@ -58,7 +58,7 @@ impl StoredObject {
     }
 }
 
-/// Packs plain bodies for the disk, and leaves them plain in memory.
+/// Packs plain bodies for disk without changing them in memory.
 pub struct DiskPacker {
     compressor: Compressor,
     encoded: Vec<u8>,
@@ -66,14 +66,14 @@ pub struct DiskPacker {
 }
 
 impl DiskPacker {
-    /// A packer with one dictionary.
+    /// Creates a packer with one dictionary.
     #[must_use]
     pub fn new(dictionary: &Dictionary) -> Self {
         Self { compressor: Compressor::new(dictionary), encoded: Vec::new(), frame: Vec::new() }
     }
 
-    /// Adds the packed form of a plain body to `out`; `false`, and nothing added, where it gets no smaller by that. Costs
-    /// about 20 µs for a pod.
+    /// Appends the packed form of a plain body to `out`. If packing does not shrink it, appends nothing and returns
+    /// `false`. Costs about 20 µs for a pod.
     pub fn pack(&mut self, object: &StoredObject, plain: &[u8], out: &mut Vec<u8>) -> bool {
         self.encoded.clear();
         let is_encoded = object.with_known_texts(|known| encode_identifiers(plain, known, &mut self.encoded));
@@ -93,27 +93,28 @@ impl fmt::Debug for DiskPacker {
     }
 }
 
-/// Gives objects that come from disk their packed bodies, end to end in chunks, all of one dictionary.
+/// Loads packed bodies of one dictionary from disk into chunks.
 pub struct BodyLoader(Chunks);
 
 impl BodyLoader {
-    /// A shelf that counts in `totals` what lies on it.
+    /// Creates a loader that adds its chunks to `totals`.
     #[must_use]
     pub fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
         Self(Chunks::new(dictionary, totals))
     }
 
-    /// Gives an object a body, at [`Self::finish`] at the latest. `false`, and nothing done, where the bytes are none.
+    /// Gives an object its body, by [`Self::finish`] at the latest. If the bytes are not a packed body, does nothing
+    /// and returns `false`.
     pub fn add(&mut self, object: &Arc<StoredObject>, bytes: &[u8]) -> bool {
         let entry = Entry::read(bytes);
-        let is_one = entry.whole == bytes.len() && !entry.packed.is_empty() && entry.len <= LONGEST;
-        if is_one {
+        let is_valid = entry.whole == bytes.len() && !entry.packed.is_empty() && entry.len <= MAX_PLAIN_LEN;
+        if is_valid {
             self.0.place(object, &entry);
         }
-        is_one
+        is_valid
     }
 
-    /// Gives the last ones theirs.
+    /// Gives the remaining objects their bodies.
     pub fn finish(mut self) {
         self.0.seal();
     }

@@ -1,7 +1,7 @@
-//! Plain data that every other module speaks: names, keys, versions, objects, deltas, notifications.
+//! Plain data types shared by all other crates: names, keys, versions, objects, deltas, notifications.
 //!
-//! Nothing here does I/O or knows of actors, configuration or a Kubernetes client.
-//! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
+//! Nothing here does I/O or depends on actors, configuration or a Kubernetes client. The vocabulary is client-go's. A
+//! type that differs from client-go's says so in its documentation.
 
 mod backoff;
 mod body;
@@ -42,7 +42,7 @@ mod threads;
 mod version;
 mod watch_cell;
 
-/// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
+/// Shared, immutable text behind an 8-byte pointer. An `Arc<str>` takes 16 bytes, and an object holds dozens of them.
 pub use arcstr::ArcStr as SharedStr;
 pub use backoff::exponential_backoff;
 pub use body::{PackOutcome, PackedTotals, Packer};
