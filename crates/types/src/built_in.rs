@@ -90,6 +90,19 @@ pub fn is_built_in(group: &str, plural: &str) -> bool {
     in_group.flat_map(|(.., words)| words.split_whitespace()).any(|word| word.split('=').next() == Some(plural))
 }
 
+impl ResourceRef {
+    /// Returns the reference with plural and group if any name of a built-in resource was given; otherwise a copy.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        match built_in(self) {
+            Some(known) => {
+                Self { resource: known.plural.into(), version: self.version.clone(), group: Some(known.group.into()) }
+            }
+            None => self.clone(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::body::{Chunks, Entry, PackedView};
+use super::body::{Entry, Loaded, PackedView};
 use super::dictionary::Compressor;
 use super::identifier_encoding::encode_identifiers;
-use super::object::Loaded;
+use super::packer::ChunkBuilder;
 use super::{Dictionary, PackedTotals, StoredObject};
 
 /// Maximum plain length of a loaded body. A larger value means damaged bytes, for which no memory must be allocated.
@@ -94,13 +94,13 @@ impl fmt::Debug for DiskPacker {
 }
 
 /// Loads packed bodies of one dictionary from disk into chunks.
-pub struct BodyLoader(Chunks);
+pub struct BodyLoader(ChunkBuilder);
 
 impl BodyLoader {
     /// Creates a loader that adds its chunks to `totals`.
     #[must_use]
     pub fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
-        Self(Chunks::new(dictionary, totals))
+        Self(ChunkBuilder::new(dictionary, totals))
     }
 
     /// Gives an object its body, by [`Self::finish`] at the latest. If the bytes are not a packed body, does nothing

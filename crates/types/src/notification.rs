@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::{ApiResource, ClusterLabels, ClusterName, CodecError, ObjectKey, Scope, StoredObject};
+use super::{ApiResource, ClusterLabels, ClusterName, DecodeError, Scope, StoredObject};
 
 /// Marker for "any kind": objects are read as JSON.
 #[derive(Clone, Copy, Debug)]
@@ -24,32 +24,6 @@ pub struct Origin {
     pub resource: ApiResource,
     /// The part of the resource that the informer watches.
     pub scope: Scope,
-}
-
-/// Stored bytes cannot be read as the requested type.
-#[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
-    /// The object does not fit the Rust type. The author of the type can fix it.
-    #[error("object {key} does not fit the type")]
-    Mismatch {
-        /// The object.
-        key: ObjectKey,
-        /// Location and cause.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The body is not cached: the memory limit leaves room for heads only ([`MemoryStep::Heads`]). The operator can
-    /// raise the limit.
-    ///
-    /// [`MemoryStep::Heads`]: super::MemoryStep::Heads
-    #[error("the body of {key} is not kept: the hub's memory limit has room for its head only")]
-    NotKept {
-        /// The object.
-        key: ObjectKey,
-    },
-    /// The stored bytes are damaged: a bug in this program or faulty hardware.
-    #[error("object bytes are damaged")]
-    Damaged(#[source] CodecError),
 }
 
 /// Handle to an object of a cluster. Cloning increments two reference counts; decoding happens on request.

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use triomphe::ThinArc;
 
-use super::body::{Body, PackedView};
+use super::body::{Body, Loaded};
 use super::identifier_encoding::{KnownTexts, encode_identifiers};
-use super::{CodecError, DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion, SharedStr};
+use super::{DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion, SharedStr};
 
 /// Encoding of an object's bytes. Only the accessors of [`StoredObject`] depend on it, so that another encoding, such
 /// as Kubernetes protobuf, could be added.
@@ -459,19 +459,6 @@ impl StoredObject {
             Cow::Borrowed(text) => text.to_owned(),
             Cow::Owned(text) => text,
         })
-    }
-}
-
-/// A loaded body.
-pub(super) enum Loaded {
-    Plain(Arc<[u8]>),
-    Packed(PackedView),
-    Unkept,
-}
-
-impl From<CodecError> for DecodeError {
-    fn from(source: CodecError) -> Self {
-        Self::Damaged(source)
     }
 }
 

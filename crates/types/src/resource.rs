@@ -7,8 +7,6 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use smol_str::SmolStr;
 
-use super::built_in;
-
 /// Group, version and plural resource. The core group is empty.
 ///
 /// Displayed without its version, as kubectl prints it (`pods`, `deployments.apps`); [`Self::long`] includes all three.
@@ -90,17 +88,6 @@ pub struct InvalidResource(
 );
 
 impl ResourceRef {
-    /// Returns the reference with plural and group if any name of a built-in resource was given; otherwise a copy.
-    #[must_use]
-    pub fn canonical(&self) -> Self {
-        match built_in(self) {
-            Some(known) => {
-                Self { resource: known.plural.into(), version: self.version.clone(), group: Some(known.group.into()) }
-            }
-            None => self.clone(),
-        }
-    }
-
     /// Returns the reference to exactly `gvr`.
     #[must_use]
     pub fn exact(gvr: &Gvr) -> Self {

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::str::FromStr;
 
 use smol_str::SmolStr;
 
@@ -118,13 +117,6 @@ impl FromIterator<Requirement> for LabelSelector {
         requirements.sort_unstable();
         requirements.dedup();
         Self { requirements }
-    }
-}
-
-impl FromStr for LabelSelector {
-    type Err = InvalidSelector;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        super::selector_parse::parse(text)
     }
 }
 

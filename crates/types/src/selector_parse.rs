@@ -1,6 +1,7 @@
 //! Parser of label selectors: apimachinery's grammar and its rules for keys and values, with error positions.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use smol_str::SmolStr;
 
@@ -36,10 +37,14 @@ struct Parser<'t> {
     next: usize,
 }
 
-/// Parses a whole selector.
-pub(super) fn parse(text: &str) -> Result<LabelSelector, InvalidSelector> {
-    let mut parser = Parser { tokens: tokens(text), next: 0 };
-    parser.selector().map_err(|wrong| InvalidSelector { text: text.to_owned(), at: wrong.at, problem: wrong.problem })
+impl FromStr for LabelSelector {
+    type Err = InvalidSelector;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parser = Parser { tokens: tokens(text), next: 0 };
+        let invalid = |wrong: Wrong| InvalidSelector { text: text.to_owned(), at: wrong.at, problem: wrong.problem };
+        parser.selector().map_err(invalid)
+    }
 }
 
 fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
@@ -201,7 +206,7 @@ fn checked(text: &str, at: usize, problem: impl Fn(&str) -> Option<&'static str>
 }
 
 /// Returns the problem of a label key (`[prefix/]name`), if any.
-pub(super) fn label_key_problem(key: &str) -> Option<&'static str> {
+fn label_key_problem(key: &str) -> Option<&'static str> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
@@ -220,7 +225,7 @@ pub(super) fn label_key_problem(key: &str) -> Option<&'static str> {
 }
 
 /// Returns the problem of a label value, if any.
-pub(super) fn label_value_problem(value: &str) -> Option<&'static str> {
+fn label_value_problem(value: &str) -> Option<&'static str> {
     let right = value.is_empty() || is_name(value);
     (!right).then_some("is not a label value: at most 63 of A-Z a-z 0-9 - _ ., a letter or digit at both ends")
 }
