@@ -115,9 +115,9 @@ impl Credential {
     /// Returns how close the credential is to its expiry.
     ///
     /// - A rotating credential is short-lived by design and replaced after four fifths of its lifetime (kubelet's
-    /// rule). It is due shortly after that.
+    ///   rule). It is due shortly after that.
     /// - A certificate is due two weeks before its expiry, or with three tenths of its lifetime left, whichever is
-    /// later.
+    ///   later.
     /// - Any other token is due two weeks before its expiry, however short its lifetime, since nothing replaces it.
     #[must_use]
     pub fn expiry(&self, now: Timestamp) -> Expiry {
