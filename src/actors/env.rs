@@ -13,7 +13,7 @@ use crate::actors::memory::budget::Budget;
 use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::Census;
 use crate::actors::subscribe::resource_request::ResourceRequest;
-use informer_hub_types::{ApiResource, Threads, View, Watched, Watcher};
+use informer_hub_types::{ApiResource, Threads, View, WatchCell, Watcher};
 
 /// Shared by all actors of one hub; cheap to clone.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct Env {
     pub census: Census,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
-    synced: Arc<Watched<()>>,
+    synced: Arc<WatchCell<()>>,
     /// What the configuration keeps only parts of.
     partial: Arc<RwLock<Vec<ResourceRequest>>>,
 }
@@ -59,7 +59,7 @@ impl Env {
             census,
             arbiters,
             next,
-            synced: Arc::new(Watched::new(())),
+            synced: Arc::new(WatchCell::new(())),
             partial: Arc::default(),
         }
     }
@@ -73,7 +73,7 @@ impl Env {
             caches: CacheDirectory::new(io, arbiters, &self.tuning, census, checkpoints.clone()),
             budget: Budget::new(),
             checkpoints,
-            synced: Arc::new(Watched::new(())),
+            synced: Arc::new(WatchCell::new(())),
             partial: Arc::default(),
             ..self.clone()
         }

@@ -409,7 +409,7 @@ impl Snapshot {
         let partition = match known {
             Some(known) => {
                 if !Arc::ptr_eq(&known.health, &health) {
-                    health.go_on_from(&known.health);
+                    health.continue_from(&known.health);
                 }
                 let is_indexed = known.is_empty() || (known.is_indexed && *known.indexes == *indexes);
                 Partition { origin, health, indexes: indexes.into(), is_indexed, ..known }

@@ -20,7 +20,7 @@ use informer_hub_reflector::{
     Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
     StallPolicy,
 };
-use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, Watched, clock};
+use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, WatchCell, clock};
 
 /// How long a way that is not known is waited for at first.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ struct Reach {
     cluster: Option<Arc<str>>,
     way: Mutex<Way>,
     /// Counts changes of the way, for who waits to know it at all.
-    changes: Watched<u64>,
+    changes: WatchCell<u64>,
     /// Whether somebody has been told in vain that it is not known.
     has_waited: AtomicBool,
     stall: StallPolicy,
@@ -69,7 +69,7 @@ impl KubeConnector {
     #[must_use]
     pub fn over(dial: Option<Dial>, access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
         let way = Mutex::new(Way { access, compression });
-        let (changes, has_waited, io) = (Watched::new(0), AtomicBool::new(false), io.clone());
+        let (changes, has_waited, io) = (WatchCell::new(0), AtomicBool::new(false), io.clone());
         Self(Arc::new(Reach { cluster: None, way, changes, has_waited, stall, dial, io, live: Mutex::default() }))
     }
 

@@ -24,7 +24,7 @@ use super::client::{Access, ClientError, Made as NewClient, make};
 use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{Threads, Watched, Watcher};
+use informer_hub_types::{Threads, WatchCell, Watcher};
 
 /// How often files are looked at.
 pub(super) const LOOK: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ pub(super) struct Live {
     dial: Option<Dial>,
     io: Threads,
     made: ArcSwap<Made>,
-    epoch: Watched<u64>,
+    epoch: WatchCell<u64>,
     /// Asks for a look at once.
     hurry: Arc<Notify>,
     /// Whether a client is to be made though no file has changed.
@@ -84,7 +84,7 @@ impl Live {
             way: Mutex::new(way),
             dial,
             io: io.clone(),
-            epoch: Watched::new(0),
+            epoch: WatchCell::new(0),
             hurry: Arc::default(),
             wanted: Mutex::new(false),
         });

@@ -1,10 +1,10 @@
 //! A signal to wait for before adding more.
 
-use informer_hub_types::{Watched, Watcher};
+use informer_hub_types::{WatchCell, Watcher};
 
 /// Held by whoever does the work that lags; dropping it (or [`Self::release`]) lets the waiting go on.
 #[derive(Debug)]
-pub(in crate::actors) struct PressureSource(Watched<()>);
+pub(in crate::actors) struct PressureSource(WatchCell<()>);
 
 /// Waits until work that lags is done.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ impl PressureSource {
     /// A new pressure.
     #[must_use]
     pub(in crate::actors) fn new() -> Self {
-        Self(Watched::new(()))
+        Self(WatchCell::new(()))
     }
 
     /// Something to wait with.

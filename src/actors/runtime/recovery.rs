@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-use informer_hub_types::{Watched, Watcher};
+use informer_hub_types::{WatchCell, Watcher};
 
 /// Notifies, and is subscribed to by, whatever asks one cluster.
 #[derive(Clone)]
-pub(in crate::actors) struct Answered(Arc<Watched<()>>);
+pub(in crate::actors) struct Answered(Arc<WatchCell<()>>);
 
 impl Answered {
     pub(in crate::actors) fn new() -> Self {
-        Self(Arc::new(Watched::new(())))
+        Self(Arc::new(WatchCell::new(())))
     }
 
     /// A request was answered by a cluster that had left the one before unanswered.

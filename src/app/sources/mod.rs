@@ -22,7 +22,7 @@ use super::reload::Running;
 use crate::state::fleet::SourcedCluster;
 use informer_hub_config::fleet::{Conflict, Found, Holder, Roster, Said, merge};
 use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Config};
-use informer_hub_types::{ClusterName, Threads, Watched, Watcher, clock};
+use informer_hub_types::{ClusterName, Threads, WatchCell, Watcher, clock};
 
 /// A source, whether its watcher runs yet or not.
 struct Entry {
@@ -46,7 +46,7 @@ pub(super) struct Sources {
     /// What is on disk of what is to be remembered over a restart.
     kept: Mutex<Vec<SourcedCluster>>,
     /// Changes whenever one may have said something for the first time.
-    heard: Watched<()>,
+    heard: WatchCell<()>,
     /// Ends all watchers.
     end: CancellationToken,
 }
@@ -83,7 +83,7 @@ impl Sources {
             roster: Mutex::default(),
             generations: Mutex::new(0),
             kept: Mutex::new(remembered),
-            heard: Watched::new(()),
+            heard: WatchCell::new(()),
             end: CancellationToken::new(),
         }
     }

@@ -7,8 +7,8 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::codec::{Bytes, put_block, put_number, put_objects, put_version};
 use informer_hub_types::{
-    Dictionary, DiskPacker, IndexEntry, Interner, Labels, LaidBody, ObjectKey, PackedTotals, Shelf, StoredObject,
-    StoredObjectParts, Uid,
+    BodyLoader, Dictionary, DiskPacker, IndexEntry, Interner, Labels, ObjectKey, PackedTotals, StoredBody,
+    StoredObject, StoredObjectParts, Uid,
 };
 
 /// How a body lies: not at all, as it came, or packed with the dictionary of this number less two.
@@ -96,13 +96,13 @@ impl<'w> ObjectWriter<'w> {
         out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let from = self.bodies.len();
-        let form = match object.laid() {
-            LaidBody::Unkept => UNKEPT,
-            LaidBody::Packed(body) => {
+        let form = match object.stored_body() {
+            StoredBody::Unkept => UNKEPT,
+            StoredBody::Packed(body) => {
                 self.bodies.extend_from_slice(body.bytes());
                 self.dictionary(body.dictionary(), out)?
             }
-            LaidBody::Plain(plain) => {
+            StoredBody::Plain(plain) => {
                 let packer = self.packer.as_mut();
                 let with = packer
                     .and_then(|(with, packer)| packer.pack(object, &plain, &mut self.bodies).then(|| Arc::clone(with)));
@@ -191,7 +191,7 @@ fn put_later(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
 
 /// Makes objects of records.
 pub(super) struct ObjectReader {
-    dictionaries: HashMap<u64, (Arc<Dictionary>, Shelf)>,
+    dictionaries: HashMap<u64, (Arc<Dictionary>, BodyLoader)>,
     /// Those that are in memory already.
     known: Dictionaries,
     totals: Arc<PackedTotals>,
@@ -225,7 +225,7 @@ impl ObjectReader {
     pub(super) fn dictionary(&mut self, id: u64, bytes: &[u8]) -> bool {
         let restored = || Dictionary::restore(bytes.to_vec()).map(Arc::new);
         let Some(dictionary) = self.known.of(id, bytes).or_else(restored) else { return false };
-        let bodies = Shelf::new(&dictionary, &self.totals);
+        let bodies = BodyLoader::new(&dictionary, &self.totals);
         if let Some((_, before)) = self.dictionaries.insert(id, (dictionary, bodies)) {
             before.finish();
         }
@@ -265,7 +265,7 @@ impl ObjectReader {
         }
         let object = Arc::new(StoredObject::bare(parts));
         if form >= PACKED {
-            let laid = self.dictionaries.get_mut(&(form - PACKED)).is_some_and(|(_, shelf)| shelf.lay(&object, body));
+            let laid = self.dictionaries.get_mut(&(form - PACKED)).is_some_and(|(_, shelf)| shelf.add(&object, body));
             self.lost |= !laid;
         }
         Some(object)

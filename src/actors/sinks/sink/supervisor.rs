@@ -19,7 +19,7 @@ use crate::actors::sinks::sink::{Drain, DrainReport, SinkActor, SinkParams, Stat
 use crate::actors::subscribe::subscriber::{Deliver, Delivered, Subscriber};
 use informer_hub_journal::JournalError;
 use informer_hub_sink::{Durability, Event, Found, SinkHealth, Store};
-use informer_hub_types::{Dynamic, Notification, Threads, Traced, Watched, Watcher, clock};
+use informer_hub_types::{Dynamic, Notification, Threads, Traced, WatchCell, Watcher, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
@@ -86,7 +86,7 @@ impl Sink {
         if durability.is_some() {
             params.machine.health.show_journal(&store.state());
         }
-        let address = Watched::new(None);
+        let address = WatchCell::new(None);
         let current = address.subscribe();
         let guard = ExitGuard::new(0, 0, None, &env.census);
         let heir = Heir::new(State::new(&params, durability));
@@ -200,7 +200,7 @@ struct Supervisor {
     params: SinkParams,
     heir: Heir<State>,
     store: Arc<Mutex<Store>>,
-    address: Watched<Address>,
+    address: WatchCell<Address>,
     supervision: Supervision,
     children: Children,
     _guard: ExitGuard,

@@ -1,7 +1,6 @@
-//! A change that is followed on its way from the watch to its readers, to see how long that takes and where.
+//! Latency samples and traces of single changes, from the watch to their receivers.
 //!
-//! Following is by samples: of an informer one change at a time is followed, and of these some are traced. What is not
-//! followed costs nothing for it.
+//! Each informer samples one change at a time, and some samples are traced. Other changes cost nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,26 +15,26 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use super::clock::{self, Instant};
 use super::{ObjectKey, ResourceVersion, StoredObject, TokenBucket};
 
-/// The target of spans that are exported as traces; nothing else is.
+/// Target of the spans that are exported as traces. Spans with other targets are not exported.
 pub const SPANS: &str = "informer_hub::spans";
 
-/// A change under way.
+/// A sampled change in progress.
 #[derive(Clone, Debug)]
 pub struct Followed {
-    /// When the hub read of it.
+    /// When the hub read it from the watch.
     pub read: Instant,
-    /// Its trace, if it has one.
+    /// Its trace, if it is traced.
     pub traced: Option<Traced>,
 }
 
-/// A change that has a trace: one of those that an exporter sees.
+/// A change with a trace.
 #[derive(Clone, Debug)]
 pub struct Traced {
-    /// From the watch line on, until nobody has anything to do with the change any more.
+    /// Span from the watch line until the last receiver is done with the change.
     pub span: Span,
-    /// The object. It is not in the trace.
+    /// Object of the change. Not part of the trace.
     pub key: ObjectKey,
-    /// Its state after the change.
+    /// Version of the object after the change.
     pub version: ResourceVersion,
 }
 
@@ -46,7 +45,7 @@ impl From<Instant> for Followed {
 }
 
 impl Followed {
-    /// Whether this is rather to be followed than another one: a trace is to be seen to its end.
+    /// Returns whether this sample takes precedence over another: a traced sample replaces one without a trace.
     #[must_use]
     pub fn is_before(&self, other: Option<&Self>) -> bool {
         other.is_none_or(|other| other.traced.is_none() && self.traced.is_some())
@@ -54,10 +53,10 @@ impl Followed {
 }
 
 impl Traced {
-    /// A trace that begins now, where traces are exported and there have not been too many lately.
+    /// Starts a trace, if traces are exported and the trace limit is not reached.
     #[must_use]
     pub fn begin(object: &StoredObject) -> Option<Self> {
-        static SEEN: Allowance = Allowance::new();
+        static SEEN: TraceLimiter = TraceLimiter::new();
         if !(tracing::span_enabled!(target: SPANS, tracing::Level::INFO) && SEEN.take()) {
             return None;
         }
@@ -69,64 +68,64 @@ impl Traced {
         (!span.is_disabled()).then_some(Self { span, key, version })
     }
 
-    /// Whether an object is in the state that is followed.
+    /// Returns whether `object` is in the state that the change led to.
     #[must_use]
     pub fn is_of(&self, object: &StoredObject) -> bool {
         *object.key() == self.key && *object.resource_version() == self.version
     }
 }
 
-/// How many traces may begin: [`Allowance::MOST`] at once, and as many a second in the long run.
+/// Limit on the number of traces: bursts of [`TraceLimiter::MOST`], and as many per second on average.
 #[derive(Debug)]
-pub struct Allowance(Mutex<TokenBucket>);
+pub struct TraceLimiter(Mutex<TokenBucket>);
 
-impl Allowance {
-    /// At once, and a second.
+impl TraceLimiter {
+    /// Maximum burst and rate per second.
     pub const MOST: u32 = 100;
 
-    const INTERVAL: Duration = Duration::from_secs(1).checked_div(Self::MOST).expect("it is not zero");
+    const INTERVAL: Duration = Duration::from_secs(1).checked_div(Self::MOST).expect("MOST is not zero");
 
-    /// All of it.
+    /// Creates a limiter with a full burst.
     #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new(TokenBucket::new(Self::INTERVAL, Self::MOST)))
     }
 
-    /// Whether one more may begin.
+    /// Takes one trace from the limit; `false` if it is reached.
     pub fn take(&self) -> bool {
         self.take_at(clock::now())
     }
 
     fn take_at(&self, now: Instant) -> bool {
         let mut bucket = self.0.lock();
-        let is_there = bucket.wait(1, now).is_zero();
-        if is_there {
+        let is_available = bucket.wait(1, now).is_zero();
+        if is_available {
             bucket.take(1, now);
         }
-        is_there
+        is_available
     }
 }
 
-impl Default for Allowance {
+impl Default for TraceLimiter {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// A span that somebody else may go on from: W3C's `traceparent`, of a trace that is sampled.
+/// Parent span that a receiver can continue: W3C's `traceparent` of a sampled trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceParent {
-    /// The trace.
+    /// Trace ID.
     pub trace: u128,
-    /// The span within it.
+    /// Span ID.
     pub span: u64,
 }
 
 impl TraceParent {
-    /// How many characters it is written in.
+    /// Length in characters.
     pub const LENGTH: usize = 55;
 
-    /// Where a span is; `None` of one that is not exported.
+    /// Returns the ID of a span; `None` if the span is not exported.
     #[must_use]
     pub fn of(span: &Span) -> Option<Self> {
         if span.is_disabled() {
@@ -135,7 +134,7 @@ impl TraceParent {
         Self::of_context(span.context().span().span_context())
     }
 
-    /// Where OpenTelemetry's span is; `None` of one that is not exported.
+    /// Returns the ID of an OpenTelemetry span; `None` if the span is not exported.
     #[must_use]
     pub fn of_context(context: &SpanContext) -> Option<Self> {
         let trace = u128::from_be_bytes(context.trace_id().to_bytes());
@@ -150,7 +149,7 @@ impl fmt::Display for TraceParent {
     }
 }
 
-/// A text that is no `traceparent` of version 00 of a trace that is sampled.
+/// Error for text that is not a `traceparent` of version 00 with a sampled trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a sampled traceparent; one is 00-<32 hexadecimal digits>-<16>-01")]
 pub struct InvalidTraceParent;
@@ -176,20 +175,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_at_once_and_as_many_a_second() {
-        let (allowance, start) = (Allowance::new(), clock::now());
-        let taken = |at: Duration| (0..1000).filter(|_| allowance.take_at(start + at)).count();
+    fn trace_limiter_allows_a_burst_and_a_rate_per_second() {
+        let (limiter, start) = (TraceLimiter::new(), clock::now());
+        let taken = |at: Duration| (0..1000).filter(|_| limiter.take_at(start + at)).count();
         assert_eq!(taken(Duration::ZERO), 100);
         assert_eq!(taken(Duration::from_millis(9)), 0);
         assert_eq!(taken(Duration::from_millis(10)), 1);
         assert_eq!(taken(Duration::from_millis(515)), 50);
         assert_eq!(taken(Duration::from_millis(519)), 0);
-        assert_eq!(taken(Duration::from_millis(520)), 1, "what is left of a span of time is not lost");
+        assert_eq!(taken(Duration::from_millis(520)), 1, "a fraction of an interval is not lost");
         assert_eq!(taken(Duration::from_secs(60)), 100);
     }
 
     #[test]
-    fn a_trace_parent_reads_as_it_is_written() {
+    fn trace_parent_round_trips() {
         let parent = TraceParent { trace: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c, span: 0xb7ad_6b71_6920_3331 };
         let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         assert_eq!((parent.to_string().as_str(), text.len()), (text, TraceParent::LENGTH));
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_goes_before_what_is_followed_without_one() {
+    fn traced_sample_takes_precedence() {
         let plain = Followed::from(clock::now());
         let version = ResourceVersion::new("1");
         let traced = Traced { span: Span::none(), key: ObjectKey::new("a", "b"), version };

@@ -1,7 +1,7 @@
-//! A value that many wait for changes of: tokio's `watch`, but for the order in which they are woken.
+//! Watchable value: tokio's `watch` with a deterministic wake-up order.
 //!
-//! tokio spreads waiters over several lists by a random number that no seed decides; these are woken in the order in which
-//! they began to wait, so that a simulation can happen again.
+//! tokio spreads waiters over several lists at random, ignoring the seed. Here waiters wake in the order in which they
+//! began to wait, so that a simulation is reproducible.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,44 +10,44 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::Notify;
 
-/// Changes the value. Dropping it ends every wait.
-pub struct Watched<T>(Arc<Shared<T>>);
+/// Sending half: holds and changes the value. Dropping it ends every wait.
+pub struct WatchCell<T>(Arc<Shared<T>>);
 
-/// Sees the value, and waits for its changes. A clone has seen what the original has.
+/// Receiving half: reads the value and waits for its changes. A clone has seen the same version as the original.
 pub struct Watcher<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
-/// Whoever changed the value is gone.
+/// Error of a wait after the [`WatchCell`] was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody changes this any more")]
-pub struct Unwatched;
+#[error("the watched value is closed")]
+pub struct WatchClosed;
 
 struct Shared<T> {
     value: RwLock<T>,
-    /// Counts changes.
+    /// Number of changes.
     version: AtomicU64,
     changed: Notify,
 }
 
-/// The version once nobody changes the value any more.
-const ENDED: u64 = u64::MAX;
+/// Version that marks the value as closed.
+const CLOSED: u64 = u64::MAX;
 
-impl<T> Watched<T> {
-    /// Begins with this.
+impl<T> WatchCell<T> {
+    /// Creates a cell with an initial value.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self(Arc::new(Shared { value: RwLock::new(value), version: AtomicU64::new(0), changed: Notify::new() }))
     }
 
-    /// Somebody who has seen the value as it is.
+    /// Creates a receiver that has seen the current value.
     #[must_use]
     pub fn subscribe(&self) -> Watcher<T> {
         Watcher { seen: self.0.version.load(SeqCst), shared: Arc::clone(&self.0) }
     }
 
-    /// A copy of the value as it is.
+    /// Returns a copy of the value.
     #[must_use]
     pub fn get(&self) -> T
     where
@@ -64,7 +64,7 @@ impl<T> Watched<T> {
         });
     }
 
-    /// Lets the value be changed; `change` says whether it was, and whether anybody is to be woken so.
+    /// Passes the value to `change`, and wakes the receivers if it returns `true`.
     pub fn modify(&self, change: impl FnOnce(&mut T) -> bool) {
         let mut value = self.0.value.write();
         let is_changed = change(&mut value);
@@ -78,36 +78,36 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: Default> Default for Watched<T> {
+impl<T: Default> Default for WatchCell<T> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
 impl<T> Watcher<T> {
-    /// The value as it is. Keep it for moments only: who changes it waits.
+    /// Returns the value and marks it as seen. Hold the guard only briefly: it blocks changes.
     pub fn see(&mut self) -> RwLockReadGuard<'_, T> {
         let value = self.shared.value.read();
         self.seen = self.shared.version.load(SeqCst);
         value
     }
 
-    /// Waits until the value is another than was seen, and takes it for seen.
+    /// Waits until the value has changed since it was last seen, and marks it as seen.
     ///
     /// # Errors
-    /// Nobody changes it any more.
+    /// [`WatchClosed`] if the cell was dropped.
     ///
     /// # Cancel safety
-    /// A change that was not reported is reported to the next.
-    pub async fn changed(&mut self) -> Result<(), Unwatched> {
+    /// Cancel safe: a change that was not reported is reported by the next call.
+    pub async fn changed(&mut self) -> Result<(), WatchClosed> {
         changed(&self.shared, &mut self.seen).await
     }
 
-    /// Waits until the value is as wanted.
+    /// Waits until the value satisfies `is_wanted`, and marks it as seen.
     ///
     /// # Errors
-    /// It is not, and nobody changes it any more.
-    pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<RwLockReadGuard<'_, T>, Unwatched> {
+    /// [`WatchClosed`] if it does not and the cell was dropped.
+    pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<RwLockReadGuard<'_, T>, WatchClosed> {
         let (shared, seen) = (&*self.shared, &mut self.seen);
         loop {
             {
@@ -122,14 +122,14 @@ impl<T> Watcher<T> {
     }
 }
 
-async fn changed<T>(shared: &Shared<T>, seen: &mut u64) -> Result<(), Unwatched> {
+async fn changed<T>(shared: &Shared<T>, seen: &mut u64) -> Result<(), WatchClosed> {
     loop {
         let mut notified = std::pin::pin!(shared.changed.notified());
-        // From here on no change goes unnoticed.
+        // Changes after this line wake this waiter.
         notified.as_mut().enable();
         let version = shared.version.load(SeqCst);
-        if version == ENDED {
-            return Err(Unwatched);
+        if version == CLOSED {
+            return Err(WatchClosed);
         }
         if version != *seen {
             *seen = version;
@@ -139,9 +139,9 @@ async fn changed<T>(shared: &Shared<T>, seen: &mut u64) -> Result<(), Unwatched>
     }
 }
 
-impl<T> Drop for Watched<T> {
+impl<T> Drop for WatchCell<T> {
     fn drop(&mut self) {
-        self.0.version.store(ENDED, SeqCst);
+        self.0.version.store(CLOSED, SeqCst);
         self.0.changed.notify_waiters();
     }
 }
@@ -152,9 +152,9 @@ impl<T> Clone for Watcher<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Watched<T> {
+impl<T: fmt::Debug> fmt::Debug for WatchCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Watched").field(&*self.0.value.read()).finish()
+        f.debug_tuple("WatchCell").field(&*self.0.value.read()).finish()
     }
 }
 
@@ -171,8 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_change_is_reported_once_and_the_end_is_too() {
-        let value = Watched::new(1);
+    fn each_change_is_reported_once_and_then_the_close() {
+        let value = WatchCell::new(1);
         let mut watcher = value.subscribe();
         assert_eq!(watcher.changed().now_or_never(), None);
         value.set(2);
@@ -183,14 +183,14 @@ mod tests {
         assert_eq!(watcher.changed().now_or_never(), None);
         value.set(4);
         assert_eq!(*watcher.see(), 4);
-        assert_eq!(watcher.changed().now_or_never(), None, "what was seen");
+        assert_eq!(watcher.changed().now_or_never(), None, "already seen");
         drop(value);
-        assert_eq!(watcher.changed().now_or_never(), Some(Err(Unwatched)));
+        assert_eq!(watcher.changed().now_or_never(), Some(Err(WatchClosed)));
     }
 
     #[tokio::test]
-    async fn who_waits_is_woken_in_turn_and_for_what_is_wanted() {
-        let (value, order) = (Watched::new(0), Arc::new(parking_lot::Mutex::new(Vec::new())));
+    async fn waiters_wake_in_order_when_their_condition_holds() {
+        let (value, order) = (WatchCell::new(0), Arc::new(parking_lot::Mutex::new(Vec::new())));
         let waiting: Vec<_> = (0..20)
             .map(|at| {
                 let (mut watcher, order) = (value.subscribe(), Arc::clone(&order));
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(*order.lock(), (0..20).collect::<Vec<_>>());
         let mut watcher = value.subscribe();
         drop(value);
-        assert_eq!(watcher.wait_for(|it| *it == 7).await.map(|_| ()), Err(Unwatched));
+        assert_eq!(watcher.wait_for(|it| *it == 7).await.map(|_| ()), Err(WatchClosed));
         assert_eq!(watcher.wait_for(|it| *it == 2).await.map(|it| *it), Ok(2));
     }
 }
