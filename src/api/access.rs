@@ -1,13 +1,13 @@
-//! Who may ask what: probes are for everybody, all else for those who have a token or a certificate.
+//! Access control of the HTTP API. Probes are public; everything else requires a token or certificate.
 //!
-//! | request | asks for |
+//! | request | requires |
 //! |---|---|
-//! | `/livez`, `/readyz` | nothing; what is not ready, and why, is told only to those who may look |
-//! | `/metrics` | nothing where it is open, else the right to look |
-//! | `GET` and `HEAD` of all else, known or not | the right to look |
+//! | `/livez`, `/readyz` | nothing; the details of unreadiness require the right to look |
+//! | `/metrics` | nothing if `metrics_open` is set, else the right to look |
+//! | `GET` and `HEAD` of any other path, known or not | the right to look |
 //! | every other method | the right to change |
 //!
-//! Where nobody has to say who they are, the host that a request names has to be one that the hub is served as ([`Hosts`]).
+//! If no credential is required, the host named in the request must be one that the hub serves ([`Hosts`]).
 
 use std::fmt;
 use std::io;
@@ -27,30 +27,30 @@ use super::answer::wrong;
 use super::hosts::Hosts;
 use informer_hub_disk::FileStates;
 
-/// A shorter one could be guessed.
+/// Minimum token length; a shorter token could be guessed.
 const LEAST_TOKEN: usize = 16;
 
-/// A longer one does not fit into a request's head.
+/// Maximum token length; a longer token does not fit into a request's head.
 const MOST_TOKEN: usize = 4096;
 
-/// A text that is no token; whoever wrote the secret can fix it. Does not repeat the text.
+/// Invalid token; the owner of the secret can fix it. Does not contain the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// Too short, or too long.
-    #[error("the token has {0} characters; write {LEAST_TOKEN} to {MOST_TOKEN}, as `openssl rand -hex 32` makes them")]
+    /// Too short or too long.
+    #[error("the token has {0} characters, expected {LEAST_TOKEN} to {MOST_TOKEN}: `openssl rand -hex 32` creates one")]
     Length(
-        /// How many it has.
+        /// Length of the token.
         usize,
     ),
-    /// Not what a header may hold.
-    #[error("the token has white space or characters beyond ASCII; write one as `openssl rand -hex 32` makes it")]
+    /// Contains characters that a header must not contain.
+    #[error("the token has white space or non-ASCII characters: `openssl rand -hex 32` creates one")]
     Characters,
 }
 
-/// Checks that a text can be a token.
+/// Checks the format of a token.
 ///
 /// # Errors
-/// [`InvalidToken`] says why not.
+/// [`InvalidToken`] if the length or a character is invalid.
 pub fn check_token(text: &str) -> Result<(), InvalidToken> {
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(InvalidToken::Characters);
@@ -58,10 +58,10 @@ pub fn check_token(text: &str) -> Result<(), InvalidToken> {
     if (LEAST_TOKEN..=MOST_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
 }
 
-/// Reads a secret.
+/// Function that reads a secret.
 pub type ReadSecret = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
 
-/// Where a token is to be had.
+/// Source of a token.
 #[derive(Clone)]
 pub struct TokenFrom {
     file: Option<PathBuf>,
@@ -69,7 +69,7 @@ pub struct TokenFrom {
 }
 
 impl TokenFrom {
-    /// Read by `read`: at the start, and whenever `file` has changed.
+    /// Creates a source that calls `read` at the start and whenever `file` has changed.
     #[must_use]
     pub fn new(file: Option<PathBuf>, read: ReadSecret) -> Self {
         Self { file, read }
@@ -90,30 +90,30 @@ impl fmt::Debug for TokenFrom {
     }
 }
 
-/// A token that cannot be had. Its owner can fix it.
+/// Token that cannot be read or used; the owner of the secret can fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It could not be read.
-    #[error("the token in {place} cannot be read")]
+    /// The source could not be read.
+    #[error("cannot read the token in {place}")]
     Unreadable {
-        /// Where.
+        /// File or variable.
         place: String,
-        /// Why.
+        /// Error of the read.
         #[source]
         source: io::Error,
     },
-    /// It is none.
-    #[error("what is in {place} is no token")]
+    /// The content is not a valid token.
+    #[error("the content of {place} is not a token")]
     Invalid {
-        /// Where.
+        /// File or variable.
         place: String,
-        /// Why.
+        /// Reason.
         #[source]
         source: InvalidToken,
     },
 }
 
-/// What is remembered of a token. Two are compared in a time that depends on neither.
+/// MAC of a token. Comparing two takes constant time.
 type Mark = CtOutput<Hmac<Sha256>>;
 
 fn mark(token: &[u8]) -> Mark {
@@ -121,52 +121,52 @@ fn mark(token: &[u8]) -> Mark {
     mac.chain_update(token).finalize()
 }
 
-/// What somebody may do.
+/// Right that a request requires or a credential grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Right {
     Look,
     Change,
 }
 
-/// Whether whoever asks may look. A request carries it to its handler.
+/// Whether the caller has the right to look. Passed to the handler as a request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MayLook(pub(super) bool);
 
-/// Why a request is not answered.
+/// Reason for denying a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denied {
-    /// It says nothing of who asks.
+    /// The request has no credential.
     Anonymous,
-    /// Its token is none of ours.
+    /// The token is unknown.
     WrongToken,
-    /// Its token is for looking.
+    /// The token grants only the right to look.
     LookOnly,
-    /// A page in somebody's browser sent it.
+    /// The request was sent by a web page in a browser.
     Page,
-    /// It is for a host that the hub is not served as.
+    /// The request names a host that the hub does not serve.
     Host,
 }
 
-/// The tokens that there are just now.
+/// MACs of the current tokens.
 #[derive(Default)]
 struct Marks {
     change: Option<Mark>,
     look: Option<Mark>,
 }
 
-/// Decides who may do what.
+/// Decides whether requests are allowed.
 pub(super) struct Access {
     token: Option<TokenFrom>,
     read_token: Option<TokenFrom>,
     marks: ArcSwap<Marks>,
-    /// Whether a certificate counts.
+    /// Whether client certificates are accepted.
     certificates: bool,
     metrics_open: bool,
-    /// The hosts that requests without a credential may name; `None`: any.
+    /// Hosts accepted in requests without a credential; `None` accepts any.
     hosts: Option<Hosts>,
-    /// Requests that were refused since somebody looked.
+    /// Denied requests since the last report.
     refused: AtomicU64,
-    /// Requests for another host since somebody looked.
+    /// Requests for other hosts since the last report.
     misdirected: AtomicU64,
 }
 
@@ -185,49 +185,50 @@ impl Access {
         Ok(access)
     }
 
-    /// The state of the files that tokens come from.
+    /// Returns the state of the token files.
     pub(super) fn files(&self) -> FileStates {
         let tokens = [&self.token, &self.read_token].into_iter().flatten();
         FileStates::of(tokens.filter_map(|token| token.file.as_ref()))
     }
 
-    /// Reads the tokens; where one cannot be had, all stay as they were.
+    /// Reads the tokens again. If one cannot be read, all stay unchanged.
     pub(super) fn read_again(&self) -> Result<(), TokenError> {
         let mark = |token: &Option<TokenFrom>| token.as_ref().map(TokenFrom::mark).transpose();
         self.marks.store(Arc::new(Marks { change: mark(&self.token)?, look: mark(&self.read_token)? }));
         Ok(())
     }
 
-    /// Requests that were refused since this was asked last.
+    /// Returns the number of denied requests since the last call.
     pub(super) fn refused(&self) -> u64 {
         self.refused.swap(0, Relaxed)
     }
 
-    /// Requests for a host that the hub is not served as since this was asked last.
+    /// Returns the number of requests for other hosts since the last call.
     pub(super) fn misdirected(&self) -> u64 {
         self.misdirected.swap(0, Relaxed)
     }
 
-    /// Whether nobody has to say who they are.
+    /// Returns whether no credential is required.
     pub(super) fn is_open(&self) -> bool {
         !self.certificates && self.token.is_none() && self.read_token.is_none()
     }
 
-    /// Whether a request may go on. `certified`: its connection has shown a certificate of ours.
+    /// Decides a request. `certified` tells whether the connection has a valid client certificate.
     pub(super) fn judge<B>(&self, request: &Request<B>, certified: bool) -> Result<MayLook, Denied> {
         let path = request.uri().path();
         let looks = matches!(*request.method(), Method::GET | Method::HEAD);
         let known = self.identify(request.headers(), certified);
         let is_probe = matches!(path, "/livez" | "/readyz");
         let is_free = is_probe || (path == "/metrics" && self.metrics_open);
-        // A page that rebinds its name has no token. What it may ask without one, it may not ask by its own name.
+        // A page that uses DNS rebinding has no token, so what needs no credential is restricted to known hosts.
         let is_credited = known.is_ok() && !self.is_open();
         let is_foreign = !is_credited && self.hosts.as_ref().is_some_and(|hosts| !hosts.accepts(request));
         let verdict = match (known, looks) {
             (_, true) if is_foreign && is_probe => Ok(MayLook(false)),
             (Ok(_), _) if is_foreign => Err(Denied::Host),
             (Err(_), true) if is_foreign && is_free => Err(Denied::Host),
-            // A browser sends a page's requests to machines that the page's author cannot reach, but says so.
+            // Browsers send requests of a page to hosts that its author cannot reach, but always with an `Origin`
+            // header.
             (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::Page),
             (Ok(_), true) | (Ok(Right::Change), false) => Ok(MayLook(true)),
             (Ok(Right::Look), false) => Err(Denied::LookOnly),
@@ -277,14 +278,16 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 impl Denied {
     pub(super) fn response(self) -> Response {
         let (status, problem) = match self {
-            Self::Anonymous => (StatusCode::UNAUTHORIZED, "say who you are: Authorization: Bearer and the hub's token"),
-            Self::WrongToken => (StatusCode::UNAUTHORIZED, "this is not the hub's token; it may have been replaced"),
-            Self::LookOnly => (StatusCode::FORBIDDEN, "this token is for looking; use the one of hub.auth.token"),
+            Self::Anonymous => {
+                (StatusCode::UNAUTHORIZED, "a token is required: send the header Authorization: Bearer TOKEN")
+            }
+            Self::WrongToken => (StatusCode::UNAUTHORIZED, "the token is not valid; it may have been replaced"),
+            Self::LookOnly => (StatusCode::FORBIDDEN, "this token is read-only; use the one of hub.auth.token"),
             Self::Host => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "the hub is not served as this host; if it is, add the host to hub.allowed_hosts",
+                "the hub is not served under this host name; add the name to hub.allowed_hosts to allow it",
             ),
-            Self::Page => (StatusCode::FORBIDDEN, "a page in a browser may not change anything without a token"),
+            Self::Page => (StatusCode::FORBIDDEN, "a web page may not send this request without a token"),
         };
         let mut response = wrong(status, problem);
         if status == StatusCode::UNAUTHORIZED {

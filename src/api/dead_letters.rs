@@ -1,11 +1,11 @@
-//! `/v1/sinks/{sink}/dead-letters`: what was given up, looked at, delivered again, thrown away.
+//! `/v1/sinks/{sink}/dead-letters`: lists, shows, replays and purges dead letters.
 //!
-//! | request | does |
+//! | request | effect |
 //! |---|---|
 //! | `GET …/dead-letters?cluster=…&subject=…&error=…&before=…&id=…&from=0&limit=100` | lists them, oldest first |
-//! | `GET …/dead-letters/{number}` | shows one with its event |
-//! | `POST …/dead-letters/replay`, a filter as JSON | has those that fit delivered again |
-//! | `POST …/dead-letters/purge`, a filter as JSON | throws those that fit away |
+//! | `GET …/dead-letters/{number}` | returns one with its event |
+//! | `POST …/dead-letters/replay`, a filter as JSON | redelivers those that match |
+//! | `POST …/dead-letters/purge`, a filter as JSON | deletes those that match |
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use super::{DEADLINE, wrong};
 use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
 use informer_hub_sink::{DeadLetter, LetterFilter, StoreError};
 
-/// What came of a request; `None`: there is no sink of that name.
+/// Result of a request; `None` if there is no sink of that name.
 pub type Asked = Option<Result<LetterAnswer, StoreError>>;
 
-/// Asks a sink about its dead letters.
+/// Sends a request to a sink.
 pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, Asked> + Send + Sync>;
 
-/// Letters in one answer, unless another number is asked for; and the most.
+/// Default and maximum number of dead letters in one response.
 const LIMITS: (usize, usize) = (100, 1000);
 
 #[derive(Debug, Deserialize)]
@@ -104,14 +104,15 @@ async fn asked(
     show: impl Fn(&LetterAnswer) -> Option<Value>,
 ) -> Response {
     match tokio::time::timeout(DEADLINE, ask(sink.clone(), request)).await {
-        Err(_) => {
-            wrong(StatusCode::GATEWAY_TIMEOUT, format!("the sink has not answered within {DEADLINE:?}; it goes on"))
-        }
+        Err(_) => wrong(
+            StatusCode::GATEWAY_TIMEOUT,
+            format!("the sink has not answered within {DEADLINE:?}; the operation continues"),
+        ),
         Ok(None) => wrong(StatusCode::NOT_FOUND, format!("there is no sink {sink:?}")),
         Ok(Some(Err(error))) => wrong(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         Ok(Some(Ok(answer))) => match show(&answer) {
             Some(shown) => Json(shown).into_response(),
-            None => wrong(StatusCode::NOT_FOUND, "there is no dead letter of that number (any more)"),
+            None => wrong(StatusCode::NOT_FOUND, "there is no dead letter with this number"),
         },
     }
 }

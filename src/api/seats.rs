@@ -1,4 +1,4 @@
-//! Places of connections: so many, and who leaves when one more comes.
+//! Connection slots: limits the number of connections and evicts the one that has been idle longest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use tokio::sync::Notify;
 
 use informer_hub_types::clock::{self, Instant};
 
-/// The connections that wait for a request, or for their answer to be taken, in the order in which they began to.
+/// Idle connections in the order in which they became idle. A connection is idle while it waits for a request, or for
+/// the client to read a response.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     waiting: Mutex<Line>,
-    /// Somebody has begun to wait.
+    /// Notified when a connection becomes idle.
     waits: Notify,
 }
 
@@ -23,24 +24,25 @@ struct Line {
     next: u64,
 }
 
-/// One connection's place. Dropping it leaves.
+/// Slot of one connection, freed when dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     seats: Arc<Seats>,
-    /// Its number in the line, and since when; `None` while a request of its is being answered.
+    /// Position in the line and the time of becoming idle; `None` while a request is being answered.
     turn: Mutex<Option<(u64, Instant)>>,
     leave: Arc<Notify>,
 }
 
 impl Seats {
-    /// A place for one more, who waits from now on. How many there are is the caller's to see to.
+    /// Takes a slot for a new, idle connection. The caller limits the number of slots.
     pub(super) fn take(self: &Arc<Self>) -> Seat {
         let seat = Seat { seats: Arc::clone(self), turn: Mutex::default(), leave: Arc::default() };
         seat.wait();
         seat
     }
 
-    /// Asks the one that has waited longest to leave; false where nobody waits. It has left once its task has run.
+    /// Evicts the connection that has been idle longest; returns false if none is idle. Its slot is free once its task
+    /// has run.
     pub(super) fn evict(&self) -> bool {
         let first = self.waiting.lock().seats.pop_first();
         first.is_some_and(|(_, leave)| {
@@ -49,24 +51,24 @@ impl Seats {
         })
     }
 
-    /// Waits until somebody waits.
+    /// Waits until a connection becomes idle.
     ///
     /// # Cancel safety
-    /// Who began to wait meanwhile is not forgotten.
+    /// Cancel safe: a connection that became idle meanwhile is reported by the next call.
     pub(super) async fn somebody_waits(&self) {
         self.waits.notified().await;
     }
 }
 
 impl Seat {
-    /// A request has come.
+    /// Marks the connection as busy: a request has arrived.
     pub(super) fn begin(&self) {
         if let Some((number, _)) = self.turn.lock().take() {
             self.seats.waiting.lock().seats.remove(&number);
         }
     }
 
-    /// Its answer is ready to be taken; from now on it waits.
+    /// Marks the connection as idle: its response is ready.
     pub(super) fn wait(&self) {
         let mut turn = self.turn.lock();
         let mut line = self.seats.waiting.lock();
@@ -80,7 +82,7 @@ impl Seat {
         self.seats.waits.notify_one();
     }
 
-    /// Ends when it is to leave: somebody else needs the place, or it has waited so long at a stretch.
+    /// Completes when the connection must close: it was evicted, or was idle for `longest`.
     pub(super) async fn time_to_leave(&self, longest: Duration) {
         let overdue = async {
             loop {

@@ -1,8 +1,7 @@
-//! Connections: taken in, bounded in number and time, handed to hyper, ended in order.
+//! Connection handling: accepts connections, limits their number and time, and serves HTTP/1.1 with hyper.
 //!
-//! HTTP/1.1 alone: who asks are probes, scrapers, people, and what one connection can cost is one request.
-//!
-//! What a connection costs before its first byte is its socket and a task; TLS and buffers are set aside then.
+//! HTTP/1.1 only, so that one connection costs at most one request at a time. Before its first byte, a connection costs
+//! a socket and a task; TLS state and buffers are allocated later.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -30,10 +29,10 @@ use super::answer::{uniform, wrong};
 use super::guard::{Guard, Limits};
 use super::seats::{Seat, Seats};
 
-/// How long to wait when a connection could not be taken in, usually for want of a descriptor.
+/// Delay after a connection could not be accepted, usually because of the file descriptor limit.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What every connection has.
+/// State shared by all connections.
 #[derive(Clone)]
 struct House {
     routes: Router,
@@ -41,10 +40,10 @@ struct House {
     closing: CancellationToken,
 }
 
-/// Answers until `stop` ends; then requests under way are answered, and idle connections closed.
+/// Serves until `stop` completes, then finishes requests in progress and closes idle connections.
 ///
 /// # Cancel safety
-/// Dropping it drops every connection.
+/// Dropping the future drops every connection.
 pub(super) async fn serve(listener: TcpListener, routes: Router, guard: Guard, stop: impl Future<Output = ()> + Send) {
     let (guard, seats) = (Arc::new(guard), Arc::new(Seats::default()));
     let limits = guard.limits;
@@ -69,9 +68,9 @@ pub(super) async fn serve(listener: TcpListener, routes: Router, guard: Guard, s
     while tasks.join_next().await.is_some() {}
 }
 
-/// The next connection.
+/// Accepts the next connection.
 async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, seats: &Seats) -> TcpStream {
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
         let error = tokio::select! {
             Some(_) = tasks.join_next() => continue,
@@ -80,15 +79,15 @@ async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, seats: &Seats) ->
                 Err(error) => error,
             },
         };
-        if !std::mem::replace(&mut is_told, true) {
-            tracing::warn!(%error, "a connection could not be taken in; the one idle longest is closed");
+        if !std::mem::replace(&mut is_logged, true) {
+            tracing::warn!(%error, "cannot accept a connection; closing the one that has been idle longest");
         }
         seats.evict();
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Returns when there are fewer connections than that.
+/// Waits until there are fewer than `most` connections.
 async fn make_room(tasks: &mut JoinSet<()>, seats: &Seats, most: usize) {
     while tasks.len() >= most {
         let is_leaving = seats.evict();
@@ -108,7 +107,7 @@ async fn connection(stream: TcpStream, house: House, seat: Seat) {
     }
 }
 
-/// From the first byte to the last. What goes wrong on the way is whoever asks' own affair: it ends.
+/// Serves one connection from its first byte to its last. Errors end the connection and are not reported.
 async fn converse(stream: TcpStream, house: House, seat: Arc<Seat>) {
     let head = house.guard.limits.head;
     let begun = tokio::select! {
@@ -174,7 +173,7 @@ async fn answer(
             match timeout(limit, house.routes.clone().oneshot(request)).await {
                 Ok(Ok(response)) => uniform(&path, response).await,
                 Err(_) => {
-                    let problem = format!("it was not asked and answered within {limit:?}");
+                    let problem = format!("the request was not completed within {limit:?}");
                     let mut response = wrong(StatusCode::REQUEST_TIMEOUT, problem);
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     response

@@ -1,4 +1,4 @@
-//! The handlers one by one, and the filter against a set of what passes.
+//! Tests of the event handlers, and a property test of the filter.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ fn text(object: &Object) -> String {
     format!("{}@{}", object.name(), object.resource_version())
 }
 
-/// Writes down what it is told: `+a@1`, `!a@1` for an initial one, `a@1>2`, `-a@2`, `†a@2` for a tombstone.
+/// Records calls: `+a@1`, `!a@1` for an initial one, `a@1>2`, `-a@2`, `†a@2` for a tombstone.
 #[derive(Clone, Default, Debug)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
@@ -44,7 +44,7 @@ impl ResourceEventHandler for Recorder {
     }
 }
 
-/// One of each kind.
+/// Returns one notification of each kind.
 fn all_kinds() -> Vec<Notification> {
     vec![
         Notification::Added { object: object("a", 1, "web"), initial: true },
@@ -166,7 +166,7 @@ fn no_handler_shows_its_closures() {
     );
 }
 
-/// Believes what it is told, and complains of what does not follow from it.
+/// Tracks the known objects and panics on calls that contradict them.
 #[derive(Clone, Default)]
 struct Believer(Arc<Mutex<BTreeMap<String, String>>>);
 
@@ -205,7 +205,7 @@ proptest! {
         for (version, (name, app, gone)) in (1..).zip(steps) {
             let next = object(&format!("o{name}"), version, &app.to_string());
             let notification = match world.remove(&name) {
-                // The last state is the stored one: what a filter says of another is not the handler's to know.
+                // The filter is consistent with the stored state, so the last state is the stored one.
                 Some(object) if gone => Notification::Deleted { object, tombstone: app == 0 },
                 Some(old) => {
                     world.insert(name, next.clone());

@@ -1,8 +1,7 @@
-//! The cache actor: one per resource over all clusters. Owns the write half of a store and answers questions.
+//! Cache actor: owns the write half of one resource's store, over all clusters, and answers queries.
 //!
-//! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
-//! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression
-//! lags by half a generation.
+//! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
+//! Compression runs there too. A processor waits only if compression lags by half a generation.
 
 mod builds;
 mod keeping;
@@ -35,7 +34,7 @@ use informer_hub_types::{
     ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, PackedTotals, StoredObject, Threads, View, clock,
 };
 
-/// See the module.
+/// Owns the store of one resource and serialises writes to it; see the module.
 pub struct CacheActor {
     write_half: SharedWriteHalf,
     packs: Packing,
@@ -43,31 +42,32 @@ pub struct CacheActor {
     next_lease: u64,
     io: Threads,
     questions: Questions,
-    /// Snapshots that are kept for who goes on with an answer.
+    /// Snapshots retained for continue tokens.
     held: Arc<Mutex<Held>>,
-    /// Set while there may be some to be forgotten.
+    /// Timer that expires retained snapshots; set while there are any.
     holding: Option<SpawnHandle>,
-    /// Set while a compression is under way.
+    /// Set while a compression round runs. Processors that must wait hold its
+    /// [`Pressure`](crate::actors::runtime::pressure::Pressure).
     packing: Option<PressureSource>,
-    /// Whether a slice of a sweep is under way, or the rest after it.
+    /// Whether a sweep slice or the pause after it is in progress.
     sweeping: bool,
-    /// Set while there may be young objects to compress when nothing changes any more.
+    /// Timer that compresses the remaining objects once the resource is idle.
     resting: Option<SpawnHandle>,
-    /// Who waits for indices that are not complete yet.
+    /// Callers waiting for index builds.
     waiting: builds::Waiting,
     _guard: ExitGuard,
 }
 
-/// After how long without a change (up to twice that) all of a resource is compressed.
+/// Idle time after which all objects of a resource are compressed. The actual delay is up to twice this.
 const REST: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether a held snapshot has expired.
+/// How often retained snapshots are checked for expiry.
 const HELD_LOOK: Duration = Duration::from_secs(30);
 
-/// How long a sweep rests after a slice of it, as a multiple of what the slice took: a fifth of a core is its budget.
+/// Pause after a sweep slice, as a multiple of the time the slice took. Limits the sweep to a fifth of a core.
 const SWEEP_REST: u32 = 4;
 
-/// The least of that.
+/// Shortest pause after a sweep slice.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 impl CacheActor {
@@ -96,14 +96,14 @@ impl CacheActor {
         }
     }
 
-    /// Compresses what has aged, elsewhere, unless that is under way.
+    /// Starts a compression round if enough objects have aged and no round is running.
     fn pack(&mut self, ctx: &mut Context<Self>) {
         if self.packing.is_none() && self.write_half.write(|half| half.young.is_over()) {
             self.start_round(Young::take_aged, ctx);
         }
     }
 
-    /// Compresses everything once nothing has changed for a while: a resource at rest keeps nothing plain.
+    /// Compresses everything once nothing has changed for [`REST`], so an idle resource keeps no uncompressed objects.
     fn watch_for_rest(&mut self, ctx: &mut Context<Self>) {
         self.write_half.write(|half| half.watched = true);
         if self.resting.is_some() {
@@ -123,7 +123,7 @@ impl CacheActor {
         }));
     }
 
-    /// Forgets held snapshots in time, also when nobody asks for any more.
+    /// Expires retained snapshots on a timer, independently of queries.
     fn watch_held(&mut self, ctx: &mut Context<Self>) {
         if self.holding.is_some() {
             return;
@@ -153,7 +153,7 @@ impl CacheActor {
         }));
     }
 
-    /// Packs anew what lies badly, slice by slice, each elsewhere, beside the rounds' times.
+    /// Recompresses poorly packed chunks, one slice at a time on another thread, between compression rounds.
     fn sweep(&mut self, ctx: &mut Context<Self>) {
         if self.packing.is_some() || self.sweeping {
             return;
@@ -191,7 +191,7 @@ impl fmt::Debug for CacheActor {
 }
 
 impl Drop for CacheActor {
-    /// However it went: a processor that goes on writing would write beside its successor.
+    /// Closes the write half, so that no processor writes to a store that its successor has taken over.
     fn drop(&mut self) {
         self.write_half.close();
     }
@@ -216,7 +216,7 @@ impl Handler<OpenPartition> for CacheActor {
             let id = half.store.open(open.origin, open.health, open.indexes);
             let resume = half.store.go_on(id, open.settings);
             half.leases.insert(id, lease);
-            // By now it goes on from its predecessor's.
+            // The step carried over from the previous informer.
             let step = health.memory.step();
             half.keep(id, lease, step);
             (id, half.store.outbox(id), step, resume)
@@ -253,7 +253,7 @@ impl Handler<ClosePartition> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
-        // For the last checkpoint.
+        // The last checkpoint still needs the partition.
         if self.checkpoints.is_closing() {
             return;
         }
@@ -278,8 +278,8 @@ impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
     fn handle(&mut self, Apply { partition, lease, batch, version }: Apply, ctx: &mut Self::Context) -> Self::Result {
-        // The young of a resource have one bound over all clusters: who floods it waits, and those who add little do not
-        // wait with him, as long as there is room.
+        // The bound on uncompressed objects is shared by all clusters of the resource. A processor with a large batch
+        // waits at half of it; one with a small batch waits only when it is full.
         let adds_little = is_small(&batch);
         let written = self.write_half.write(|half| {
             let written = half.apply(partition, lease, batch, version)?;
@@ -325,13 +325,13 @@ impl Handler<Ask> for CacheActor {
     }
 }
 
-/// The caches of a hub, by resource and view; made when first asked for.
+/// Directory of a hub's caches by resource and view; creates a cache on first use.
 ///
-/// A cache that died is made again from what it had last published, which is complete: nothing half-done is left.
+/// A cache whose actor died is recovered from its last published snapshot, which is always consistent.
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
-    /// Cancelled, under the lock of `caches`, when the hub has ended.
+    /// Cancelled under the lock of `caches` when the hub stops.
     end: CancellationToken,
     io: Threads,
     arbiters: Arc<[ArbiterHandle]>,
@@ -362,26 +362,27 @@ impl CacheDirectory {
         Self { caches, end, io, arbiters, next, young_bytes, questions, checkpoints, census }
     }
 
-    /// The cache of a resource.
+    /// Returns the cache of a resource, creating it if necessary.
     #[must_use]
     pub fn of(&self, resource: &ApiResource, view: &View) -> Addr<CacheActor> {
         self.find(&mut self.caches.lock(), resource, view).address.clone()
     }
 
-    /// The cache that an informer fills.
+    /// Returns the cache that an informer writes to.
     #[must_use]
     pub(in crate::actors) fn of_origin(&self, origin: &Origin) -> Addr<CacheActor> {
         self.of(&origin.resource, &origin.scope.view)
     }
 
-    /// The same for who comes from outside; `None` once the hub has ended, when an empty cache would pass for an answer.
+    /// As [`Self::of`] for external callers. Returns `None` once the hub has stopped, so that an empty cache is never
+    /// taken for an answer.
     #[must_use]
     pub fn of_open(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
         let mut caches = self.caches.lock();
         (!self.end.is_cancelled()).then(|| self.find(&mut caches, resource, view).address.clone())
     }
 
-    /// Where the snapshots of a cache appear, for as long as anybody holds it: a cache that is made anew goes on there.
+    /// Returns the handle through which a cache publishes snapshots. It stays valid if the cache is recovered.
     #[must_use]
     pub fn snapshots(&self, resource: &ApiResource, view: &View) -> Arc<ArcSwap<Snapshot>> {
         Arc::clone(self.find(&mut self.caches.lock(), resource, view).write_half.published())
@@ -395,7 +396,7 @@ impl CacheDirectory {
         }
         let store = match known {
             Some(entry) => {
-                // From here on the dead one's writers cannot publish beside the new one, or behind it.
+                // Prevents writers of the dead actor from publishing beside or after its successor.
                 entry.write_half.close();
                 Store::recover(Arc::clone(entry.write_half.published()))
             }
@@ -418,14 +419,14 @@ impl CacheDirectory {
         Entry { address, write_half, totals }
     }
 
-    /// What a resource's cache has published last, where there is one.
+    /// Returns the last published snapshot of a resource's cache, if the cache exists.
     #[must_use]
     pub fn published(&self, gvr: &Gvr, view: &View) -> Option<Arc<Snapshot>> {
         self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.write_half.published().load_full())
     }
 
-    /// Who owns an object, up to the one that nobody owns, in all that the caches have published. Costs a look-up and a
-    /// decompression for each of them.
+    /// Returns the owners of an object, up to the root owner, from the published snapshots of all caches. Costs one
+    /// lookup and one decompression per owner.
     #[must_use]
     pub fn owner_chain(&self, object: &Object) -> Chain {
         let snapshots: Vec<_> =
@@ -433,33 +434,33 @@ impl CacheDirectory {
         owner_chain(object, &snapshots)
     }
 
-    /// What each cache has published last, and how many bytes lie plain in it.
+    /// Returns each cache's last published snapshot and its number of uncompressed bytes.
     pub(in crate::actors) fn contents(&self) -> Vec<(Arc<Snapshot>, u64)> {
         let caches = self.caches.lock();
         let content = |half: &SharedWriteHalf| (half.published().load_full(), half.young().load(Relaxed) as u64);
         caches.values().map(|entry| content(&entry.write_half)).collect()
     }
 
-    /// The resources that have a cache, in each of their views.
+    /// Returns the resource and view of each cache.
     #[must_use]
     pub fn resources(&self) -> Vec<(Gvr, View)> {
         self.caches.lock().keys().cloned().collect()
     }
 
-    /// What each cache has published last.
+    /// Returns each cache's key and last published snapshot.
     pub(in crate::actors) fn snapshots_of_all(&self) -> Vec<((Gvr, View), Arc<Snapshot>)> {
         let caches = self.caches.lock();
         caches.iter().map(|(key, entry)| (key.clone(), entry.write_half.published().load_full())).collect()
     }
 
-    /// Ends the cache of a view that had one user, who is gone. Whoever still reads finds nothing there.
+    /// Removes the cache of a private view whose only user is gone. Remaining readers see an empty cache.
     pub(in crate::actors) fn forget_private(&self, gvr: &Gvr, view: &View) {
         if matches!(view, View::Private(_)) {
             self.caches.lock().remove(&(gvr.clone(), view.clone()));
         }
     }
 
-    /// Has every cache forget what it holds of a cluster whose actor could not see to it.
+    /// Requests that every cache close its partitions of a cluster whose informers did not close them.
     pub(in crate::actors) fn abandon(
         &self,
         cluster: &ClusterName,
@@ -468,7 +469,7 @@ impl CacheDirectory {
         self.caches.lock().values().map(|entry| entry.address.send(abandoned.clone())).collect()
     }
 
-    /// Ends all caches.
+    /// Stops all caches.
     pub(in crate::actors) fn clear(&self) {
         let mut caches = self.caches.lock();
         self.end.cancel();

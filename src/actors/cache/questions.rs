@@ -1,5 +1,6 @@
-//! How caches answer: short questions at once, long ones on threads of their own, so many at a time, with a deadline,
-//! and only for as long as somebody waits.
+//! Query execution: short queries run inline, long ones on a limited number of threads, with a deadline.
+//!
+//! A long query is cancelled when its caller no longer waits.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -22,7 +23,7 @@ use crate::actors::runtime::capacity::{SCAN_THREADS, SCANS_WAITING};
 use crate::cache::{Answer, Fingerprint, Held, Inquiry, Query, QueryError, Snapshot, TokenKey};
 use informer_hub_types::{Threads, clock, rng};
 
-/// What the caches of one hub share to answer questions. Cheap to clone.
+/// Query resources shared by the caches of one hub. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::actors) struct Questions {
     io: Threads,
@@ -30,11 +31,11 @@ pub(in crate::actors) struct Questions {
     waiting: Arc<AtomicUsize>,
     threads: usize,
     tokens: TokenKey,
-    /// Numbers of held snapshots: of one hub, so that a token of one cache means nothing to another.
+    /// Source of retained-snapshot numbers. One per hub, so that a token of one cache is invalid in another.
     held: Arc<AtomicU64>,
 }
 
-/// One asker of [`SCANS_WAITING`], while it waits.
+/// Counts one caller towards [`SCANS_WAITING`] while it waits.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Drop for Waiting {
@@ -43,7 +44,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Ends the work on a question when whoever asked it is gone.
+/// Cancels the scan if its caller drops the future.
 struct WhileWaitedFor(Arc<Inquiry>);
 
 impl Drop for WhileWaitedFor {
@@ -53,7 +54,7 @@ impl Drop for WhileWaitedFor {
 }
 
 impl Questions {
-    /// `scans` at a time, on the blocking threads of `io`.
+    /// Runs at most `scans` scans at a time on the blocking threads of `io`.
     pub(in crate::actors) fn new(io: Threads, scans: usize) -> Self {
         let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(SCAN_THREADS);
         Self {
@@ -66,7 +67,7 @@ impl Questions {
         }
     }
 
-    /// Answers a question to the newest snapshot, or to the one that its token is about.
+    /// Answers a query from `newest`, or from the retained snapshot that its continue token names.
     pub(in crate::actors) fn answer(&self, query: Query, newest: Arc<Snapshot>, held: &Arc<Mutex<Held>>) -> Answering {
         let prepared = self.prepare(query, newest, held);
         let (inquiry, fingerprint) = match prepared {
@@ -107,7 +108,7 @@ impl Questions {
         Ok((Arc::new(Inquiry::new(snapshot, query, position)), fingerprint))
     }
 
-    /// Holds the snapshot of an answer that can be gone on with.
+    /// Retains the snapshot of an incomplete answer and sets its continue token.
     fn keep(&self, mut answer: Answer, inquiry: &Inquiry, of: Option<Fingerprint>, held: &Mutex<Held>) -> Answer {
         if let (Some(end), Some(of)) = (answer.end(), of) {
             let fresh = || self.held.fetch_add(1, Relaxed);
@@ -117,10 +118,11 @@ impl Questions {
         answer
     }
 
-    /// Waits for a turn and has threads work on it.
+    /// Waits for a scan permit, then scans on several threads.
     ///
     /// # Cancel safety
-    /// Dropping this ends the work within a few objects; the turn is free when the last thread has.
+    /// Dropping the future stops the work within a few objects. The permit is released when the last thread has
+    /// stopped.
     async fn scan(&self, inquiry: Arc<Inquiry>) -> Result<Answer, QueryError> {
         let within = inquiry.query().bounds().within;
         let deadline = clock::now() + within;
@@ -136,7 +138,7 @@ impl Questions {
             })
         });
         let work = join_all(work.collect::<Vec<_>>());
-        // Threads that have not begun by then, because all are busy elsewhere, are not waited for.
+        // Threads that have not started by the deadline are not waited for.
         let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.time_is_up())?;
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
         let finish = self.io.spawn_blocking(move || {
@@ -149,7 +151,7 @@ impl Questions {
         answer
     }
 
-    /// One of the turns, shared by the threads that take it.
+    /// Acquires a scan permit, shared by the threads of one scan.
     async fn turn(&self) -> Result<Arc<OwnedSemaphorePermit>, QueryError> {
         let waiting = self.waiting.fetch_add(1, Relaxed);
         let _waiting = Waiting(Arc::clone(&self.waiting));
@@ -160,7 +162,7 @@ impl Questions {
     }
 }
 
-/// A thread that panicked, or a runtime that has ended.
+/// Maps a panicked thread, or a runtime that has ended, to a query error.
 fn failure(error: &JoinError) -> QueryError {
     if error.is_panic() { QueryError::Broken } else { QueryError::Stopped }
 }
@@ -171,10 +173,10 @@ impl fmt::Debug for Questions {
     }
 }
 
-/// The answer to an [`Ask`], on its way. Where nobody waits for it any more, it is not made.
+/// Pending answer to an [`Ask`]. Dropped unanswered if the caller no longer waits.
 pub struct Answering {
     answer: Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>,
-    /// Whether an index of owners would have been of use.
+    /// Whether the query would have used the owner index, which does not exist.
     pub(in crate::actors) lacks_owners: bool,
 }
 

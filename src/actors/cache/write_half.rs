@@ -1,12 +1,12 @@
-//! The write half of a cache: its store, who may write to it, and what lies uncompressed.
+//! Write half of a cache: store, leases, and uncompressed objects.
 //!
-//! The cache actor owns it. A processor with a few changes reaches it without a message, so that a lone event does not
-//! wait for two threads to wake: it takes the lock if that is free, and sends a message if it is not. So nobody on the
-//! way of events waits for the lock, and the cache actor waits for no more than [`DIRECT_BATCH`] changes.
+//! The cache actor owns it. A processor writes small batches directly instead of by message, which saves two thread
+//! wake-ups per event. It takes the lock if it is free and sends a message otherwise. So the data path never waits for
+//! the lock, and the actor waits for at most [`DIRECT_BATCH`] changes.
 //!
-//! A store that somebody panicked over is half-done. It is taken out while it is written to, and put back only after
-//! that, so that nobody finds it in such a state: what a panic leaves behind is nothing, which the cache actor replaces
-//! by what was published last.
+//! A panic while writing leaves a store half-modified. The store is therefore moved out of the slot while it is written
+//! to, and put back afterwards. After a panic the slot is empty, and the cache actor recovers from the last published
+//! snapshot.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,38 +20,38 @@ use crate::actors::runtime::capacity::DIRECT_BATCH;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
 use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion};
 
-/// The right to write to a partition. Whoever opens the partition next takes it away, so that a pipeline that is
-/// being replaced cannot slip a batch in behind its successor's back.
+/// Right to write to a partition. Opening the partition again revokes it, so a pipeline that is being replaced cannot
+/// write after its successor has started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease(pub(in crate::actors) u64);
 
-/// See the module.
+/// Store, leases and uncompressed objects; see the module.
 pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) store: Store,
     pub(in crate::actors) young: Young,
-    /// Who may write. Not kept over the cache's death, since its writers have to open their partitions again then.
+    /// Current writer of each partition. Not preserved if the cache actor dies: writers then reopen their partitions.
     pub(in crate::actors) leases: BTreeMap<PartitionId, Lease>,
-    /// Whether anything has changed since the resource was last looked at for a rest.
+    /// Whether anything has changed since the last idle check.
     pub(in crate::actors) changed: bool,
-    /// Whether it is being looked at for that.
+    /// Whether the idle timer is running.
     pub(in crate::actors) watched: bool,
-    /// Whether a compression is under way.
+    /// Whether a compression round is running.
     pub(in crate::actors) packing: bool,
-    /// What each partition keeps, where that is not everything.
+    /// Memory step of each partition that does not keep everything.
     steps: BTreeMap<PartitionId, MemoryStep>,
-    /// Snapshots that are kept for who goes on with an answer.
+    /// Snapshots retained for continue tokens.
     held: Arc<Mutex<Held>>,
-    /// Bytes that lie plain, for who looks without the lock.
+    /// Uncompressed bytes, readable without the lock.
     measured: Arc<AtomicUsize>,
     young_bytes: usize,
 }
 
-/// What a batch did.
+/// Result of a batch.
 pub(in crate::actors) struct Written {
     pub(in crate::actors) outbox: Outbox,
-    /// Objects in the partition now.
+    /// Objects in the partition after the batch.
     pub(in crate::actors) objects: u64,
-    /// Whether the cache actor has something to see to: what is young to be compressed, or a rest to be watched for.
+    /// Whether the cache actor must be notified: to compress objects, or to start the idle timer.
     pub(in crate::actors) attend: bool,
 }
 
@@ -62,7 +62,7 @@ impl WriteHalf {
         Self { store, young, leases, changed, watched, packing, steps, held, measured, young_bytes }
     }
 
-    /// Has a partition keep so much from now on; whether it may be told so by who holds this lease.
+    /// Sets the memory step of a partition. Returns false if the lease is not current.
     pub(in crate::actors) fn keep(&mut self, partition: PartitionId, lease: Lease, step: MemoryStep) -> bool {
         if self.leases.get(&partition) != Some(&lease) {
             return false;
@@ -77,7 +77,7 @@ impl WriteHalf {
         true
     }
 
-    /// A partition is closed.
+    /// Closes a partition.
     pub(in crate::actors) fn forget(&mut self, partition: PartitionId) {
         self.leases.remove(&partition);
         self.steps.remove(&partition);
@@ -85,7 +85,7 @@ impl WriteHalf {
         self.tighten();
     }
 
-    /// Little lies plain, and little is held, while any partition is short of memory.
+    /// Lowers the limits on uncompressed objects and retained snapshots while any partition is short of memory.
     fn tighten(&mut self) {
         let tight = !self.steps.is_empty();
         let limit = if tight { self.young_bytes.min(Young::TIGHT_LIMIT) } else { self.young_bytes };
@@ -93,7 +93,7 @@ impl WriteHalf {
         self.held.lock().set_tight(tight);
     }
 
-    /// As [`Store::strip`]; where to go on.
+    /// As [`Store::strip`]. Returns the key to continue after.
     pub(in crate::actors) fn strip(
         &mut self,
         partition: PartitionId,
@@ -108,12 +108,12 @@ impl WriteHalf {
         next
     }
 
-    /// Shows how much lies plain.
+    /// Publishes the number of uncompressed bytes.
     pub(in crate::actors) fn measure(&self) {
         self.measured.store(self.young.bytes(), Relaxed);
     }
 
-    /// Notes what held snapshots keep from being freed.
+    /// Accounts for the replaced objects that retained snapshots keep in memory.
     fn note_replaced(&self, applied: &[Applied]) {
         let mut held = self.held.lock();
         if !held.is_empty() {
@@ -125,7 +125,7 @@ impl WriteHalf {
         }
     }
 
-    /// Applies a batch; `None` when the partition is closed, or the lease was taken over.
+    /// Applies a batch. Returns `None` if the partition is closed or the lease is not current.
     pub(in crate::actors) fn apply(
         &mut self,
         partition: PartitionId,
@@ -151,8 +151,8 @@ impl WriteHalf {
     }
 }
 
-/// A write half that processors share with the cache actor. Nothing is in it while somebody writes, once somebody has
-/// panicked over it, and once its actor has ended.
+/// Write half shared by processors and the cache actor. The slot is empty during a write, after a panic, and after the
+/// actor has stopped.
 #[derive(Clone)]
 pub(in crate::actors) struct SharedWriteHalf {
     slot: Arc<Mutex<Option<WriteHalf>>>,
@@ -162,11 +162,11 @@ pub(in crate::actors) struct SharedWriteHalf {
     young: Arc<AtomicUsize>,
 }
 
-/// What came of the short way.
+/// Outcome of a direct write.
 pub(in crate::actors) enum Direct {
-    /// It was taken. `None`: as of [`WriteHalf::apply`].
+    /// The batch was passed to [`WriteHalf::apply`], with this result.
     Applied(Option<Written>),
-    /// It is not for this batch, which has to go by message.
+    /// The batch was not applied and must be sent by message.
     NotNow(Vec<Popped>, Option<ResourceVersion>),
 }
 
@@ -179,23 +179,23 @@ impl SharedWriteHalf {
         Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, young }
     }
 
-    /// Snapshots that are kept for who goes on with an answer.
+    /// Returns the snapshots retained for continue tokens.
     pub(in crate::actors) fn held(&self) -> &Arc<Mutex<Held>> {
         &self.held
     }
 
-    /// Bytes that lie plain in it.
+    /// Returns the number of uncompressed bytes.
     pub(in crate::actors) fn young(&self) -> &AtomicUsize {
         &self.young
     }
 
-    /// Where its snapshots appear.
+    /// Returns the handle through which snapshots are published.
     pub(in crate::actors) fn published(&self) -> &Arc<ArcSwap<Snapshot>> {
         &self.published
     }
 
-    /// For the cache actor, which waits for the lock. Goes on from what was published last, and with no lease, where a
-    /// processor has panicked over it.
+    /// Runs `work` on the write half, waiting for the lock. If a writer panicked, first recovers from the last
+    /// published snapshot, without leases. For the cache actor only.
     pub(in crate::actors) fn write<T>(&self, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
         let mut slot = self.slot.lock();
         let recover = || {
@@ -208,8 +208,7 @@ impl SharedWriteHalf {
         result
     }
 
-    /// The short way of a small batch: writes to the store from the caller's thread, unless somebody else does just now
-    /// or compression lags.
+    /// Applies a small batch on the caller's thread, unless another write is running or compression lags.
     pub(in crate::actors) fn apply(
         &self,
         partition: PartitionId,
@@ -234,13 +233,13 @@ impl SharedWriteHalf {
         }
     }
 
-    /// Nobody writes to it from now on: its actor has ended.
+    /// Prevents all further writes: the actor has stopped.
     pub(in crate::actors) fn close(&self) {
         *self.slot.lock() = None;
     }
 }
 
-/// Whether a batch is soon applied. The end of a list is not: it walks over the whole partition.
+/// Returns whether a batch is quick to apply. The end of a list is not: it visits the whole partition.
 pub(in crate::actors) fn is_small(batch: &[Popped]) -> bool {
     let changes = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.len(),
@@ -286,7 +285,7 @@ mod tests {
         fifo.pop(usize::MAX)
     }
 
-    /// What the short way did, or `not now`.
+    /// Returns the changes of a direct write, `refused` or `not now`.
     fn direct(half: &SharedWriteHalf, id: PartitionId, lease: Lease, script: &str) -> Vec<String> {
         match half.apply(id, lease, batch(script), None) {
             Direct::Applied(Some(written)) => lines(&written.outbox.applied),

@@ -1,5 +1,5 @@
-//! What a partition waits for before it may be written: that its durable readers have answered for all that its snapshot
-//! gave rise to.
+//! Checkpoint barrier: a partition may be written once its durable readers have acknowledged every event of its
+//! snapshot.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::Commit;
 
-/// One partition of a snapshot.
+/// Barrier of one partition in a snapshot.
 pub(in crate::actors) struct Barrier {
     pub(in crate::actors) id: PartitionId,
-    /// Who has answered, or never was told: it knows all that is in the partition.
+    /// Readers that have acknowledged every event, or that had none to acknowledge.
     passed: BTreeSet<String>,
-    /// Who has not answered yet.
+    /// Readers with unacknowledged events.
     waiting: Vec<(String, Arc<Inbox>, Mark)>,
-    /// Who was told of the partition before the restart, and has not come yet.
+    /// Readers that received events of the partition before the restart and have not subscribed again.
     absent: BTreeSet<String>,
-    /// Nothing of it is on disk, nor is there anything to write yet: its first list has not come.
+    /// The partition is not on disk and has nothing to write: its first list is not complete.
     is_nothing: bool,
 }
 
@@ -33,8 +33,8 @@ impl Barrier {
             let inbox = reader.known_inbox_at(partition.origin()).filter(|inbox| inbox.has_joined(id))?;
             Some((reader.name.clone(), inbox, Mark::new(id, partition.number())))
         };
-        // Readers are told nothing before the partition has been on disk once (see the listener), and of what was there
-        // then when they begin.
+        // Readers receive no events before the partition has been on disk once (see the listener), then its objects at
+        // that time.
         let begun = partition.health().is_on_disk();
         let waiting = readers.iter().filter(|_| begun).filter_map(inbox).collect();
         let is_nothing = !begun && partition.is_empty() && !partition.has_synced();
@@ -42,7 +42,7 @@ impl Barrier {
         if let Some(restored) = partition.restored() {
             let (readers, awaited) = (restored.readers(), restored.awaited());
             if restored.is_unchanged(partition) && readers == awaited {
-                // They know all that is in it.
+                // The state on disk equals the state these readers have.
                 barrier.passed.extend(readers);
             } else if keeping.waits() {
                 barrier.absent = awaited;
@@ -53,7 +53,7 @@ impl Barrier {
         barrier
     }
 
-    /// Looks who has answered since; whether all have.
+    /// Checks for new acknowledgements. Returns whether all readers have acknowledged.
     pub(in crate::actors) fn look(&mut self) -> bool {
         let passed = &mut self.passed;
         self.waiting.retain_mut(|(name, inbox, mark)| {
@@ -70,19 +70,19 @@ impl Barrier {
         self.waiting.is_empty() && self.absent.is_empty()
     }
 
-    /// Whether waiting could help within a pass.
+    /// Returns whether waiting within this pass cannot help, because a reader has not subscribed again.
     pub(in crate::actors) fn is_hopeless(&self) -> bool {
         !self.absent.is_empty()
     }
 
-    /// Who has not answered.
+    /// Returns the readers that have not acknowledged.
     pub(in crate::actors) fn held_by(&self) -> Vec<String> {
         let waiting = self.waiting.iter().map(|(name, ..)| name.clone());
         let all: BTreeSet<_> = waiting.chain(self.absent.iter().cloned()).collect();
         all.into_iter().collect()
     }
 
-    /// What may be written; `None` while somebody has not answered, and where there is nothing to write.
+    /// Returns the commit to write. `None` if a reader has not acknowledged or there is nothing to write.
     pub(in crate::actors) fn commit(&self) -> Option<Commit> {
         (self.is_open() && !self.is_nothing).then(|| Commit { id: self.id, readers: self.passed.clone() })
     }

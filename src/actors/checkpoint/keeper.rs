@@ -1,4 +1,4 @@
-//! What outlives the checkpoint's actor: the files, who reads durably, and what is shown.
+//! Checkpoint state that outlives the checkpoint actor: files, durable readers and status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,52 +23,56 @@ use informer_hub_disk::Disk;
 use informer_hub_types::clock::{self, Instant, SteadyClock};
 use informer_hub_types::{ClusterName, Gvr, ResourceVersion, View};
 
-/// Hears of checkpoints. What was journalled before a pass began is, once that pass is complete, covered by what the
-/// caches have on disk.
+/// Observer of checkpoint passes. Once a pass is complete, the caches on disk cover everything journalled before it
+/// began.
 pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
-    /// A pass begins: it covers what has been journalled so far.
+    /// Called when a pass begins. The pass covers everything journalled so far.
     fn begins(&self);
-    /// The pass that began last is complete: every partition is on disk as it was then, or later. Not called for a pass
-    /// that left one out, nor before each of them has been heard of since the start, and has had the time of a pass to say
-    /// again what readers were told before it; but for those of which the disk had all that readers were told.
+    /// Called when the last begun pass is complete: every partition is on disk in its state at the beginning, or a
+    /// newer one.
+    ///
+    /// Not called for a pass that left a partition out. After a start, not called before every partition has been heard
+    /// of and the journals' events from before the start had the time of one pass to be repeated. Partitions whose
+    /// delivered events were all on disk are exempt.
     fn completed(&self);
 }
 
-/// Up to which version readers have been told of a cache's partitions what was not on disk at the start.
+/// Version up to which readers have received events that were not on disk at the start, by cache and partition.
 pub type ToldVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
 
-/// What a hub keeps on disk, and where.
+/// State directory of a hub: its files, and what must stay in them.
 pub struct Keeping {
     pub(in crate::actors) disk: Arc<dyn Disk>,
     pub(in crate::actors) root: PathBuf,
-    /// How often.
+    /// Interval between passes.
     pub(in crate::actors) every: Duration,
-    /// For how long a reader that was there before the restart is waited for.
+    /// How long a pass waits for readers from before the restart to subscribe again.
     pub(in crate::actors) grace: Duration,
     pub(in crate::actors) since: Instant,
-    /// What tells how old things on disk are. A machine's clock that is set meanwhile makes nothing older.
+    /// Clock that dates files. It ignores changes of the system clock, which must not expire anything.
     clock: SteadyClock,
     pub(in crate::actors) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
-    /// What names have meant, where that is kept, and whether there is news to be written.
+    /// Resource names and what clusters resolved them to, and whether there are unsaved changes.
     names: Mutex<(Names, bool)>,
     names_file: Option<PathBuf>,
-    /// Partitions that are other versions' now.
+    /// Partitions that moved to another version of their resource.
     pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
-    /// Of the partitions that came from disk.
+    /// Delivered versions of restored partitions.
     told: Mutex<ToldVersions>,
-    /// Who writes, or says what is to be written; and how many wait for that.
+    /// Lock for the files, and the number of callers waiting for it.
     pub(in crate::actors) turn: Arc<tokio::sync::Mutex<()>>,
     pub(in crate::actors) waiting: AtomicUsize,
-    /// Partitions of clusters that were taken out before their readers had answered for all.
+    /// Partitions of removed clusters that could not be saved yet.
     pub(in crate::actors) left: Mutex<Vec<Left>>,
-    /// Clusters of which files may have what no cache has. The files themselves cannot be asked while they are written.
+    /// Clusters that may have partitions on disk that no cache has open. Kept here because the files are locked during
+    /// a write.
     pub(in crate::actors) away: Mutex<BTreeSet<ClusterName>>,
-    /// Whether at the last pass every partition had been heard of that had to be.
+    /// Whether every partition had caught up at the last pass.
     heard: AtomicBool,
 }
 
-/// A partition whose cluster was taken out before its readers had answered for all.
+/// Partition of a removed cluster that could not be saved yet: a reader has not acknowledged, or the disk failed.
 pub(in crate::actors) struct Left {
     pub(in crate::actors) cache: (Gvr, View),
     pub(in crate::actors) id: PartitionId,
@@ -76,40 +80,40 @@ pub(in crate::actors) struct Left {
     pub(in crate::actors) until: Instant,
 }
 
-/// The keeping of a hub, shared by its actors. Without a state directory there is none.
+/// Shared by the actors of a hub. Absent without a state directory.
 pub(in crate::actors) type SharedKeeping = Arc<Keeping>;
 
-/// What is shown of the state directory.
+/// Status of the state directory.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateStatus {
-    /// Where it is.
+    /// Path of the directory.
     pub path: String,
-    /// Bytes that caches take there.
+    /// Bytes used by caches.
     pub cache_bytes: u64,
-    /// Objects that were there at the start.
+    /// Objects restored at the start.
     pub restored: u64,
-    /// How long it took to have them back, in milliseconds.
+    /// Duration of the restore in milliseconds.
     pub restored_in_millis: u64,
-    /// When the last pass was complete.
+    /// Time of the last complete pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_checkpoint: Option<jiff::Timestamp>,
-    /// Objects that it wrote, and bytes.
+    /// Objects written by the last pass that wrote any.
     pub last_objects: u64,
-    /// See there.
+    /// Bytes written by that pass.
     pub last_bytes: u64,
-    /// Partitions that the last pass left as they were, since readers have not answered.
+    /// Partitions the last pass skipped because readers have not acknowledged.
     pub held: u64,
-    /// Partitions of clusters that were taken out, whose readers had not answered for all; kept in memory for a minute.
+    /// Partitions of removed clusters that are not saved yet. They stay in memory for at most a minute.
     #[serde(skip_serializing_if = "is_zero")]
     pub leaving: u64,
-    /// Why the last pass could not write; gone with the next that can.
+    /// Error of the last pass; cleared by the next successful pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// How often a pass has found files removed or replaced by somebody else, and has written all anew.
+    /// Number of passes that found files removed or replaced externally and rewrote all of them.
     #[serde(skip_serializing_if = "is_zero")]
     pub replaced: u64,
-    /// What was damaged at the start.
+    /// Damage found at the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
 }
@@ -120,7 +124,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Keeping {
-    /// What is kept below `root` from now on, beginning with the files that were loaded.
+    /// Creates the state for files below `root`, starting with the files that were loaded.
     #[must_use]
     pub fn new(
         disk: Arc<dyn Disk>,
@@ -162,26 +166,27 @@ impl Keeping {
         }
     }
 
-    /// With what readers have been told of partitions that come from disk; `None` of those where the disk has all of it.
+    /// Sets the versions that readers have received of restored partitions. `None` marks partitions whose delivered
+    /// events are all on disk.
     #[must_use]
     pub fn told(mut self, told: ToldVersions) -> Self {
         self.told = Mutex::new(told);
         self
     }
 
-    /// With what names have meant so far, and the file where that is kept.
+    /// Sets the known resource names and the file to store them in.
     #[must_use]
     pub fn names(mut self, names: Names, file: PathBuf) -> Self {
         (self.names, self.names_file) = (Mutex::new((names, false)), Some(file));
         self
     }
 
-    /// What names have meant so far.
+    /// Returns the known resource names.
     pub(in crate::actors) fn meanings(&self) -> Names {
         self.names.lock().0.clone()
     }
 
-    /// A cluster has said what a name is. Where that cannot be told without asking it, it is remembered.
+    /// Records what a cluster resolved a name to, unless the name alone determines it.
     pub(in crate::actors) fn note_name(&self, wanted: &ResourceRequest, gvr: &Gvr) {
         if let ResourceRequest::Written(written) = wanted {
             let mut names = self.names.lock();
@@ -189,12 +194,12 @@ impl Keeping {
         }
     }
 
-    /// Whether a cluster has said so before.
+    /// Returns whether a cluster has resolved the name to this resource before.
     pub(in crate::actors) fn name_means(&self, wanted: &ResourceRequest, gvr: &Gvr) -> bool {
         matches!(wanted, ResourceRequest::Written(written) if self.names.lock().0.mean(written, gvr))
     }
 
-    /// Writes what names mean, where there is news or somebody has removed the file.
+    /// Writes the resource names if they have changed or the file is missing.
     pub(in crate::actors) fn write_names(&self) -> io::Result<()> {
         let Some(file) = &self.names_file else { return Ok(()) };
         let news = {
@@ -206,21 +211,22 @@ impl Keeping {
         names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
     }
 
-    /// Whether a partition has come as far as readers were told of it before the start, so that nobody has to remember
-    /// what that was.
+    /// Returns whether a partition has reached the version that readers received before the start. Journals need not
+    /// keep its events from then on.
     pub(in crate::actors) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
         let is_heard = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
         match self.told.lock().get(cache).and_then(|told| told.get(&id)) {
             None => is_heard(),
-            // A cluster that does not answer has nothing to say again.
+            // The disk already had everything delivered, so an unreachable cluster does not block this.
             Some(None) => true,
             Some(Some(told)) if told.as_number().is_none() => is_heard(),
             Some(Some(told)) => partition.resume_version().is_some_and(|now| !told.newer_than(now)),
         }
     }
 
-    /// A partition has another number from now on; or is one of which the disk has all that readers were told.
+    /// Records that a partition has a new number. `before` is `None` for a partition whose delivered events are all on
+    /// disk.
     pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
         let mut told = self.told.lock();
         let told = told.entry(cache.clone()).or_default();
@@ -233,34 +239,34 @@ impl Keeping {
         }
     }
 
-    /// A partition is gone.
+    /// Removes a closed partition.
     pub(in crate::actors) fn forget_number(&self, cache: &(Gvr, View), id: PartitionId) {
         if let Some(told) = self.told.lock().get_mut(cache) {
             told.remove(&id);
         }
     }
 
-    /// Notes whether every partition has been heard of at this pass; whether it had at the last one.
+    /// Records whether every partition had caught up at this pass. Returns the value of the last pass.
     pub(in crate::actors) fn note_heard(&self, all: bool) -> bool {
         self.heard.swap(all, SeqCst)
     }
 
-    /// How often a checkpoint is made.
+    /// Returns the interval between passes.
     pub(in crate::actors) fn every(&self) -> Duration {
         self.every
     }
 
-    /// Whether a reader that has not come yet is still waited for.
+    /// Returns whether readers from before the restart are still waited for.
     pub(in crate::actors) fn waits(&self) -> bool {
         clock::now() < self.since + self.grace
     }
 
-    /// Now, in milliseconds since the epoch, as what is written is dated.
+    /// Returns the current time in milliseconds since the epoch, from the clock that dates files.
     pub(in crate::actors) fn now(&self) -> i64 {
         self.clock.millis()
     }
 
-    /// Shows something new.
+    /// Updates the status.
     pub(in crate::actors) fn show(&self, change: impl FnOnce(&mut StateStatus)) {
         change(&mut self.status.lock());
     }
@@ -272,7 +278,7 @@ impl fmt::Debug for Keeping {
     }
 }
 
-/// What the actors of a hub know of checkpoints; cheap to clone. Without a state directory there are none.
+/// Handle to the checkpoint state of a hub; cheap to clone. Does nothing without a state directory.
 #[derive(Clone, Default)]
 pub struct Checkpoints(Arc<Shared>);
 
@@ -286,22 +292,22 @@ struct Shared {
 }
 
 impl Checkpoints {
-    /// Asks for a pass soon: somebody waits for it.
+    /// Requests a pass soon, because a subscriber waits for it.
     pub(in crate::actors) fn hurry(&self) {
         self.0.wanted.notify_one();
     }
 
-    /// Returns when a pass has been asked for.
+    /// Completes when a pass has been requested.
     pub(in crate::actors) async fn hurried(&self) {
         self.0.wanted.notified().await;
     }
 
-    /// Tells a listener of every pass from now on.
+    /// Adds a listener for all later passes.
     pub fn listen(&self, listener: Arc<dyn CheckpointListener>) {
         self.0.listeners.lock().push(listener);
     }
 
-    /// What is shown of the state directory; `None` without one.
+    /// Returns the status of the state directory; `None` without one.
     #[must_use]
     pub fn status(&self) -> Option<StateStatus> {
         self.keeping().map(|keeping| {
@@ -318,12 +324,12 @@ impl Checkpoints {
         self.0.keeping.get()
     }
 
-    /// From now on the hub ends: what informers close stays as it is, for the last checkpoint.
+    /// Marks the hub as stopping: partitions that informers close stay open for the last checkpoint.
     pub(in crate::actors) fn close(&self) {
         self.0.closing.store(true, SeqCst);
     }
 
-    /// Whether it does, and there will be one.
+    /// Returns whether the hub is stopping and will write a last checkpoint.
     pub(in crate::actors) fn is_closing(&self) -> bool {
         self.0.closing.load(SeqCst) && self.keeping().is_some()
     }
@@ -338,7 +344,7 @@ impl Checkpoints {
         self.0.readers.lock().remove(&id);
     }
 
-    /// Waits for nobody any more: what they are told by may end.
+    /// Removes all readers, so that passes wait for none of them.
     pub(in crate::actors) fn remove_readers(&self) {
         self.0.readers.lock().clear();
     }

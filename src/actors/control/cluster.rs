@@ -1,7 +1,7 @@
-//! The cluster: connects, looks resources up, and keeps one informer per (resource, scope) that somebody wants.
+//! Cluster actor: connects to one cluster, resolves resources, and runs one informer per requested (resource, scope).
 //!
-//! What goes wrong with a cluster stays here: its own backoff, its own restart intensity. An informer that dies too
-//! often is `degraded` and tried again slowly; the cluster says so and its other informers work on.
+//! Failures of a cluster stay within its actor, which has its own backoff and restart intensity. An informer that dies
+//! too often becomes `degraded` and is retried slowly, while the others continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use informer_hub_reflector::{Connection, Connector, ErrorClass, Haste, InformerO
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
-/// Smaller than an informer's: by the time one gives up, five restarts have not helped.
+/// Smaller than an informer's intensity: by the time an informer gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
 mod greeting;
@@ -50,7 +50,7 @@ use greeting::Greeting;
 use survey::Survey;
 use troubles::Troubles;
 
-/// What a cluster actor is made of.
+/// Configuration and connections of a cluster actor.
 #[derive(Clone)]
 pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) name: ClusterName,
@@ -58,8 +58,8 @@ pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) connector: Arc<dyn Connector>,
     pub(in crate::actors) view: SharedView,
     pub(in crate::actors) registry: Recipient<Resolved>,
-    /// Those that are about it already. It knows them before any informer starts: one that an earlier informer told
-    /// must not miss what the next one finds.
+    /// Subscriptions that select the cluster. They must be known before any informer starts: a subscriber that received
+    /// events of an earlier informer must not miss those of the next.
     pub(in crate::actors) subscriptions: Vec<Arc<Subscription>>,
 }
 
@@ -71,18 +71,18 @@ struct WantState {
     options: InformerOptions,
     watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
-    /// What its objects came from disk as, until it is looked up.
+    /// Resource of the restored partition, until the request is resolved.
     restored: Option<ApiResource>,
     resolved: Option<ApiResource>,
     attempts: u32,
-    /// Whether it was said that the cluster does not have it.
+    /// Whether the cluster has reported that it does not have the resource.
     missed: bool,
-    /// The look-up under way or to come; answers and timers of others are old news.
+    /// Number of the current lookup. Answers and timers of earlier lookups are ignored.
     lookup: u64,
-    /// Whether it waits for another look-up because the cluster did not answer, and whether that wait is cut short.
+    /// Whether the next lookup waits because the cluster did not answer, and whether that wait may be cut short.
     unanswered: bool,
     haste: Haste,
-    /// Whether a definition of it was seen.
+    /// Whether discovery has seen a definition of the resource.
     was_defined: bool,
 }
 
@@ -93,7 +93,8 @@ struct Informer {
 }
 
 impl Informer {
-    /// Has it be another with all that it has; one that is dead begins as that. Gives the wait for it.
+    /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
+    /// with the new origin.
     fn go_on_as(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
         self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
         (self.parts.source, self.parts.rest) = (Arc::clone(&to.source), to.rest);
@@ -101,7 +102,7 @@ impl Informer {
     }
 }
 
-/// See the module.
+/// Manages one cluster; see the module.
 pub(in crate::actors) struct ClusterActor {
     env: Env,
     parts: ClusterParts,
@@ -109,17 +110,17 @@ pub(in crate::actors) struct ClusterActor {
     connect_attempts: u32,
     greeting: Greeting,
     error: Option<String>,
-    /// How the cluster has failed to answer since it did, as far as that was said.
+    /// Kinds of failure logged since the cluster last answered.
     told: Vec<ErrorClass>,
     troubles: Troubles,
     answered: Answered,
-    /// How often the cluster has answered again.
+    /// Number of times the cluster has answered again after a failure.
     answers: u64,
     timings: Arc<ClusterTimings>,
-    // Behind pointers, since a map makes room for eleven where mostly there are few.
+    // Boxed, because a B-tree node has room for eleven entries and most clusters have few.
     wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
     informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
-    /// Informers that are stopping. One that is wanted again meanwhile is started when its predecessor has ended.
+    /// Informers that are stopping. If one is requested again, it starts when its predecessor has stopped.
     ending: BTreeSet<Arc<InformerKey>>,
     next_lookup: u64,
     attached: BTreeMap<SubscriptionId, Arc<Subscription>>,
@@ -162,7 +163,7 @@ impl ClusterActor {
         }
     }
 
-    /// Starts the informer of what is wanted, which goes on with what `moved_from` has left, if it has.
+    /// Starts the informer of a request. With `moved_from`, it takes over the objects of that resource.
     fn set_up(
         &mut self,
         key: &WantKey,
@@ -202,8 +203,8 @@ impl ClusterActor {
         }
     }
 
-    /// How the configuration wants an informer that code asks for too, which may be known before the configuration's
-    /// words have been looked up.
+    /// Returns the options of a configured request for the same informer, if there is one. Configuration takes
+    /// precedence over requests from code, also before its names are resolved.
     fn options_of(&self, key: &WantKey, resource: &ApiResource) -> Option<&InformerOptions> {
         let same = |(other, want): &(&Arc<WantKey>, &WantState)| {
             let configured = want.users.iter().any(|user| matches!(user, User::Config(_)));
@@ -216,7 +217,7 @@ impl ClusterActor {
         self.wants.iter().map(|(key, want)| (key, want.as_ref())).find(same).map(|(_, want)| &want.options)
     }
 
-    /// Starts an informer's actor, with the subscriptions that are about it.
+    /// Starts an informer's actor with the subscriptions that select it.
     fn launch(&mut self, key: &InformerKey, ctx: &mut Context<Self>) {
         self.next_number += 1;
         let number = self.next_number;
@@ -234,8 +235,7 @@ impl ClusterActor {
         informer.address = Some(start_control(self.env.arbiter(), actor));
     }
 
-    /// Adds a subscription to the informers that it is about and that run already. Adding one twice changes nothing. Ends
-    /// when they have taken it in.
+    /// Adds a subscription to the running informers that it selects. Idempotent. Completes when they have added it.
     fn attach(&self, subscription: &Arc<Subscription>) -> impl Future<Output = ()> + Send + use<> {
         let informers = self.informers_of(subscription);
         let running = informers.iter().filter_map(|key| self.informers.get(key)?.address.as_ref());
@@ -243,13 +243,15 @@ impl ClusterActor {
         join_all(adding).map(drop)
     }
 
-    /// The same of all, for when what one is about may have grown.
+    /// Adds every subscription to the informers it selects, after requests have changed.
     fn attach_all(&self) {
         self.attached.values().for_each(|subscription| detach(self.attach(subscription)));
     }
 
-    /// The wants that a subscription is about: its own, once it has one; else those configured or asked for by code.
-    /// What somebody else asks for later does not change what it sees.
+    /// Returns the requests whose events a subscription receives.
+    ///
+    /// These are its own requests if it has any, otherwise those of the configuration and of callers. Requests of other
+    /// subscriptions never change what it receives.
     fn wants_of(&self, subscription: &Subscription) -> Vec<&Arc<WantKey>> {
         let own = User::Subscription(subscription.id);
         let mine: Vec<_> =
@@ -262,7 +264,7 @@ impl ClusterActor {
             .filter(|(key, want)| {
                 let shared = want.users.iter().any(|user| !matches!(user, User::Subscription(_)));
                 let is_about = |wanted: &ResourceRequest| subscription.is_about(wanted, &key.1, &want.users);
-                // As it was written, or as what that turned out to be.
+                // Matches the request as written, or the resource it was resolved to.
                 shared
                     && (is_about(&key.0)
                         || want.resolved.as_ref().is_some_and(|it| is_about(&ResourceRequest::known(it))))
@@ -315,21 +317,21 @@ impl ClusterActor {
         self.resolve(&key, ctx);
     }
 
-    /// Drops a user; stops the informers that nobody wants any more.
+    /// Removes a user from all requests and stops informers without users.
     fn unwant(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
         self.survey.patterns.remove(user);
         for want in self.wants.values_mut() {
             want.users.remove(user);
             want.watch_errors.remove(user);
         }
-        // What it alone has named may be a pattern's now.
+        // A resource that only this user named may belong to a pattern now.
         self.reconcile(ctx);
         self.let_go(None, ctx)
     }
 
-    /// Stops the informers that nobody wants any more; what waits for their subscribers is worked off until then.
+    /// Stops informers without users. Pending events are delivered until `drain_until`.
     fn let_go(&mut self, drain_until: Option<Instant>, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
-        // Who has shared what goes now needs one of its own, which may be that very one.
+        // A subscription that shared a removed request needs its own request, possibly the same one.
         let alone = self.attached.values().filter(|subscription| self.wants_of(subscription).is_empty());
         let own: Vec<_> = alone.filter_map(|subscription| subscription.own_want()).collect();
         for want in own {
@@ -351,8 +353,8 @@ impl ClusterActor {
         self.stop_all(gone, StopInformer { drain_until, stays_open: false })
     }
 
-    /// Stops informers, all at once; ends when they have, and what they had is forgotten. What one that is dead could
-    /// not close itself is closed for it.
+    /// Stops informers concurrently. Completes when they have stopped and their partitions are closed; closes the
+    /// partitions of dead informers itself.
     fn stop_all(
         &mut self,
         gone: BTreeMap<Arc<InformerKey>, Box<Informer>>,
@@ -372,7 +374,7 @@ impl ClusterActor {
                     };
                     if !stopped && !stop.stays_open {
                         let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
-                        // An error means that the cache has died too; its successor is asked the same.
+                        // On an error the cache actor has died; its successor gets the same message.
                         if caches.of_origin(&origin).send(abandoned.clone()).await.is_err() {
                             let _ = caches.of_origin(&origin).send(abandoned).await;
                         }
@@ -382,7 +384,7 @@ impl ClusterActor {
             })
             .collect();
         Box::pin(join_all(stops).into_actor(self).map(move |ended, act, ctx| {
-            // For the last checkpoint of a hub that ends, it is kept who was told of what.
+            // A hub that is shutting down keeps the delivery state for the last checkpoint.
             let forgets = !act.env.checkpoints.is_closing() && !stop.stays_open;
             for (key, origin) in ended {
                 act.ending.remove(&key);
@@ -391,7 +393,7 @@ impl ClusterActor {
                 }
                 act.attached.values().for_each(|subscription| subscription.forget(&origin));
             }
-            // Of those that were wanted again meanwhile.
+            // Starts informers that were requested again meanwhile.
             let open: Vec<_> =
                 act.wants.iter().filter(|(_, want)| want.resolved.is_none()).map(|(key, _)| key.clone()).collect();
             for key in open {
@@ -402,9 +404,9 @@ impl ClusterActor {
     }
 }
 
-/// Which informer watches what is wanted, once that has been looked up.
+/// Returns the key of the informer for a resolved request.
 fn informer_key_of(key: &WantKey, resource: &ApiResource) -> InformerKey {
-    // A namespace in the scope of a cluster-scoped resource would ask for a path that does not exist.
+    // A cluster-scoped resource has no path with a namespace.
     let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
     (resource.gvr.clone(), scope)
 }

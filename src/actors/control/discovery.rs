@@ -1,8 +1,8 @@
-//! Discovery: follows what a cluster offers, for as long as something is watched of it that may come and go.
+//! Discovery actor: follows which resources a cluster offers, while a request may be affected by changes.
 //!
-//! Definitions of custom resources and API services are watched, their metadata alone, as signals that something has
-//! changed; what has, the cluster is asked then ([`Pace`] says when). Where they may not be watched it is asked now and
-//! then. The definitions' names tell besides what has been deleted.
+//! The metadata of CustomResourceDefinitions and APIServices is watched as a signal. After a change the cluster is
+//! asked for its resources; [`Pace`] decides when. If they may not be watched, the cluster is polled. The names of
+//! definitions also show which resources were deleted.
 
 mod names;
 
@@ -24,32 +24,32 @@ use crate::discovery::{self, Answer, Pace, Seen, definition_of};
 use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, Projection, SourceError};
 use informer_hub_types::{ApiResource, ClusterName, Scope, clock, rng};
 
-/// What a discovery actor is made of.
+/// Configuration and connections of a discovery actor.
 pub(in crate::actors) struct DiscoveryParts {
     pub(in crate::actors) cluster: ClusterName,
     pub(in crate::actors) connection: Arc<dyn Connection>,
     pub(in crate::actors) listener: Recipient<Surveyed>,
     pub(in crate::actors) number: usize,
-    /// Shared with the informers of the cluster.
+    /// Shared with the cluster's informers.
     pub(in crate::actors) answered: Answered,
 }
 
-/// What is known of names that are watched.
+/// Watched names of definitions or API services.
 #[derive(Debug, Default)]
 enum Watched {
-    /// Nothing yet.
+    /// Not listed yet.
     #[default]
     Starting,
-    /// All of them.
+    /// All current names.
     All(BTreeSet<SmolStr>),
-    /// They cannot be watched, and why; whether that was said.
+    /// The watch failed with this error; the flag tells whether it was logged.
     Refused(SourceError, bool),
 }
 
-/// What the cluster has answered last.
+/// Last discovery result.
 struct Known {
     discovered: Arc<Discovered>,
-    /// As definitions are named.
+    /// Names of the definitions of the served resources.
     served: BTreeSet<SmolStr>,
 }
 
@@ -60,7 +60,7 @@ impl Known {
     }
 }
 
-/// See the module.
+/// Follows the resources of one cluster; see the module.
 pub(in crate::actors) struct DiscoveryActor {
     env: Env,
     parts: DiscoveryParts,
@@ -69,9 +69,9 @@ pub(in crate::actors) struct DiscoveryActor {
     definitions: Watched,
     services: Watched,
     view: SurveyStatus,
-    /// Why the last look was in vain.
+    /// Error of the last discovery request.
     failed: Option<SourceError>,
-    /// What was told last of definitions.
+    /// Definition names last sent to the cluster actor.
     told: Option<Arc<BTreeSet<SmolStr>>>,
     asking: bool,
     timer: Option<SpawnHandle>,
@@ -111,7 +111,7 @@ impl DiscoveryActor {
         ctx.spawn(follow(names, source, options, teller, self.parts.answered.subscribe()).into_actor(self));
     }
 
-    /// Asks what the cluster offers when that is due.
+    /// Schedules the next discovery request.
     fn schedule(&mut self, ctx: &mut Context<Self>) {
         if self.asking {
             return;
@@ -123,7 +123,7 @@ impl DiscoveryActor {
         self.timer = Some(ctx.run_later(rest, Self::ask));
     }
 
-    /// Asks soon, where the last answer is missing, whenever the cluster answers something else.
+    /// After an unanswered request, asks again soon once the cluster answers anything else.
     fn hear_answers(&self, ctx: &mut Context<Self>) {
         let answers = futures::stream::unfold(self.parts.answered.subscribe(), |mut answers| async {
             answers.changed().await.ok().map(|()| ((), answers))
@@ -170,12 +170,12 @@ impl DiscoveryActor {
         matches!((&self.definitions, &self.services), (Watched::All(_), Watched::All(_)))
     }
 
-    /// Whether the cluster has said what it offers, when it was asked last.
+    /// Returns whether the last discovery request succeeded.
     fn answers(&self) -> bool {
         self.view.asked.is_some() && self.failed.is_none()
     }
 
-    /// Tells the cluster's actor what is known, where that is something new.
+    /// Sends the current state to the cluster actor.
     fn tell(&mut self, looked: Option<Result<(), SourceError>>) {
         if let Watched::All(names) = &self.definitions {
             if self.told.as_deref() != Some(names) {
@@ -234,22 +234,22 @@ impl Handler<Heard> for DiscoveryActor {
         };
         let was_watched = matches!(watched, Watched::All(_));
         let is_news = match (news, &mut *watched) {
-            // What is known stays so while a watch that was open is opened again.
+            // A watch that is being reopened keeps its names.
             (News::Failed(error), Watched::All(_)) if !error.class.is_refusal() => false,
             (News::Failed(error), was) => {
                 let (is_new, mut is_told) = match was {
                     Watched::Refused(_, is_told) => (false, *is_told),
                     Watched::Starting | Watched::All(_) => (true, false),
                 };
-                // That a cluster does not answer at all is told once, and not by each who asks.
+                // An unreachable cluster is logged once by the cluster actor.
                 if !is_told && (answers || matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound)) {
                     is_told = true;
                     let resource = resource_of(of).gvr;
-                    // Whoever may not watch the one mostly may not watch the other.
+                    // Permission for both is usually missing together; log only one.
                     if matches!(other, Watched::Refused(_, true)) {
-                        tracing::debug!(%cluster, %resource, %error, "nor can these be watched");
+                        tracing::debug!(%cluster, %resource, %error, "cannot watch these definitions either");
                     } else {
-                        tracing::warn!(%cluster, %resource, %error, "changes of what the cluster offers cannot be heard of; it is asked every half minute");
+                        tracing::warn!(%cluster, %resource, %error, "cannot watch for added and removed resources; polling every 30 seconds instead");
                     }
                 }
                 *watched = Watched::Refused(error, is_told);

@@ -1,7 +1,8 @@
-//! The governor: looks several times a second at the memory, and has informers keep less or more.
+//! Memory governor: compares memory use with the limit several times a second and sets the informers' memory steps.
 //!
-//! What it decides is decided by [`crate::budget`]; here is the timer, and who is told. A step is in the informer's
-//! health before the informer is told, so one that starts anew begins with it; a governor that starts anew finds it.
+//! [`crate::budget`] decides; this actor provides the timer and applies the decisions. A step is stored in the
+//! informer's health before the informer is notified. So a restarted informer begins with it, and a restarted governor
+//! finds it.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -25,21 +26,21 @@ use crate::budget::{Change, Governor, Reading, Report, UNLIMITED, Usage};
 use crate::cache::{Partition, Snapshot};
 use informer_hub_types::{InformerHealth, MemoryStep, ObjectKey, Origin, clock, object_memory, rng};
 
-/// What is taken for a state that waits for a subscriber, where nothing is known of its informer's bodies.
+/// Assumed bytes of a queued object state if the sizes of its informer's objects are unknown.
 const STATE: u64 = 1024;
 
-/// More objects than any list has: what an apiserver says of the rest of one may be anything.
+/// Upper bound on the remaining item count that an apiserver reports, which may be any number.
 const MOST: u64 = 1 << 32;
 
-/// See the module.
+/// Enforces the memory limit; see the module.
 pub(in crate::actors) struct GovernorActor {
     env: Env,
     limit: Option<u64>,
     governor: Governor<u64>,
     samples: BTreeMap<u64, Sample>,
-    /// Of partitions from disk that no informer has opened yet, by the address of their health.
+    /// Samples of restored partitions without an informer, by the address of their health.
     unopened: BTreeMap<usize, Sample>,
-    /// Set while there is something to look at.
+    /// Timer of the checks; set while a limit is set.
     ticking: Option<SpawnHandle>,
     _guard: ExitGuard,
 }
@@ -79,8 +80,7 @@ impl GovernorActor {
         }
     }
 
-    /// Shows the memory of partitions that no informer has opened yet: they came from disk, and their cluster has not
-    /// answered.
+    /// Publishes the memory of restored partitions that no informer has opened yet.
     fn show_unopened(&mut self, members: &BTreeMap<u64, Member>, caches: &[(Arc<Snapshot>, u64)]) {
         let opened: BTreeSet<_> = members.values().map(|member| address(&member.health)).collect();
         let mut before = std::mem::take(&mut self.unopened);
@@ -111,18 +111,18 @@ impl GovernorActor {
     }
 }
 
-/// Notes a step where everybody sees it, then has the informer take it. The last of several changes of one informer is
-/// what it finds.
+/// Stores a step in the informer's health, then notifies the informer. If the step changes several times, the informer
+/// applies the last.
 fn tell(member: &Member, change: Change<u64>) {
     let Origin { cluster, resource, scope, .. } = &*member.origin;
     let (from, to, reason) = (change.from, change.to, change.reason);
     if to > from {
-        tracing::warn!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is short, an informer keeps less");
+        tracing::warn!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is short: the informer keeps less");
     } else {
-        tracing::info!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "an informer may keep more again");
+        tracing::info!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is available: the informer keeps more");
     }
     member.health.memory.set_step(to, Some(reason));
-    // An error means that it has just ended; whoever follows it finds the step.
+    // An error means that the informer has just ended; its successor reads the step.
     let _ = member.address.try_send(TakeStep);
 }
 
@@ -130,7 +130,7 @@ fn address(health: &Arc<InformerHealth>) -> usize {
     Arc::as_ptr(health).addr()
 }
 
-/// What each informer uses: its own counts, and what bodies take by samples of them.
+/// Returns the memory use of each informer, from its counters and samples of its object bodies.
 fn usages(
     members: &BTreeMap<u64, Member>,
     caches: &[(Arc<Snapshot>, u64)],
@@ -161,7 +161,7 @@ fn usages(
     members.iter().map(|(number, member)| (*number, usage(*number, member))).collect()
 }
 
-/// What part of their JSON the bodies of an informer take, by a walk over its objects, some at each look.
+/// Stored size of an informer's bodies relative to their JSON size, estimated by visiting some objects at each check.
 #[derive(Default)]
 struct Sample {
     after: Option<ObjectKey>,
@@ -169,13 +169,13 @@ struct Sample {
 }
 
 impl Sample {
-    /// Objects that are looked at at once: 2 µs.
+    /// Objects per check; takes 2 µs.
     const OBJECTS: usize = 32;
 
-    /// How much a look counts against those before it.
+    /// Weight of a check in the moving average.
     const WEIGHT: f64 = 0.1;
 
-    /// Bytes that the bodies take, about.
+    /// Returns the estimated bytes of all bodies.
     fn bodies(&mut self, partition: &Partition) -> u64 {
         let (mut lies, mut plain, mut looked) = (0, 0, 0);
         for object in partition.iter_after(self.after.take().as_ref()).take(Self::OBJECTS) {
@@ -203,7 +203,7 @@ impl Actor for GovernorActor {
         self.watch(ctx);
     }
 
-    /// Nobody is held up by a limit that nobody looks after.
+    /// Lifts the limit, because nothing refills the headroom any more.
     fn stopped(&mut self, _ctx: &mut Self::Context) {
         self.env.budget.headroom().refill(UNLIMITED);
     }

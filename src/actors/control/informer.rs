@@ -1,8 +1,8 @@
-//! The informer: supervises one pipeline (processor, fifo, reflector; `rest_for_one`) and its listeners.
+//! Informer actor: supervises one pipeline (processor, fifo, reflector; `rest_for_one`) and its listeners.
 //!
-//! Children start downstream first and stop upstream first. A listener that dies is restarted alone, on the queue it
-//! had. The partition in the cache outlives all of them; a pipeline that starts again finds it and lists against it,
-//! so that whatever was under way when something died is found by comparison, and nobody is told twice.
+//! Children start downstream first and stop upstream first. A listener that dies is restarted alone, with its queue.
+//! The cache partition outlives the pipeline. A restarted pipeline lists and compares with the partition, so events in
+//! flight are neither lost nor delivered twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,26 +45,26 @@ mod moving;
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
 
-/// Above its cluster's, which is above the registry's: the lower a supervisor, the more it bears.
+/// Larger than the cluster's, which is larger than the registry's.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
-/// What an informer is made of.
+/// Configuration and connections of an informer actor.
 #[derive(Clone)]
 pub(in crate::actors) struct InformerParts {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) health: Arc<InformerHealth>,
     pub(in crate::actors) source: Arc<dyn ListerWatcher>,
     pub(in crate::actors) indexes: Vec<DeclaredIndex>,
-    /// What tells how it takes objects in from how others do; zero where that cannot be told.
+    /// Fingerprint of the options that decide how objects are decoded; zero if unknown.
     pub(in crate::actors) settings: u64,
     pub(in crate::actors) watch_errors: Arc<WatchErrors>,
-    /// Who tells of its failures.
+    /// Receiver of list and watch outcomes.
     pub(in crate::actors) troubles: Recipient<Trouble>,
-    /// Shared with the other informers of the cluster.
+    /// Shared with the cluster's other informers.
     pub(in crate::actors) answered: Answered,
-    /// Whether it asks its cluster anything.
+    /// Whether it lists and watches.
     pub(in crate::actors) rest: Rest,
-    /// What it was before it became what it is: whose objects it goes on with, where there are some.
+    /// Previous origin, whose objects the informer takes over.
     pub(in crate::actors) moved_from: Option<Arc<Origin>>,
 }
 
@@ -79,28 +79,28 @@ struct ListenerChild {
     subscription: Arc<Subscription>,
     inbox: Arc<Inbox>,
     address: Addr<ListenerActor>,
-    /// The supervisor's number for this child; deaths are reported under it.
+    /// Number under which the supervisor reports the exit of this child.
     number: usize,
 }
 
-/// See the module.
+/// Supervises one informer's pipeline and listeners; see the module.
 pub(in crate::actors) struct InformerActor {
     env: Env,
     parts: InformerParts,
     cache: Addr<CacheActor>,
     partition: Option<(PartitionId, Lease)>,
-    /// Where its first reflector may go on.
+    /// Version from which the first reflector may resume.
     resume: Option<ResourceVersion>,
     supervision: Supervision,
     pipeline: Pipeline,
-    /// To start with; empty then.
+    /// Initial subscriptions; empty once started.
     subscriptions: Vec<Arc<Subscription>>,
     listeners: BTreeMap<SubscriptionId, ListenerChild>,
     next_listener: usize,
-    /// What is kept of its objects.
+    /// Applied memory step.
     step: MemoryStep,
     inboxes: Arc<Inboxes>,
-    /// Once it has started.
+    /// Registration with the governor; set once started.
     membership: Option<Membership>,
     stopping: bool,
     turns: Turns,
@@ -109,8 +109,8 @@ pub(in crate::actors) struct InformerActor {
 }
 
 impl InformerActor {
-    /// An informer that tells `subscriptions` from its first batch on. A subscription that an earlier informer of this
-    /// partition told must be among them: it would miss what happens until it is added.
+    /// Creates an informer that delivers to `subscriptions` from its first batch on. They must include every
+    /// subscription that an earlier informer of this partition served; otherwise it misses events until it is added.
     pub(in crate::actors) fn new(
         env: Env,
         parts: InformerParts,
@@ -149,7 +149,7 @@ impl InformerActor {
         }));
     }
 
-    /// Starts listeners and pipeline.
+    /// Starts the listeners and the pipeline.
     fn begin(&mut self, ctx: &mut Context<Self>) {
         for subscription in std::mem::take(&mut self.subscriptions) {
             let child = self.start_listener(subscription, ctx);
@@ -158,7 +158,8 @@ impl InformerActor {
         self.start_pipeline(ctx);
     }
 
-    /// Starts the whole pipeline: opens the partition, then processor, listeners' joins, fifo, reflector.
+    /// Starts the pipeline: opens the partition, starts the processor, joins the listeners, then starts fifo and
+    /// reflector.
     fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
         self.cache = self.env.caches.of_origin(&self.parts.origin);
         let opening = self.cache.send(self.open_partition()).into_actor(self).map(|opened, act, ctx| {
@@ -193,11 +194,11 @@ impl InformerActor {
         let processor = self.start_child(processor);
         let joins: Vec<_> = self.listeners.values().map(|child| processor.send(join_of(child))).collect();
         self.pipeline.processor = Some(processor);
-        // No batch may reach the processor before the listeners have joined it again.
+        // The listeners must join before the first batch reaches the processor.
         ctx.wait(join_all(joins).into_actor(self).map(|_, act, ctx| act.start_from(1, ctx)));
     }
 
-    /// Starts the fifo (1) and the reflector (2), from `first` on.
+    /// Starts the fifo (1) and the reflector (2), beginning with `first`.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
         if self.parts.rest != Rest::No {
@@ -233,24 +234,24 @@ impl InformerActor {
         self.pipeline.reflector = Some(self.start_child(reflector));
     }
 
-    /// Starts an actor on this thread, to end with this actor.
+    /// Starts an actor on this thread that stops with this actor.
     fn start_child<A: Actor<Context = Context<A>>>(&self, child: A) -> Addr<A> {
         let token = self.children.token();
         A::create(move |ctx| {
-            // Until the child says otherwise.
+            // The child may set another capacity.
             ctx.set_mailbox_capacity(CONTROL_MAILBOX);
             stop_with(&token, ctx);
             child
         })
     }
 
-    /// Begins a new incarnation of a child.
+    /// Starts a new generation of a child.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
         ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.census)
     }
 
-    /// One of the pipeline's actors died.
+    /// Handles the exit of a pipeline actor.
     fn on_failure(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let ChildExited { child, status, .. } = exited;
         let decision = self.supervision.on_exit(exited, clock::now());
@@ -259,9 +260,9 @@ impl InformerActor {
         match decision {
             Decision::Ignore => {}
             Decision::RestartFrom(first) => {
-                tracing::warn!(%cluster, resource = %resource.gvr, "the {name} {status}; restarting it and what depends on it");
+                tracing::warn!(%cluster, resource = %resource.gvr, actor = name, %status, "actor of an informer failed; restarting it and its dependents");
                 self.parts.health.restarts.fetch_add(1, Relaxed);
-                self.parts.health.set_error(Some(format!("the {name} {status} and was restarted")));
+                self.parts.health.set_error(Some(format!("{name} {status} and was restarted")));
                 self.stop_from(first);
                 if first == 0 {
                     self.start_pipeline(ctx);
@@ -273,17 +274,17 @@ impl InformerActor {
         }
     }
 
-    /// Leaves it to the cluster, which knows the subscriptions and starts an informer again, or degrades it.
+    /// Stops the informer. The cluster actor, which keeps the subscriptions, restarts or degrades it.
     fn give_up(&mut self, name: &str, status: ExitStatus, ctx: &mut Context<Self>) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
-        tracing::error!(%cluster, resource = %resource.gvr, "the {name} {status} once too often; giving up");
-        self.parts.health.set_error(Some(format!("the {name} {status} once too often")));
+        tracing::error!(%cluster, resource = %resource.gvr, actor = name, %status, "actor of an informer failed too often; giving up");
+        self.parts.health.set_error(Some(format!("{name} {status} too often")));
         self.stop_from(0);
         self.guard.set(ExitStatus::GaveUp);
         ctx.stop();
     }
 
-    /// Stops the children from `first` on, last first, without waiting: they belong to an older generation then.
+    /// Stops the children from `first` on, last first, without waiting. They become an old generation.
     fn stop_from(&mut self, first: usize) {
         let stop = Stop { drain: false };
         for child in first..CHILDREN.len() {
@@ -317,7 +318,7 @@ impl InformerActor {
         ListenerChild { subscription, inbox, address, number }
     }
 
-    /// A listener ended: of itself, when its subscriber is gone; else it is started again on the queue it had.
+    /// Removes a listener whose subscriber is gone; restarts a failed one with its queue.
     fn on_listener_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let Some((&id, _)) = self.listeners.iter().find(|(_, child)| child.number == exited.child) else { return };
         let Some(old) = self.listeners.remove(&id) else { return };
@@ -352,7 +353,7 @@ fn join_of(child: &ListenerChild) -> Join {
 }
 
 impl Drop for InformerActor {
-    /// However it went, nobody watches now.
+    /// Marks the informer as stale if it ended without being stopped.
     fn drop(&mut self) {
         if !self.stopping && self.parts.health.has_synced() {
             self.parts.health.set_phase(Phase::Stale);
@@ -403,7 +404,7 @@ impl Handler<AddListener> for InformerActor {
             return Box::pin(std::future::ready(()));
         }
         let child = self.start_listener(subscription, ctx);
-        // Without a processor it joins when one starts.
+        // If there is no processor, the listener joins when one starts.
         let joining = self.pipeline.processor.as_ref().map(|processor| processor.send(join_of(&child)));
         self.listeners.insert(id, child);
         Box::pin(async move {
@@ -434,7 +435,7 @@ impl Handler<RemoveListener> for InformerActor {
 impl Handler<StopInformer> for InformerActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    /// Upstream first: nothing new comes in, then what waits goes out.
+    /// Stops upstream first: ends intake, then drains the queues.
     fn handle(&mut self, stop: StopInformer, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
         let pipeline = std::mem::take(&mut self.pipeline);
@@ -480,9 +481,9 @@ impl Handler<StopInformer> for InformerActor {
     }
 }
 
-/// Waits for `work`, but no longer than `until`.
+/// Waits for `work` until the deadline.
 async fn by<T>(until: Instant, work: impl Future<Output = T>) {
-    // What is late is stopped without ceremony when its supervisor goes.
+    // Late children are stopped when their supervisor is dropped.
     let _ = tokio::time::timeout_at(until, work).await;
 }
 

@@ -1,7 +1,7 @@
-//! The registry: the informer factory of the fleet.
+//! Registry actor: the informer factory and root of the supervision tree.
 //!
-//! It knows what is wanted (clusters, informers, subscriptions) and has each cluster's actor do it, so that a cluster
-//! that comes later, or whose actor had to be restarted, gets all that it should have. It never waits for a cluster.
+//! It keeps all clusters, requests and subscriptions, and sends each cluster actor its share. So a cluster that is
+//! added later, or whose actor was restarted, receives everything again. The registry never waits for a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -42,25 +42,25 @@ mod labels;
 mod memory;
 mod report;
 
-/// Of each cluster by itself, and the smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
+/// Counted per cluster. The smallest of the tree: a cluster actor holds no objects and should never die.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
 
-/// How long a cluster whose actor died too often rests.
+/// Delay before a cluster actor that died too often is restarted.
 const REST: Duration = Duration::from_secs(60);
 
-/// What a registry refuses; the caller can fix it.
+/// Error of a registry request; the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// There is a cluster of this name.
-    #[error("a cluster named {0} is there already: remove it first, or give this one another name")]
+    /// A cluster with this name exists.
+    #[error("a cluster named {0} already exists: remove it first or use another name")]
     DuplicateCluster(ClusterName),
-    /// There is no cluster of this name.
+    /// No cluster has this name.
     #[error("there is no cluster named {0}")]
     UnknownCluster(ClusterName),
-    /// The cluster of this name has not ended yet.
-    #[error("the cluster named {0} is being removed: add this one when that has been answered")]
+    /// The removal of a cluster with this name is not complete.
+    #[error("cluster {0} is being removed: wait for the answer of RemoveCluster, then add it again")]
     BeingRemoved(ClusterName),
-    /// Nothing can be added any more.
+    /// The hub accepts no more requests.
     #[error("the hub is shutting down")]
     ShuttingDown,
 }
@@ -73,15 +73,15 @@ struct Cluster {
     supervision: Supervision,
 }
 
-/// See the module.
+/// Root of the supervision tree; see the module.
 pub struct RegistryActor {
     env: Env,
     clusters: BTreeMap<ClusterName, Cluster>,
     removing: BTreeSet<ClusterName>,
-    /// Clusters that begin as soon as what is on disk of them is back, and who waits for that.
+    /// Clusters whose saved partitions are being restored, and callers waiting for that.
     coming: BTreeMap<ClusterName, Waiters>,
     views: Views,
-    /// Clusters that have been told what is wanted of them and do not show it yet.
+    /// Number of messages to clusters that are not reflected in the published views yet.
     telling: Arc<AtomicUsize>,
     demands: Vec<InformerFor>,
     subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
@@ -102,12 +102,12 @@ impl RegistryActor {
         SyncView::new(Arc::clone(&self.views), Arc::clone(&self.telling), self.env.watch_syncs())
     }
 
-    /// Ends when the registry ends, and all clusters with it.
+    /// Returns a token that is cancelled when the registry and all clusters have ended.
     pub(in crate::actors) fn end(&self) -> CancellationToken {
         self.children.token()
     }
 
-    /// A registry without clusters.
+    /// Creates a registry without clusters.
     #[must_use]
     pub fn new(env: Env) -> Self {
         let guard = ExitGuard::new(0, 0, None, &env.census);
@@ -168,7 +168,7 @@ impl RegistryActor {
         }
     }
 
-    /// Has a cluster do all that is wanted of it.
+    /// Sends a cluster all requests and subscriptions that select it.
     fn equip(&self, name: &ClusterName) {
         let Some(cluster) = self.clusters.get(name) else { return };
         for demand in &self.demands {
@@ -179,7 +179,7 @@ impl RegistryActor {
         }
     }
 
-    /// Ends when the cluster has heard of it.
+    /// Sends a request to a cluster. Completes when the cluster has handled it.
     fn demand_of(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) -> Telling {
         if !demand.clusters.matches(name, &cluster.labels) {
             return Box::pin(std::future::ready(()));
@@ -198,7 +198,7 @@ impl RegistryActor {
         Box::pin(join_all(wants).map(drop))
     }
 
-    /// Ends when the cluster's informers have taken it in.
+    /// Attaches a subscription to a cluster. Completes when its informers have added it.
     fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) -> Telling {
         if !subscription.clusters.matches(name, &cluster.labels) {
             return Box::pin(std::future::ready(()));
@@ -214,8 +214,8 @@ impl RegistryActor {
         }))
     }
 
-    /// Sends what a cluster shows once it has answered: until then nobody may take it for synced. Whether or not anybody
-    /// waits for the answer.
+    /// Sends a message and counts it until the cluster's view reflects it; until then the hub does not count as synced.
+    /// The message is sent even if the returned future is dropped.
     fn tell<T: 'static>(
         &self,
         request: impl Future<Output = Result<T, MailboxError>> + 'static,
@@ -225,19 +225,19 @@ impl RegistryActor {
         let (done, answered) = tokio::sync::oneshot::channel();
         detach(request.map(move |answer| {
             telling.fetch_sub(1, SeqCst);
-            // Nobody may wait for it.
+            // The caller may have dropped the future.
             let _ = done.send(answer.ok());
         }));
         Box::pin(answered.map(|answer| answer.ok().flatten()))
     }
 }
 
-/// Ends when clusters have taken in what they were told, or cannot any more.
+/// Completes when a cluster has handled a message, or cannot any more.
 type Telling = LocalBoxFuture<'static, ()>;
 
-/// Waits for clusters, which wait for nobody outside; so that what they are asked for does not pile up before them.
+/// Waits until clusters have handled messages, so that a caller cannot flood them. Clusters never wait for callers.
 async fn taken_in(telling: Vec<Telling>) {
-    // What is held up is taken in later.
+    // A delayed cluster handles the message later.
     let _ = tokio::time::timeout(STOP_GRACE, join_all(telling)).await;
 }
 
@@ -271,9 +271,9 @@ impl Handler<ChildExited> for RegistryActor {
         let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
         let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
         let rest = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
-        tracing::error!(cluster = %name, "the cluster's actor {}; starting it again in {rest:?}", exited.status);
+        tracing::error!(cluster = %name, status = %exited.status, restart_in = ?rest, "cluster actor failed; restarting it");
         ctx.run_later(rest, move |act, ctx| {
-            // It may have been removed, or removed and added again, meanwhile.
+            // It may have been removed, or removed and re-added, meanwhile.
             if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child)
                 && let Some(Cluster { labels, connector, supervision, .. }) = act.clusters.remove(&name)
             {
@@ -297,7 +297,7 @@ impl Handler<InformerFor> for RegistryActor {
             (&known.user, &known.wanted, &known.scopes) == (&demand.user, &demand.wanted, &demand.scopes)
         };
         if matches!(demand.wanted, ResourceRequest::Matching(_)) {
-            // A pattern that its user asks for in other words.
+            // A pattern replaces the previous pattern of its user.
             self.demands.retain(|known| known.user != demand.user);
         }
         if !self.demands.iter().any(same) {
@@ -424,7 +424,7 @@ impl Handler<Shutdown> for RegistryActor {
 
     fn handle(&mut self, Shutdown { deadline }: Shutdown, _ctx: &mut Self::Context) -> Self::Result {
         if std::mem::replace(&mut self.stopping, true) {
-            // Under way: to end here would cancel it. Whoever asks again learns of its end by this actor's.
+            // Stopping here would cancel the shutdown in progress. The caller sees the mailbox close instead.
             return Box::pin(std::future::pending().into_actor(self));
         }
         self.env.checkpoints.close();

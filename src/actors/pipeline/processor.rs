@@ -1,4 +1,4 @@
-//! The processor: store first, then the listeners. One batch at a time.
+//! Processor actor: applies a batch to the store, then notifies the listeners. One batch at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use informer_hub_telemetry::spans;
 use informer_hub_types::clock;
 use informer_hub_types::{Change, Delta, DeltaKind, Followed, InformerHealth, ResourceVersion};
 
-/// The cache, as a processor sees it.
+/// Access of a processor to its cache partition.
 #[derive(Clone)]
 pub(in crate::actors) struct CachePort {
     pub(in crate::actors) apply: Recipient<Apply>,
@@ -40,29 +40,29 @@ struct Joined {
 }
 
 impl Joined {
-    /// Where that fails, the mailbox is full, and a wake waits in it; or the listener is dead, and its successor looks
-    /// into the inbox first of all.
+    /// Wakes the listener. A full mailbox already holds a wake-up, and the successor of a dead listener checks the
+    /// inbox when it starts.
     fn wake(&self) {
         let _ = self.listener.try_send(Wake);
     }
 }
 
-/// See the module.
+/// Applies batches of one informer and notifies its listeners; see the module.
 pub(in crate::actors) struct ProcessorActor {
     env: Env,
     cache: CachePort,
     health: Arc<InformerHealth>,
     listeners: BTreeMap<SubscriptionId, Joined>,
-    /// Where resyncs are put in line; known once the fifo has started.
+    /// Queue for resyncs; set once the fifo has started.
     fifo: Option<Recipient<Enqueue>>,
     resyncs: ResyncSchedule<SubscriptionId>,
-    /// What ticks for them, and how often.
+    /// Resync timer and its period.
     ticker: Option<(Duration, SpawnHandle)>,
-    /// Whether a pass of resyncs is being put in line.
+    /// Whether a resync pass is being queued.
     repeating: bool,
-    /// A batch that was applied before this processor's predecessor died, and may not have been told.
+    /// Last batch applied before the previous processor died, whose listeners may not have been notified.
     untold: Option<Outbox>,
-    /// A change that is followed, and is in the batch that is told next; and its time here.
+    /// Sampled change in the current batch, and its span.
     followed: Option<(Followed, Span)>,
     guard: ExitGuard,
 }
@@ -90,7 +90,7 @@ impl ProcessorActor {
         }
     }
 
-    /// Puts a batch into every listener's inbox, whose owner may be dead or slow; this waits for nobody.
+    /// Puts a batch into every listener's inbox, without waiting for the listeners.
     fn tell(&mut self, outbox: &Outbox) {
         let followed = self.followed.take();
         if let (Some((followed, _)), Some(timings)) = (&followed, self.health.timings()) {
@@ -101,7 +101,7 @@ impl ProcessorActor {
             self.env.sync_changed();
         }
         for (subscription, joined) in &self.listeners {
-            // Of a batch that changed nothing it is to know that it came.
+            // An empty batch still advances the batch number.
             joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
             if !outbox.applied.is_empty() {
                 if let Some((followed, _)) = &followed {
@@ -112,18 +112,18 @@ impl ProcessorActor {
         }
     }
 
-    /// A small batch is in the store.
+    /// Handles the result of a direct write.
     fn applied_directly(&mut self, written: Option<Written>, ctx: &mut Context<Self>) {
         let Some(Written { outbox, objects, attend }) = written else { return self.orphaned(ctx) };
         self.health.objects.store(objects, Relaxed);
         self.tell(&outbox);
         if attend {
-            // Where its mailbox is full, the next batch has it attend.
+            // If the mailbox is full, the next batch triggers the same work.
             let _ = self.cache.attend.try_send(Attend);
         }
     }
 
-    /// The way of a batch that is large, or that finds somebody else writing.
+    /// Applies a batch by message: it is large, or another write is in progress.
     fn apply_by_message(
         &mut self,
         batch: Vec<Popped>,
@@ -153,7 +153,7 @@ impl ProcessorActor {
         Box::pin(work)
     }
 
-    /// Ticks as often as the schedule wants it.
+    /// Sets the resync timer to the period of the schedule.
     fn rearm_resync(&mut self, ctx: &mut Context<Self>) {
         let period = self.resyncs.tick_period();
         if self.ticker.map(|(current, _)| current) == period {
@@ -168,9 +168,9 @@ impl ProcessorActor {
         }
     }
 
-    /// Puts every object of the store in line once more, for the listeners whose time it is.
+    /// Queues every object of the store again for the listeners whose resync is due.
     fn resync(&mut self, ctx: &mut Context<Self>) {
-        // Nothing is put in line while nothing is taken in.
+        // A paused informer does not resync.
         let Some(fifo) = self.fifo.clone().filter(Recipient::connected) else { return };
         let under_way = self.repeating || self.health.fifo_keys.load(Relaxed) > 0;
         if !self.resyncs.tick(clock::now(), under_way) {
@@ -199,7 +199,7 @@ impl ProcessorActor {
         }));
     }
 
-    /// The cache, the partition or the fifo is gone: this informer's supervisor sets the pipeline up again.
+    /// Stops because cache, partition or fifo is gone; the informer's supervisor restarts the pipeline.
     fn orphaned(&mut self, ctx: &mut Context<Self>) {
         self.guard.set(ExitStatus::Orphaned);
         ctx.stop();
@@ -239,8 +239,8 @@ impl Handler<Process> for ProcessorActor {
 impl Handler<Join> for ProcessorActor {
     type Result = ();
 
-    /// No batch is under way here, so what is published is exactly what later offers go on from: no gap, no double. Nor is
-    /// anybody waited for, so that listeners that come and go hold up the batches in line behind them as little as can be.
+    /// No batch is in progress here, so later batches continue exactly from the published snapshot. Nothing is awaited,
+    /// so listeners that join and leave do not delay queued batches.
     fn handle(&mut self, join: Join, ctx: &mut Self::Context) {
         let id = self.cache.partition;
         let Join { subscription, listener, inbox, options, reader, resync } = join;
@@ -250,7 +250,7 @@ impl Handler<Join> for ProcessorActor {
             let merge_above = self.env.tuning.merge_above;
             inbox.join(id, ListenerQueue::of_reader(reader.as_deref(), options, partition, merge_above));
         }
-        // A batch that a dead processor may not have told of.
+        // The previous processor may have died before it notified of this batch.
         if let Some(untold) = &self.untold {
             inbox.offer(untold.number, &untold.applied, false);
         }
@@ -262,7 +262,7 @@ impl Handler<Join> for ProcessorActor {
     }
 }
 
-/// Tells the processor where resyncs are put in line.
+/// Sets the queue for resyncs.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(in crate::actors) struct UseFifo(pub(in crate::actors) Recipient<Enqueue>);

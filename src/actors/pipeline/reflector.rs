@@ -1,7 +1,7 @@
-//! The reflector: drives the list+watch machine of one informer and hands what it finds to the fifo.
+//! Reflector actor: drives the list and watch state machine of one informer and passes changes to the fifo.
 //!
-//! The machine decides, the source reads, this loop carries. While the fifo has no room it waits, and the source reads
-//! on by itself into its own bounded buffer; only when that is full too does the socket stand still.
+//! The machine decides, the source reads, and this loop connects them. While the fifo is full the loop waits, and the
+//! source reads into its own bounded buffer. Once that is full too, the socket is no longer read.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(in crate::actors) mod waits;
 use skipped::SkippedObjects;
 use waits::{next_within, within};
 
-/// What a reflector actor is made of.
+/// Configuration and connections of a reflector actor.
 pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) health: Arc<InformerHealth>,
@@ -48,13 +48,13 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) troubles: Recipient<Trouble>,
     pub(in crate::actors) handlers: Threads,
     pub(in crate::actors) budget: Budget,
-    /// Where to go on without a list: the store is complete up to there.
+    /// Version up to which the store is complete, from which a watch may resume without a list.
     pub(in crate::actors) resume: Option<ResourceVersion>,
     /// Shared with the other informers of the cluster.
     pub(in crate::actors) answered: Answered,
 }
 
-/// A list or watch has failed, or works again (`None`).
+/// Reports that a list or watch failed, or succeeded again (`None`).
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(in crate::actors) struct Trouble {
@@ -62,7 +62,7 @@ pub(in crate::actors) struct Trouble {
     pub(in crate::actors) error: Option<SourceError>,
 }
 
-/// See the module.
+/// Lists and watches for one informer; see the module.
 pub(in crate::actors) struct ReflectorActor {
     parts: Option<ReflectorParts>,
     stopped: Waiters,
@@ -102,31 +102,31 @@ impl Handler<Stop> for ReflectorActor {
     }
 }
 
-/// How long a watch has to stay open before it is said that all is well: one from a version that is too old opens too,
-/// and is told so at once.
+/// How long a watch must stay open before success is reported. A watch from an expired version also opens, and fails at
+/// once.
 const PROVEN: Duration = Duration::from_secs(1);
 
-/// The fifo's mailbox is closed: there is nobody to work for.
+/// The fifo's mailbox is closed.
 struct FifoGone;
 
 struct Driver {
     parts: ReflectorParts,
     machine: Reflector,
     held: Vec<Change>,
-    /// One of what is held that is followed, and its time here.
+    /// Sampled pending change whose latency is measured, and its span.
     followed: Option<(Followed, Span)>,
-    /// Objects that were skipped and have not been accepted, deleted or listed anew since.
+    /// Objects that were skipped and not accepted, deleted or listed again since.
     skipped: SkippedObjects,
-    /// The list under way, and its pages so far.
+    /// List in progress and its number of pages.
     listing: Option<Listing>,
     list_began: Instant,
-    /// Why the next list would begin.
+    /// Reason for the next list.
     relists_for: ListReason,
-    /// Whether it has yet to be seen that it watches: since it began, and since a failure.
+    /// Whether success is yet to be reported, after the start or a failure.
     unproven: bool,
-    /// How far the fifo was told last that it has everything.
+    /// Version last reported to the fifo as complete.
     progress: Option<ResourceVersion>,
-    /// Whether the cluster has answered another informer again since the last request of this one began.
+    /// Notified when the cluster answers another informer after a failure.
     others: Watcher<()>,
 }
 
@@ -138,7 +138,7 @@ struct Listing {
 impl Driver {
     fn new(mut parts: ReflectorParts) -> Self {
         let mut machine = Reflector::new(parts.options.clone(), rng::unit);
-        // What the store has must not go back in time because a reflector was restarted.
+        // A restarted reflector must not list an older state than the store has.
         if let Some(version) = parts.health.newest() {
             machine.resume(version.as_ref().clone());
         }
@@ -258,7 +258,7 @@ impl Driver {
         self.held.push(Change::ReplaceBegin);
     }
 
-    /// A list that goes on after a failure begins a span of its own.
+    /// Starts the span of a list. A list that resumes after a failure gets a new span.
     fn trace_list(&mut self) {
         let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
         self.listing.get_or_insert_with(|| Listing { span: spans::list(cluster, &resource.gvr, scope), pages: 0 });
@@ -340,7 +340,7 @@ impl Driver {
         if !self.machine.is_listing() {
             health.set_phase(Phase::Watching);
             self.clear_error();
-            // So that the first of what comes is known to go on from there.
+            // Lets the fifo know that the following changes continue from this version.
             self.note_progress();
         }
     }
@@ -418,7 +418,7 @@ impl Driver {
             if object.is_head_only() {
                 health.skipped.fetch_add(1, Relaxed);
                 let Origin { cluster, resource, .. } = &*self.parts.origin;
-                tracing::warn!(%cluster, resource = %resource.gvr, object = %object.key(), "how a deleted object last was cannot be taken in");
+                tracing::warn!(%cluster, resource = %resource.gvr, object = %object.key(), "cannot decode the last state of a deleted object");
             }
             self.held.push(delta(kind, object));
         }
@@ -438,7 +438,7 @@ impl Driver {
         self.followed = Some((followed, span));
     }
 
-    /// Tells the fifo how far it has everything, where that has changed.
+    /// Reports the version up to which everything has been passed on, if it has changed.
     fn note_progress(&mut self) {
         if self.machine.complete_up_to() != self.progress.as_ref() {
             self.progress = self.machine.complete_up_to().cloned();
@@ -448,7 +448,7 @@ impl Driver {
 
     // === both ===
 
-    /// Hands over what is held; waits while the fifo has no room, or memory has none for what is new.
+    /// Passes pending changes to the fifo. Waits while the fifo is full, or while there is no headroom for new objects.
     async fn hand_over(&mut self) -> Result<(), FifoGone> {
         while !self.held.is_empty() {
             let rest = self.held.split_off(self.held.len().min(ENQUEUE_BATCH));
@@ -460,7 +460,7 @@ impl Driver {
                     headroom.take(bytes).await;
                 }
             }
-            // It is in the last piece, or before it.
+            // The sampled change is in the last batch, or before it.
             let (followed, _span) = self.followed.take_if(|_| self.held.is_empty()).unzip();
             self.parts.fifo.send(Enqueue { changes: batch, followed }).await.map_err(|_| FifoGone)?;
         }
@@ -470,10 +470,10 @@ impl Driver {
     fn skip(&mut self, skipped: Skipped, listing: bool) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());
-        let said = format!("object {key} was skipped: {}", skipped.reason);
+        let said = format!("skipped object {key}: {}", skipped.reason);
         self.parts.health.skipped.fetch_add(1, Relaxed);
         self.parts.health.set_error(Some(said.clone()));
-        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "an object was skipped");
+        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "skipped an object");
         self.skipped.add(skipped.key.clone(), said);
         if let Some(key) = skipped.key.filter(|_| listing) {
             self.held.push(Change::ReplaceKeep(key));
@@ -485,7 +485,7 @@ fn delta(kind: DeltaKind, object: Arc<StoredObject>) -> Change {
     Change::Delta(Delta { kind, object })
 }
 
-/// Bytes of what may be new to the store. What changes takes the place of what was, and what goes makes room.
+/// Returns the bytes of objects that may be new to the store. Updates replace objects and deletions free memory.
 fn newcomers(batch: &[Change]) -> usize {
     let size = |change: &Change| match change {
         Change::Delta(Delta { kind: DeltaKind::Added | DeltaKind::Replaced, object }) => object.plain_size(),

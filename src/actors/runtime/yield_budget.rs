@@ -1,20 +1,20 @@
-//! Turns: an actor that is told more and more comes to its other work too.
+//! Yield budget: lets an actor with a busy mailbox run its timers and futures.
 //!
-//! actix takes messages as long as there are any, and looks only then at what an actor has begun and waits for: a cluster
-//! that is asked for something without a pause would never connect, and its neighbours on the same thread would stand
-//! still. So those who may be asked without a pause count, and after so many messages let all else have its turn.
+//! actix processes messages as long as there are any, before it polls an actor's futures. A cluster actor that receives
+//! messages without a pause would never connect, and would block other actors on its thread. Such actors count messages
+//! and yield after a fixed number.
 
 use actix::prelude::*;
 
-/// Messages of a turn.
+/// Messages between two yields.
 const TURN: u32 = 64;
 
-/// See the module.
+/// Message counter of one actor; see the module.
 #[derive(Debug, Default)]
 pub(in crate::actors) struct Turns(u32);
 
 impl Turns {
-    /// A message has come. No message is lost by it, nor does one overtake another.
+    /// Counts a message, and yields when the budget is used up. Messages are neither lost nor reordered.
     pub(in crate::actors) fn note<A: Actor<Context = Context<A>>>(&mut self, ctx: &mut Context<A>) {
         self.0 += 1;
         if self.0 == TURN {
@@ -29,11 +29,11 @@ mod tests {
     use super::*;
     use crate::actors::runtime::supervision::detach;
 
-    /// What is asked again and again, as it asks itself.
+    /// Actor that keeps sending messages to itself.
     struct Asked {
         turns: Turns,
         left: u32,
-        /// How many were left when it came to its other work.
+        /// Receives the number of remaining messages when the actor's other future runs.
         came: Option<tokio::sync::oneshot::Sender<u32>>,
     }
 

@@ -1,9 +1,8 @@
-//! What waits for one subscriber of one informer, over the lives of the actors that fill and empty it.
+//! Inbox: pending notifications for one subscriber of one informer. Outlives the actors that fill and empty it.
 //!
-//! Listener, processor, informer and cluster actor may all die; what a subscriber has not handled yet must not. So its
-//! queue belongs to the subscription, and a batch leaves it only when the subscriber is known to have it: a listener
-//! that dies with a batch in hand leaves it to its successor. A subscriber may then see that batch twice, never not
-//! at all.
+//! Listener, processor, informer and cluster actors may all die without losing notifications. The queue therefore
+//! belongs to the subscription. A batch leaves it only when the subscriber has acknowledged it. The successor of a dead
+//! listener delivers the batch again, so a subscriber may see it twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,31 +15,31 @@ use informer_hub_telemetry::spans;
 use informer_hub_types::clock;
 use informer_hub_types::{Followed, Histogram, Notification, Origin, TraceParent, Traced};
 
-/// What a listener shows of itself.
+/// Counters of a listener.
 #[derive(Debug, Default)]
 pub(in crate::actors) struct ListenerHealth {
-    /// Notifications that wait: how far behind the subscriber is.
+    /// Waiting notifications.
     pub pending: AtomicU64,
-    /// Notifications handed over.
+    /// Delivered notifications.
     pub delivered: AtomicU64,
-    /// Notifications merged because the subscriber was behind.
+    /// Notifications merged because the subscriber was slow.
     pub merged: AtomicU64,
-    /// Notifications that the subscriber failed on.
+    /// Notifications on which the subscriber failed.
     pub lost: AtomicU64,
-    /// How long changes took from the queue to the subscriber's answer, in samples: of all inboxes of its subscription.
+    /// Sampled latency from the queue to the subscriber's answer, for all inboxes of the subscription.
     pub lag: Option<Arc<Histogram>>,
 }
 
-/// One listener actor's right to empty an inbox, until the next one takes over.
+/// Right of one listener actor to empty an inbox, until the next one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::actors) struct Turn(u64);
 
-/// What a subscriber has to have answered for: all that came of a partition up to a batch.
+/// Position that a subscriber must acknowledge: everything from a partition up to a batch.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
     number: u64,
-    /// Known once the batch is in the inbox: the place behind what came of it, and how much had merged by then.
+    /// Set once the batch is in the inbox: the place after its notifications, and the number of merges until then.
     place: Option<(u64, u64)>,
 }
 
@@ -50,7 +49,7 @@ impl Mark {
     }
 }
 
-/// See the module.
+/// Queue between a processor and a subscriber; see the module.
 #[derive(Debug, Default)]
 pub struct Inbox {
     pub(in crate::actors) health: Arc<ListenerHealth>,
@@ -61,28 +60,29 @@ pub struct Inbox {
 struct State {
     /// `None` until it has joined a processor.
     queue: Option<ListenerQueue>,
-    /// The partition that the queue is of.
+    /// Partition whose changes are queued.
     partition: Option<PartitionId>,
-    /// The batch that the subscriber has been given and has not answered for.
+    /// Batch delivered to the subscriber and not acknowledged.
     handed: Vec<Notification>,
-    /// The place of the first of them in the queue.
+    /// Place of its first notification in the queue.
     handed_from: u64,
-    /// Whether the subscriber has answered for the mark that follows the initial objects.
+    /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
-    /// A change that is followed: the place behind it, and its time here.
+    /// Sampled change: the place after it, its timestamps and its span.
     followed: Option<(u64, Followed, Span)>,
     turn: Turn,
 }
 
 impl Inbox {
-    /// An empty one that counts there how long changes took that it was asked to follow.
+    /// Creates an empty inbox that records sampled latencies in `lag`.
     pub(in crate::actors) fn counting(lag: Arc<Histogram>) -> Self {
         let health = ListenerHealth { lag: Some(lag), ..ListenerHealth::default() };
         Self { health: Arc::new(health), ..Self::default() }
     }
 
-    /// Sees how long it takes until the subscriber has answered for all that waits now, of which that change is one. One at
-    /// a time: while one is followed, this does nothing, unless this one has a trace and that has none.
+    /// Measures the time until the subscriber has acknowledged everything pending, which includes this change.
+    ///
+    /// One change is sampled at a time. A traced change replaces an untraced one; otherwise a second change is ignored.
     pub(in crate::actors) fn follow(&self, followed: impl Into<Followed>) {
         let (mut state, followed) = (self.state.lock(), followed.into());
         let others = state.followed.as_ref().map(|(_, followed, _)| followed);
@@ -93,13 +93,13 @@ impl Inbox {
         }
     }
 
-    /// The trace of a change that may be among what is in hand.
+    /// Returns the trace of a sampled change that may be in the current batch.
     pub(in crate::actors) fn traced(&self) -> Option<Traced> {
         self.state.lock().followed.as_ref().and_then(|(_, followed, _)| followed.traced.clone())
     }
 
-    /// Where notifications merge, places move down: the change is then taken for told a little late, at the latest when
-    /// nothing waits.
+    /// Records the latency of an acknowledged sample. Merges shift places, so it may be recorded late, but at the
+    /// latest when the queue is empty.
     fn note_followed(&self, state: &mut State) {
         let queue = state.queue.as_ref();
         let is_told = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
@@ -111,14 +111,14 @@ impl Inbox {
         }
     }
 
-    /// Whether it has joined a processor of this partition before, and goes on from there.
+    /// Returns whether it has joined this partition before and continues from there.
     pub(in crate::actors) fn has_joined(&self, partition: PartitionId) -> bool {
         let state = self.state.lock();
         state.queue.is_some() && state.partition == Some(partition)
     }
 
-    /// Has it begin with `queue`, unless it has begun with this partition. Batches are numbered by partition, so what
-    /// waits of an earlier one, which has been forgotten with its objects, cannot be gone on from.
+    /// Starts with `queue`, unless it has joined this partition before. Batch numbers are per partition, so pending
+    /// notifications of an earlier partition are dropped.
     pub(in crate::actors) fn join(&self, partition: PartitionId, queue: ListenerQueue) {
         let mut state = self.state.lock();
         if state.queue.is_none() || state.partition != Some(partition) {
@@ -129,7 +129,7 @@ impl Inbox {
         }
     }
 
-    /// Goes on with a partition that has become another, with all that waits.
+    /// Continues with a moved partition and keeps pending notifications.
     pub(in crate::actors) fn go_on_with(&self, partition: PartitionId, origin: Arc<Origin>) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {
@@ -138,7 +138,7 @@ impl Inbox {
         }
     }
 
-    /// Takes in what one batch did to the store.
+    /// Adds the changes of a batch.
     pub(in crate::actors) fn offer(&self, number: u64, applied: &[Applied], resync: bool) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {
@@ -147,15 +147,15 @@ impl Inbox {
         self.show(&state);
     }
 
-    /// The right to empty it, which the holder until now loses.
+    /// Takes the right to empty the inbox from its current holder.
     pub(in crate::actors) fn take_over(&self) -> Turn {
         let mut state = self.state.lock();
         state.turn.0 += 1;
         state.turn
     }
 
-    /// The next batch, of at most `max` notifications unless a predecessor left a larger one. `None` when another has
-    /// taken over.
+    /// Returns the next batch of at most `max` notifications; a predecessor may have left a larger one. Returns `None`
+    /// after another listener has taken over.
     pub(in crate::actors) fn next(&self, turn: Turn, max: usize) -> Option<Vec<Notification>> {
         let mut state = self.state.lock();
         if state.turn != turn {
@@ -169,7 +169,7 @@ impl Inbox {
         Some(state.handed.clone())
     }
 
-    /// The subscriber has answered for the batch in hand.
+    /// Records that the subscriber has acknowledged the current batch.
     pub(in crate::actors) fn done(&self, turn: Turn) {
         let mut state = self.state.lock();
         if state.turn == turn {
@@ -179,19 +179,19 @@ impl Inbox {
         }
     }
 
-    /// Whether nothing waits, and the subscriber has answered for all that it was given.
+    /// Returns whether nothing is pending or unacknowledged.
     pub(in crate::actors) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         state.handed.is_empty() && state.queue.as_ref().is_none_or(ListenerQueue::is_empty)
     }
 
-    /// Whether the subscriber has answered for every initial object.
+    /// Returns whether the subscriber has acknowledged every initial object.
     pub(in crate::actors) fn has_synced(&self) -> bool {
         self.state.lock().synced
     }
 
-    /// Whether the subscriber has answered for all up to a mark. Where notifications merge meanwhile, they cannot be told
-    /// apart, so that all that waits has to be answered for.
+    /// Returns whether the subscriber has acknowledged everything up to a mark. After a merge, places are no longer
+    /// comparable, so everything pending must be acknowledged.
     pub(in crate::actors) fn has_passed(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
         let of_it = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));
@@ -205,7 +205,7 @@ impl Inbox {
         !queue.is_replaying() && queue.merged() == merged && answered >= place
     }
 
-    /// Publishes how far behind the subscriber is.
+    /// Publishes the counters.
     fn show(&self, state: &State) {
         if let Some(queue) = &state.queue {
             self.health.pending.store(queue.len() as u64, Relaxed);

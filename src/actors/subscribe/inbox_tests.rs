@@ -1,7 +1,7 @@
-//! Every interleaving of those who use one inbox at once.
+//! All interleavings of the actors that use one inbox.
 //!
-//! Each call holds the inbox's one lock from its beginning to its end, so whatever threads do, it is some sequence of
-//! whole calls; here all of them are gone through, for scripts that are short enough.
+//! Each call holds the inbox's only lock from start to end. So any execution is a sequence of whole calls, and all
+//! sequences of short scripts are tested.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,17 +12,17 @@ use crate::cache::{ListenerOptions, ListenerQueue, Outbox};
 
 #[derive(Clone, Copy, Debug)]
 enum Call {
-    /// The processor puts a batch in, by its place among the batches.
+    /// The processor adds the batch with this index.
     Offer(usize),
     TakeOver,
-    /// The listener asks for a batch, and its subscriber gets it at once.
+    /// The listener takes a batch and delivers it at once.
     Next,
     Done,
 }
 
 use Call::{Done, Next, Offer, TakeOver};
 
-/// Which script goes on next, for each way in which scripts of these lengths can interleave.
+/// Visits every interleaving of scripts with these lengths.
 fn interleavings(left: &mut [usize], order: &mut Vec<usize>, visit: &mut impl FnMut(&[usize])) {
     if left.iter().all(|left| *left == 0) {
         return visit(order);
@@ -38,7 +38,7 @@ fn interleavings(left: &mut [usize], order: &mut Vec<usize>, visit: &mut impl Fn
     }
 }
 
-/// What a store did, and what a queue of its start is told of it when nobody is slow.
+/// Changes of a store, starting from an empty partition.
 struct History {
     informer: Informer,
     start: crate::cache::Partition,
@@ -60,17 +60,17 @@ impl History {
     }
 }
 
-/// Those who use the inbox, as the subscriber sees them.
+/// Execution of the scripts, as the subscriber sees it.
 struct Run<'h> {
     history: &'h History,
     inbox: Inbox,
-    /// Each listener's right, and what it has in hand; the processor has none of either.
+    /// Turn and current batch of each listener; unused for the processor.
     listeners: Vec<(Turn, Vec<String>)>,
-    /// Who has taken over last.
+    /// Listener that has taken over last.
     owner: Option<usize>,
-    /// What was answered for.
+    /// Acknowledged notifications.
     heard: Vec<String>,
-    /// What a listener had in hand when another took over.
+    /// Batch of a listener that was replaced.
     orphaned: Option<Vec<String>>,
 }
 
@@ -90,7 +90,7 @@ impl<'h> Run<'h> {
             TakeOver => {
                 if let Some(owner) = self.owner {
                     let hand = std::mem::take(&mut self.listeners[owner].1);
-                    // What nobody asked for again since an earlier death is still the same batch.
+                    // A batch that was not taken again after an earlier replacement is still the same.
                     self.orphaned = (!hand.is_empty()).then_some(hand).or(self.orphaned.take());
                 }
                 self.listeners[script] = (self.inbox.take_over(), Vec::new());
@@ -120,7 +120,7 @@ impl<'h> Run<'h> {
         self.listeners[script].1 = batch;
     }
 
-    /// A last listener comes, and nobody disturbs it.
+    /// Runs a last listener without interruption.
     fn finish(mut self) -> (Vec<String>, u64) {
         let last = self.listeners.len();
         self.listeners.push((Turn::default(), Vec::new()));
@@ -135,7 +135,7 @@ impl<'h> Run<'h> {
     }
 }
 
-/// Runs the scripts in every order; gives back how many there were.
+/// Runs the scripts in every order; returns the number of orders.
 fn explore(history: &History, merge_above: usize, scripts: &[&[Call]], check: impl Fn(&[String], u64)) -> usize {
     let mut count = 0;
     let mut lengths: Vec<_> = scripts.iter().map(|script| script.len()).collect();
@@ -158,7 +158,7 @@ const ALL: [&str; 5] = ["!a@1", "synced", "a@1>2", "+b@3", "-a@4"];
 
 #[test]
 fn nothing_is_lost_and_only_what_a_dying_listener_had_in_hand_is_told_twice() {
-    // The processor dies after the second batch, and its successor offers that one again.
+    // The processor dies after the second batch, and its successor offers that batch again.
     let processor: &[Call] = &[Offer(0), Offer(1), Offer(1), Offer(2)];
     let first: &[Call] = &[TakeOver, Next, Done, Next];
     let successor: &[Call] = &[TakeOver, Next, Done];

@@ -1,3 +1,5 @@
+//! Cache actor tests: long queries, index builds, and recovery during a build.
+
 use std::sync::Arc;
 
 use actix::{Addr, Arbiter, System};
@@ -14,7 +16,7 @@ use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};
 use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, View};
 
-/// A cache whose threads for long work are gone.
+/// Runs a test on a cache whose runtime for long work has ended.
 fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
     let io = Runtime::new().unwrap();
     let handle = Threads::of(io.handle().clone());
@@ -27,7 +29,7 @@ fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
 
 #[test]
 fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cache() {
-    // What is left to the threads is not answered, what the cache does itself is.
+    // Long work fails with `Stopped`; work that the cache does itself succeeds.
     with_a_cache_without_threads(async |cache| {
         let open = OpenPartition {
             origin: origin("c"),
@@ -52,7 +54,7 @@ fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cac
     });
 }
 
-/// Holds up an index function at the first state of an object, and only there.
+/// Blocks an index function at the first version of an object, and only there.
 #[derive(Clone, Default)]
 struct Gate {
     reached: Arc<Notify>,
@@ -93,7 +95,7 @@ async fn put(cache: &Addr<CacheActor>, opened: &OpenedPartition, names: std::ops
     assert!(timeout(PATIENCE, cache.send(apply)).await.expect("a write is not held up").unwrap().is_some());
 }
 
-/// Runs a test on a cache of ten objects, whose arbiter may lose an actor.
+/// Runs a test on a cache of ten objects.
 fn with_a_cache<F: Future<Output = ()>>(test: impl FnOnce(Env, Addr<CacheActor>, OpenedPartition) -> F) {
     let io = Runtime::new().unwrap();
     let handle = Threads::of(io.handle().clone());
@@ -125,7 +127,7 @@ fn writes_and_questions_go_on_while_indices_are_built() {
         assert!(matches!(carriers(&cache, "first", "2").await, Err(QueryError::UnknownIndex { .. })));
         let taken = cache.send(AddIndexers(gate.indexers("first"))).await.unwrap();
         assert!(matches!(taken, Err(AddIndexersError::Conflict(_))), "{taken:?}");
-        // These wait in line, and one of them is removed there.
+        // These are queued, and one of them is removed while it waits.
         let second = actix::spawn(cache.send(AddIndexers(gate.indexers("second"))));
         let third = actix::spawn(cache.send(AddIndexers(gate.indexers("third"))));
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! How soon the informers of a cluster are back after an outage, on a paused clock with seeded randomness.
+//! Recovery time of a cluster's informers after an outage, on a paused clock with a seeded RNG.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -26,7 +26,7 @@ use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, ResourceRef, ResourceVersion, Scope, Threads, clock,
 };
 
-/// A cluster that is up or refuses connections.
+/// Cluster that is up or refuses connections.
 #[derive(Clone, Debug)]
 struct Fragile {
     up: watch::Receiver<bool>,
@@ -34,7 +34,7 @@ struct Fragile {
     requests: Arc<AtomicUsize>,
 }
 
-/// An open watch.
+/// Counts an open watch until dropped.
 struct Open(Arc<AtomicUsize>);
 
 impl Drop for Open {
@@ -114,15 +114,17 @@ impl Handler<Resolved> for Deaf {
 }
 
 struct Recovery {
-    /// From the cluster's return until the first watch was open, and until all were.
+    /// Time from the end of the outage until the first watch was open, and until all were.
     first: Duration,
     all: Duration,
     /// Requests during the outage.
     requests: usize,
 }
 
-/// An outage of five minutes under `informers` informers. With `before_start` they have never been answered. With `apart`
-/// each has a cluster actor of its own, so that no news is shared: how it was before.
+/// Simulates an outage of five minutes.
+///
+/// With `before_start`, the cluster has never answered before. With `apart`, each informer has a cluster actor of its
+/// own, so no recovery signal is shared.
 fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recovery {
     let _decided = SeededRng::new(seed);
     System::new().block_on(async {
@@ -179,7 +181,7 @@ fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recov
     })
 }
 
-/// The first answer comes at the end of the shortest wait; all others follow within the spread of 250 ms.
+/// The first informer recovers at the end of the shortest wait; the others follow within the spread of 250 ms.
 #[test]
 fn the_informers_of_a_cluster_are_back_together_after_an_outage() {
     for (informers, before_start) in [(1, false), (10, false), (50, false), (10, true), (50, true)] {

@@ -1,4 +1,4 @@
-//! Long questions take turns, have their time, and end when nobody waits; pages stay on one snapshot.
+//! Scans: limited concurrency, deadlines, cancellation, and pages from one snapshot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{Answer, Bounds, DeltaFifo, Held, OWNER_INDEX, Query, QueryError};
 use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, Uid, View};
 
-/// Keeps the one thread that works on long questions busy until it is opened.
+/// Occupies the only blocking thread until opened.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -58,7 +58,7 @@ impl Bed {
     }
 }
 
-/// A cache of 2,000 objects with one turn, and one thread that is busy.
+/// Runs a test on a cache of 2,000 objects with one scan permit and one blocking thread, which is busy.
 fn with_a_busy_cache<F: Future<Output = ()>>(test: impl FnOnce(Bed) -> F) {
     let io = Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
     let (handle, gate) = (Threads::of(io.handle().clone()), Gate::default());
@@ -114,7 +114,7 @@ fn more_scans_than_may_wait_are_refused() {
         let mut asked = Vec::new();
         for _ in 0..=SCANS_WAITING {
             asked.push(actix::spawn(bed.cache.send(Ask(Query::list()))));
-            // The message is sent, taken and its question begun, each on a turn of this one thread.
+            // The message is sent, handled and its query started, each on a turn of this thread.
             for _ in 0..8 {
                 tokio::task::yield_now().await;
             }

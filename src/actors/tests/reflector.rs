@@ -1,3 +1,5 @@
+//! Reflector actor tests: phases between watches and lists.
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{Freshness, InformerHealth, Phase, ResourceVersion};
 
-/// Answers its first list, ends every watch at once and in good order, and answers no other list.
+/// Answers its first list, ends every watch at once without an error, and never answers another list.
 #[derive(Debug, Default)]
 struct HastySource {
     lists: std::sync::atomic::AtomicUsize,
@@ -37,7 +39,7 @@ impl ListerWatcher for HastySource {
     }
 }
 
-/// Takes everything in.
+/// Accepts every message.
 struct Swallow;
 
 impl Actor for Swallow {

@@ -1,3 +1,5 @@
+//! Supervision tests: crashes of each kind of actor while clusters change.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +43,7 @@ impl Churns {
     }
 }
 
-/// Shoots every actor of a kind a few times while the clusters change; less often than their supervisors bear.
+/// Crashes every actor of a kind `shots` times while the clusters change, below the restart intensity.
 async fn shoot(victim: Victim, shots: usize) -> Fleet {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
@@ -80,7 +82,7 @@ async fn a_processor_that_dies_leaves_no_batch_untold_and_none_told_twice() {
     fleet.end().await;
 }
 
-/// It may tell twice what it had in hand, so the order of the story is not judged, only its end.
+/// The listener may deliver its last batch twice, so only the final state is compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_dies_leaves_what_it_had_in_hand_to_its_successor() {
     shoot(Victim::Listener, 3).await.end().await;
@@ -119,7 +121,7 @@ async fn a_cluster_that_dies_takes_its_informers_along_and_its_successor_goes_on
     fleet.end().await;
 }
 
-/// Nothing of an earlier life goes on: one watch per cluster is open at the server.
+/// Waits until one watch per cluster is open at the server, so no earlier incarnation is still watching.
 async fn watched_once(fleet: &Fleet) {
     for (name, cluster) in &fleet.clusters {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
@@ -155,7 +157,7 @@ async fn an_informer_past_its_intensity_is_degraded_rests_and_comes_back_while_t
     let lists = fleet.informer("right").await.lists;
     let left = fleet.hub.registry().clone();
     let mut churns = Churns::new();
-    // Whatever is started again is shot again at once.
+    // A restarted reflector is crashed again at once.
     let state = async || fleet.cluster("left").await.state;
     for shot in 0.. {
         assert!(shot < 10_000, "it never gave up");
@@ -177,7 +179,7 @@ async fn an_informer_past_its_intensity_is_degraded_rests_and_comes_back_while_t
     fleet.end().await;
 }
 
-/// What only discovery can have told: that a definition is there, or gone.
+/// Removes and re-adds a definition, which only discovery can detect.
 async fn follows_definitions(fleet: &Fleet, name: &str, version: &str) {
     let cluster = &fleet.clusters[name];
     let widgets = World::widgets();
@@ -214,7 +216,7 @@ async fn discovery_that_dies_is_begun_again_and_follows_what_it_followed_while_i
     for shot in 0..3 {
         let signals = fleet.clusters["left"].stats().signals;
         fleet.hub.registry().do_send(CrashIn("left", Crash(Victim::Discovery)));
-        // Its successor lists and watches definitions and API services anew.
+        // The successor lists and watches definitions and API services again.
         let again = async || fleet.clusters["left"].stats().signals > signals;
         fleet.eventually("another one", again).await;
         follows_definitions(&fleet, "left", &format!("after-{shot}")).await;
@@ -257,7 +259,7 @@ async fn when_the_registry_dies_everything_ends_and_whoever_runs_the_hub_hears_o
     tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
     assert!(fleet.hub.report().await.is_err(), "it says so to those who ask");
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    // The cache has no supervisor: it is kept to be asked.
+    // The cache has no supervisor; it stays available for queries.
     while census.living() > 1 {
         assert!(tokio::time::Instant::now() < deadline, "{} actors go on", census.living());
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -272,7 +274,7 @@ async fn what_a_dead_informer_or_cluster_left_is_forgotten_when_its_cluster_is_r
         registry.do_send(CrashIn("left", Crash(Victim::Reflector)));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // More often than is borne, so that it rests.
+    // Exceeds the restart intensity, so the restart is delayed.
     for _ in 0..20 {
         registry.do_send(CrashIn("right", Crash(Victim::Cluster)));
         tokio::time::sleep(Duration::from_millis(5)).await;

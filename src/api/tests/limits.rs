@@ -1,4 +1,4 @@
-//! What one who asks may cost.
+//! Limits of requests and connections.
 
 use super::*;
 
@@ -34,7 +34,7 @@ async fn half_a_handshake_is_not_waited_for() {
     let tls = Some(files.tls(false));
     let limits = Limits { head: SHORT, ..Limits::default() };
     let port = Port::open(Protection { tls, limits, ..Protection::default() }).await;
-    // The beginning of a record that is said to be longer.
+    // The beginning of a TLS record that announces more bytes.
     for beginning in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET /livez HTTP/1.1\r\n\r\n", b""] {
         let mut stream = port.connect().await;
         stream.write_all(beginning).await.unwrap();
@@ -74,7 +74,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     let port = Port::open(limited(Limits { taking: SHORT, ..Limits::default() })).await;
     let mut stream = port.connect().await;
     stream.write_all(head("GET", "/v1/status", &[]).as_bytes()).await.unwrap();
-    // Its first bytes only; the rest waits in buffers, and at the hub.
+    // Reads only the first bytes; the rest stays in buffers.
     stream.read_exact(&mut [0; 100]).await.unwrap();
     drop(port.stop);
     tokio::time::timeout(PATIENCE, port.serving).await.expect("nothing holds it up").unwrap();

@@ -1,10 +1,10 @@
-//! Who is let in, over plain HTTP and over TLS, and what changes when files do.
+//! Authentication over plain HTTP and TLS, and reloading of certificates.
 
 use std::path::PathBuf;
 
 use super::*;
 
-/// A CA, a certificate of it for the port and one for who asks, in files.
+/// CA, certificate of the port and client certificate, in files.
 pub(super) struct Files {
     folder: tempfile::TempDir,
     ca: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
@@ -25,7 +25,7 @@ impl Files {
         self.folder.path().join(name)
     }
 
-    /// Writes a new certificate and its key; gives back both in one text.
+    /// Writes a new certificate and its key; returns both in one text.
     fn issue(&self, name: &str, cert_file: &str, key_file: &str) -> String {
         let key = rcgen::KeyPair::generate().unwrap();
         let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -43,7 +43,7 @@ impl Files {
         }
     }
 
-    /// A client that trusts the CA, and shows a certificate where it has one.
+    /// Returns a client that trusts the CA and shows a certificate if given one.
     fn client(&self, shows: Option<&str>) -> reqwest::Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let roots = reqwest::Certificate::from_pem_bundle(self.ca.pem().as_bytes()).unwrap();
@@ -55,7 +55,7 @@ impl Files {
     }
 }
 
-/// The answer's status, and the certificate that the port showed.
+/// Returns the status of a response and the certificate that the port showed.
 async fn ask(client: &reqwest::Client, port: &Port, path: &str) -> (u16, Vec<u8>) {
     let answer = client.get(format!("https://{}{path}", port.address)).send().await.unwrap();
     let tls = answer.extensions().get::<reqwest::tls::TlsInfo>();
@@ -75,7 +75,7 @@ async fn without_a_token_there_are_probes_that_tell_no_names() {
     for path in ["/v1/status", "/metrics", "/v1/sinks/a/dead-letters", "/none"] {
         let told = port.get(path).await;
         assert!(told.starts_with("HTTP/1.1 401 ") && told.contains("www-authenticate: Bearer"), "{path}: {told}");
-        assert!(told.contains("{\"error\":\"say who you are"), "{path}: {told}");
+        assert!(told.contains("{\"error\":\"a token is required"), "{path}: {told}");
     }
     let with = |method: &str, path: &str, token: &str| {
         head(method, path, &["Connection: close", &format!("Authorization: Bearer {token}")])
@@ -122,7 +122,7 @@ async fn a_replaced_certificate_is_shown_to_those_who_come_and_those_who_are_the
     let port = Port::open(Protection { tls: Some(files.tls(false)), ..Protection::default() }).await;
     let old = files.client(None);
     let (_, first) = ask(&old, &port, "/livez").await;
-    // Half of a replacement is not taken.
+    // Half of a replacement is not used.
     std::fs::write(files.path("key.pem"), "not yet").unwrap();
     assert_eq!(ask(&files.client(None), &port, "/livez").await.1, first);
     files.issue("127.0.0.1", "cert.pem", "key.pem");

@@ -1,4 +1,4 @@
-//! What a cache keeps of a partition's objects where memory is short.
+//! Memory steps of partitions: drops object bodies if memory is short.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use crate::actors::cache::messages::KeepStep;
 use crate::cache::PartitionId;
 use informer_hub_types::{MemoryStep, ObjectKey};
 
-/// Objects whose bodies are dropped at once: a millisecond's worth.
+/// Objects whose bodies are dropped in one slice. Takes about a millisecond.
 const STRIP: usize = 1024;
 
-/// The rest after that, in which writers have their turn.
+/// Pause between slices, in which writers run.
 const STRIP_REST: Duration = Duration::from_millis(1);
 
 impl CacheActor {
-    /// Drops the bodies of a partition, a slice after the other, for as long as it keeps none.
+    /// Drops the bodies of a partition slice by slice, as long as its memory step keeps none.
     pub(super) fn strip(&mut self, partition: PartitionId, after: Option<&ObjectKey>, ctx: &mut Context<Self>) {
         if let Some(next) = self.write_half.write(|half| half.strip(partition, after, STRIP)) {
             ctx.run_later(STRIP_REST, move |act, ctx| act.strip(partition, Some(&next), ctx));
             return;
         }
-        // What is young still holds bodies, and chunks may be mostly dead.
+        // Uncompressed objects still hold bodies, and chunks may be mostly unused.
         self.pack(ctx);
         self.watch_for_rest(ctx);
         self.sweep(ctx);
     }
 
-    /// Acts on what a partition is to keep.
+    /// Applies a new memory step to the objects a partition already has.
     pub(super) fn kept(&mut self, partition: PartitionId, step: MemoryStep, ctx: &mut Context<Self>) {
         if !step.keeps_bodies() {
             self.strip(partition, None, ctx);

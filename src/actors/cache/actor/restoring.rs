@@ -1,4 +1,4 @@
-//! Caches that come from disk.
+//! Partitions restored from disk, reopened, or moved to another resource version.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use informer_hub_types::{
 };
 
 impl CacheDirectory {
-    /// Begins with a cache as it was on disk, before anybody asks for it; `plain` are those of its objects that are yet to
-    /// be compressed.
+    /// Starts a cache from its state on disk, before any informer runs. `plain` are its objects that are not compressed
+    /// yet.
     pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
         entry.write_half.write(|half| add_young(half, plain));
-        // It has just been made, so that there is room in its mailbox.
+        // Cannot fail: the mailbox is new and empty.
         let _ = entry.address.try_send(Attend);
         self.caches.lock().insert((gvr, view), entry);
     }
 
-    /// How much a resource's cache has packed, for what is to come into it.
+    /// Returns the counters of packed bytes of a resource's cache.
     pub(in crate::actors) fn totals(&self, resource: &ApiResource, view: &View) -> Arc<PackedTotals> {
         Arc::clone(&self.find(&mut self.caches.lock(), resource, view).totals)
     }
 
-    /// Has a cache in use take in a partition from disk, of whose objects `plain` are yet to be compressed, before an informer
-    /// opens it; `None` where it has that informer's. For a thread that may block.
+    /// Restores a partition from disk into a cache in use, before an informer opens it. `plain` are its objects that
+    /// are not compressed yet. Returns `None` if an informer has opened the partition. Blocks.
     pub(in crate::actors) fn bring_back(
         &self,
         view: &View,
@@ -51,8 +51,8 @@ impl CacheDirectory {
         })
     }
 
-    /// Has a cache take in again a partition that it closed with its cluster, which has these labels now. For a thread that may
-    /// block.
+    /// Reopens a partition that was closed when its cluster was removed. `to` carries the cluster's current labels.
+    /// Blocks.
     pub(in crate::actors) fn reopen(&self, partition: &Partition, to: &Arc<Origin>) -> PartitionId {
         self.take_in(&to.resource, &to.scope.view, |half| {
             let id = half.store.reopen(partition, Arc::clone(to));
@@ -68,12 +68,13 @@ impl CacheDirectory {
             (entry.write_half.clone(), entry.address.clone())
         };
         let done = half.write(work);
-        // Where its mailbox is full, the next batch has it attend.
+        // If the mailbox is full, the next batch triggers the same work.
         let _ = address.try_send(Attend);
         done
     }
 
-    /// What came from disk for a want that has not been looked up, and that nobody has opened yet: as long as it is one.
+    /// Returns the partition restored from disk for a request that is not resolved yet and that no informer has opened.
+    /// Returns `None` if several match.
     pub(in crate::actors) fn restored(
         &self,
         cluster: &ClusterName,
@@ -98,8 +99,9 @@ impl CacheDirectory {
         if found.len() == 1 { found.pop() } else { None }
     }
 
-    /// Has the objects of the informer that shows `health` be those of what it has become, in whose cache they are then: readers find them in one of the
-    /// two at any time. `None` where there are none. For a thread that may block, while nobody writes to them.
+    /// Moves the objects of the informer with this `health` to the partition `to`, in the cache of `to`'s resource.
+    /// Readers find them in at least one of the two caches at any time. Returns `None` if the informer has no
+    /// partition. Blocks; nothing may write to the partition meanwhile.
     pub(in crate::actors) fn go_on_as(
         &self,
         from: &Origin,
@@ -125,12 +127,12 @@ impl CacheDirectory {
         if from.resource.gvr != to.resource.gvr {
             old.write(|half| half.forget(before));
         }
-        // Where its mailbox is full, the next batch has it attend.
+        // If the mailbox is full, the next batch triggers the same work.
         let _ = address.try_send(Attend);
         Some(id)
     }
 
-    /// Forgets what came from disk and nobody will open.
+    /// Closes a restored partition that no informer will open.
     pub(in crate::actors) fn forget_restored(&self, cluster: &ClusterName, resource: &ApiResource, scope: &Scope) {
         let Some(snapshot) = self.published(&resource.gvr, &scope.view) else { return };
         let is_it = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;
@@ -141,7 +143,7 @@ impl CacheDirectory {
     }
 }
 
-/// Notes objects that are yet to be compressed.
+/// Registers objects that are not compressed yet.
 fn add_young<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) {
     for object in objects {
         half.young.add(Arc::clone(object));

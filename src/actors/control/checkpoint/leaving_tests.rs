@@ -1,4 +1,4 @@
-//! What is put away of a cluster, and what becomes of what cannot be.
+//! Tests of saving removed clusters, and of failures to do so.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,14 +8,14 @@ use crate::cache::DeltaFifo;
 use crate::cache::testing::{delta, object_with};
 use informer_hub_types::{Change, DeltaKind, ResourceVersion};
 
-/// An object changes of the cluster that is to go.
+/// Updates an object of the cluster that will be removed.
 fn change(hub: &mut Hub) {
     let mut fifo = DeltaFifo::new(usize::MAX);
     fifo.push(Change::Delta(delta(DeltaKind::Updated, object_with("ns", "w-1", "uid", 50, &[], &[]))));
     hub.from.store.apply_up_to(hub.moving, fifo.pop(usize::MAX), Some(ResourceVersion::new("50")));
 }
 
-/// The cluster goes: as of [`put_away`], without actors.
+/// Removes the cluster as [`save_removed`] does, without actors.
 fn take_out(hub: &mut Hub) {
     let mut part = hub.from.part(&hub.keeping, true);
     part.barriers.retain(|barrier| barrier.id == hub.moving);

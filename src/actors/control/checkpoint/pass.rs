@@ -1,4 +1,4 @@
-//! One pass of checkpoints over all caches.
+//! One checkpoint pass over all caches.
 
 use std::io;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::state::caches::{CacheFiles, Commit, Wrote};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{CheckpointState, Gvr, Origin, View};
 
-/// How often it is looked whether readers have answered.
+/// How often acknowledgements are checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A resource in a pass.
+/// One cache in a pass.
 pub(in crate::actors) struct Part {
     pub(in crate::actors) key: (Gvr, View),
     pub(in crate::actors) snapshot: Arc<Snapshot>,
@@ -23,13 +23,13 @@ pub(in crate::actors) struct Part {
 }
 
 impl Part {
-    /// Whether every partition has come as far as before the start.
+    /// Returns whether every partition has reached the version that readers received before the start.
     fn is_heard(&self, keeping: &Keeping) -> bool {
         self.snapshot.partitions().all(|(id, partition)| keeping.has_caught_up(&self.key, id, partition))
     }
 }
 
-/// Makes a pass; readers have until `until` to answer. Whether the disk took all that it was given.
+/// Runs a pass in which readers have until `until` to acknowledge. Returns whether all writes succeeded.
 pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
     let Some(keeping) = env.checkpoints.keeping().cloned() else { return true };
     let _turn = keeping.turn.lock().await;
@@ -54,12 +54,12 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
         let of_it = parts.iter().filter(|part| part.key.0 == *gvr);
         of_it.flat_map(|part| part.snapshot.partitions()).any(|(_, partition)| is_it(partition.origin()))
     });
-    // A cluster that has not answered yet in this life may have more to say of what its readers were told before.
+    // A cluster that has not answered since the start may have to repeat events that its readers received before.
     let all_heard = parts.iter().all(|part| part.is_heard(&keeping));
     let heard_before = keeping.note_heard(all_heard);
     wait(&keeping, &mut parts, until).await;
     let held: u64 = parts.iter().map(|part| part.barriers.iter().filter(|it| !it.is_open()).count() as u64).sum();
-    // Of those which have left, what was told may be needed yet.
+    // Journals may still need the events of unsaved partitions.
     let held = held + keeping.left.lock().len() as u64;
     let writing = Arc::clone(&keeping);
     let written = env.io.spawn_blocking(move || write(&writing, &parts, is_last)).await;
@@ -68,7 +68,7 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
             keeping.show(|status| status.cache_bytes = bytes);
             (wrote, error)
         }
-        Err(_) => (Wrote::default(), Some("a checkpoint panicked".to_owned())),
+        Err(_) => (Wrote::default(), Some("the checkpoint panicked".to_owned())),
     };
     show(&keeping, wrote, held, error.as_deref());
     if error.is_none() && held == 0 && all_heard && heard_before {
@@ -79,7 +79,7 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
     error.is_none()
 }
 
-/// Returns when every reader has answered that may, the time is up, or somebody else wants to write.
+/// Returns when all present readers have acknowledged, the time is up, or another caller waits for the files.
 async fn wait(keeping: &Keeping, parts: &mut [Part], until: Instant) {
     loop {
         let mut all = true;
@@ -99,7 +99,7 @@ struct Written {
     bytes: u64,
 }
 
-/// Writes what may be written, resource by resource: what one cannot does not keep the next from trying.
+/// Writes all partitions that may be written. A failing cache does not stop the others.
 fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
     let (mut wrote, mut error) = (Wrote::default(), None);
     let mut note = |part: &Part, done: io::Result<Wrote>| match done {
@@ -123,12 +123,12 @@ fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
         written.for_each(|partition| keeping.moves.lock().written(partition.origin()));
         tell(part, &commits, is_written);
     }
-    // What has moved is on disk where it is now, so it may go where it was.
+    // Moved partitions are on disk at their new place, so their old files may go.
     for part in holding.into_iter().filter(|part| !holds(part)) {
         note(part, write_one(keeping, part, &[], is_last));
     }
     if let Err(problem) = keeping.write_names() {
-        error.get_or_insert_with(|| format!("what names mean: {problem}"));
+        error.get_or_insert_with(|| format!("resource names: {problem}"));
     }
     let bytes = keeping.files.lock().values().map(CacheFiles::bytes).sum();
     Written { wrote, error, bytes }
@@ -140,7 +140,7 @@ pub(in crate::actors) fn write_one(
     commits: &[Commit],
     is_last: bool,
 ) -> io::Result<Wrote> {
-    // Out of the map while it is written: what a panic leaves behind is begun anew.
+    // Removed from the map during the write: after a panic, the files are started anew.
     let known = keeping.files.lock().remove(&part.key);
     let mut files = match known {
         Some(files) => files,
@@ -159,7 +159,8 @@ pub(in crate::actors) fn write_one(
     done
 }
 
-/// Shows at each informer how far its objects are on disk, and who keeps them from being further.
+/// Updates the checkpoint state of each informer: when and up to which version it was saved, and which readers delay
+/// it.
 fn tell(part: &Part, commits: &[Commit], is_written: bool) {
     for barrier in &part.barriers {
         let Some(partition) = part.snapshot.partition(barrier.id) else { continue };
@@ -181,10 +182,10 @@ fn show(keeping: &Keeping, wrote: Wrote, held: u64, error: Option<&str>) {
             (None, Some(error)) => {
                 tracing::error!(
                     error,
-                    "caches cannot be kept on disk; it is tried again, until then a restart finds them as they were"
+                    "cannot write caches to disk; retrying, a restart until then restores their last saved state"
                 );
             }
-            (Some(_), None) => tracing::info!("caches are kept on disk again"),
+            (Some(_), None) => tracing::info!("writing caches to disk works again"),
             _ => {}
         }
         status.last_error = error.map(ToOwned::to_owned);

@@ -1,4 +1,4 @@
-//! A pass that is cut off anywhere, after a partition has become that of another version of its resource.
+//! Tests of passes interrupted at any disk call after a partition moved to another version of its resource.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use informer_hub_types::{
 
 const ROOT: &str = "/state/caches";
 
-/// Objects that the partition has, and those of a cluster that does not move.
+/// Objects of the moving partition and of the one that stays.
 const OBJECTS: usize = 40;
 
 fn widgets(version: &str) -> ApiResource {
@@ -32,7 +32,7 @@ fn origin(cluster: &str, resource: &ApiResource) -> Arc<Origin> {
     })
 }
 
-/// A store of one version, and what is written of it.
+/// Store of one resource version, and its checkpoint part.
 pub(in crate::actors::control::checkpoint) struct Version {
     pub(in crate::actors::control::checkpoint) resource: ApiResource,
     pub(in crate::actors::control::checkpoint) store: Store,
@@ -73,7 +73,7 @@ impl Version {
     }
 }
 
-/// Two versions of a resource, and a disk that has the first of them.
+/// Two versions of a resource, and a disk with the first of them.
 pub(in crate::actors::control::checkpoint) struct Hub {
     pub(in crate::actors::control::checkpoint) disk: SimDisk,
     pub(in crate::actors::control::checkpoint) keeping: Keeping,
@@ -98,7 +98,7 @@ impl Hub {
         hub
     }
 
-    /// As `CacheDirectory::go_on_as` does it.
+    /// Moves the partition as `CacheDirectory::go_on_as` does.
     fn move_it(&mut self) {
         let snapshot = self.from.store.published().load_full();
         let partition = snapshot.partition(self.moving).unwrap();
@@ -109,14 +109,15 @@ impl Hub {
         self.from.store.close(self.moving);
     }
 
-    /// What went wrong in a pass; what has moved is held by its readers, or not.
+    /// Runs a pass and returns its error. `moved_may_be_written` is false if readers have not acknowledged the moved
+    /// partition.
     pub(in crate::actors::control::checkpoint) fn pass(&self, moved_may_be_written: bool) -> Option<String> {
         let mut parts = vec![self.from.part(&self.keeping, true), self.to.part(&self.keeping, moved_may_be_written)];
         parts.sort_by(|a, b| a.key.cmp(&b.key));
         write(&self.keeping, &parts, false).error
     }
 
-    /// What the next start finds, of both clusters: in which version, and how many objects.
+    /// Returns cluster, version and object count of each partition that the next start loads.
     pub(in crate::actors::control::checkpoint) fn found(
         &self,
         power_goes: bool,
@@ -134,7 +135,7 @@ impl Hub {
         let mut found = Vec::new();
         for cache in &caches {
             for (_, partition) in cache.store.published().load().partitions() {
-                // What has moved is compared with a list before a watch may go on from it.
+                // A moved partition is compared with a list before a watch may resume from it.
                 let is_moved = cache.resource != self.from.resource;
                 assert_eq!(partition.resume_version().is_none(), is_moved);
                 let cluster = partition.origin().cluster.to_string();

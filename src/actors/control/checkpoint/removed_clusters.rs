@@ -1,9 +1,11 @@
-//! Clusters that are taken out of a running hub, and come back.
+//! Saving and restoring clusters that are removed from a running hub and re-added.
 //!
-//! What is on disk of one that goes is what its durable readers have answered for, and stays there for when it comes back, in
-//! this life of the process or a later one. Where they have not answered for all yet, or the disk fails, it stays on disk as it
-//! was, and in memory as it is, with what waits for them: until the cluster comes back, for [`PATIENCE`] at most. As long as
-//! it does, no pass is complete, so that journals keep what may be needed. After that nothing is kept of it.
+//! The partitions of a removed cluster stay on disk as acknowledged by their durable readers. They are restored if the
+//! cluster is re-added, in this process or a later one.
+//!
+//! If a reader has not acknowledged everything, or the disk fails, the partition stays on disk as it was. It also stays
+//! in memory with its pending events, until the cluster is re-added or for [`PATIENCE`]. Until then no pass is
+//! complete, so journals keep the events. After that the partition is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -23,10 +25,10 @@ use crate::state::caches::{Commit, PartitionHeader, Returning};
 use informer_hub_types::clock::{self};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, Scope, View};
 
-/// For how long what could not be put away is kept in memory, and how long a disk may take.
+/// How long an unsaved partition stays in memory, and how long to wait for a hanging disk.
 pub(in crate::actors) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A partition that was kept in memory and is open again: as what it was closed, and as what it is now.
+/// Partition that was kept in memory and is open again, with its old and new origin.
 #[derive(Debug)]
 pub(in crate::actors) struct Reopened {
     pub(in crate::actors) from: Arc<Origin>,
@@ -34,7 +36,7 @@ pub(in crate::actors) struct Reopened {
     pub(in crate::actors) id: PartitionId,
 }
 
-/// Counts as long as it is.
+/// Counts a waiting caller until dropped.
 struct Waiting<'w>(&'w AtomicUsize);
 
 impl<'w> Waiting<'w> {
@@ -51,37 +53,37 @@ impl Drop for Waiting<'_> {
 }
 
 impl Keeping {
-    /// Whether somebody wants to write whom a pass holds up.
+    /// Returns whether a caller waits for the files while a pass holds them.
     pub(in crate::actors) fn is_waited_for(&self) -> bool {
         self.waiting.load(SeqCst) > 0
     }
 
-    /// Waits for one's turn, which passes give up soon then; `None` where the disk holds one up for longer than that.
+    /// Waits for the files; a running pass stops waiting for readers. Returns `None` after `most`, if the disk hangs.
     async fn take_turn(&self, most: Duration) -> Option<OwnedMutexGuard<()>> {
         let _waiting = Waiting::begin(&self.waiting);
         tokio::time::timeout(most, Arc::clone(&self.turn).lock_owned()).await.ok()
     }
 
-    /// What has to stay on disk of a cache though it is closed there.
+    /// Returns the closed partitions of a cache that must stay on disk.
     pub(in crate::actors) fn left_of(&self, cache: &(Gvr, View)) -> Vec<(ClusterName, Scope)> {
         let left = self.left.lock();
         let of_it = left.iter().filter(|left| left.cache == *cache).map(|left| left.partition.origin());
         of_it.map(|origin| (origin.cluster.clone(), origin.scope.clone())).collect()
     }
 
-    /// Whether anything of a cluster may be kept, on disk or in memory, that no cache has.
+    /// Returns whether disk or memory may have a partition of a cluster that no cache has open.
     pub(in crate::actors) fn has_away(&self, cluster: &ClusterName) -> bool {
         self.away.lock().contains(cluster)
             || self.left.lock().iter().any(|left| left.partition.origin().cluster == *cluster)
     }
 
-    /// The caches that do not have what their files have of a cluster.
+    /// Returns the caches whose files have a partition of the cluster that is not open.
     fn away_of(&self, cluster: &ClusterName) -> Vec<(Gvr, View)> {
         let files = self.files.lock();
         files.iter().filter(|(_, files)| files.has_away(cluster)).map(|(cache, _)| cache.clone()).collect()
     }
 
-    /// Gives up what has been kept in memory for long enough; what it was.
+    /// Drops the unsaved partitions whose time is up and returns their origins.
     pub(in crate::actors) fn give_up(&self) -> Vec<Arc<Origin>> {
         let now = clock::now();
         let mut left = self.left.lock();
@@ -92,8 +94,8 @@ impl Keeping {
             let origin = it.partition.origin();
             tracing::warn!(
                 cluster = %origin.cluster, resource = %origin.resource.gvr,
-                "of a cluster that was taken out not all is kept, since readers have not answered or the disk has failed: \
-                 if it comes back, it begins anew"
+                "dropping unsaved objects of a removed cluster: readers did not acknowledge them or the disk failed; \
+                 if the cluster is re-added, they are listed again"
             );
             self.forget_number(&it.cache, it.id);
         }
@@ -101,12 +103,12 @@ impl Keeping {
     }
 }
 
-/// Puts what there is of a cluster, whose informers have stopped and left their partitions open, away on disk and closes it.
-/// What cannot be put away now is kept in memory: whose that is.
+/// Saves and closes the partitions of a removed cluster, whose informers have stopped and left them open. Returns the
+/// origins of the partitions that could not be saved and stay in memory.
 pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, cluster: &ClusterName) -> Vec<Arc<Origin>> {
     let turn = keeping.take_turn(PATIENCE).await;
     if env.checkpoints.is_closing() {
-        // All of it is in the last checkpoint.
+        // The last checkpoint saves them.
         return Vec::new();
     }
     let readers = env.checkpoints.readers();
@@ -120,7 +122,7 @@ pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, clust
         Part { key, snapshot, barriers }
     });
     let parts: Vec<_> = parts.filter(|part| !part.barriers.is_empty()).collect();
-    // Before they are closed: what is on disk of them stays there until it is known what becomes of it.
+    // Registered before they are closed, so that their files stay until the outcome is known.
     keeping.left.lock().extend(parts.iter().flat_map(left_of));
     let turn = match turn {
         None => None,
@@ -132,12 +134,12 @@ pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, clust
                 }
                 turn
             });
-            // A disk that hangs has the turn until it has written.
+            // If the disk hangs, the write keeps the lock until it ends.
             tokio::time::timeout(PATIENCE, writing).await.ok().and_then(Result::ok)
         }
     };
     join_all(env.caches.abandon(cluster)).await;
-    // A pass that found them open would begin them anew on disk.
+    // A pass that saw them open would start them anew on disk.
     drop(turn);
     let left = keeping.left.lock();
     left.iter().map(|left| left.partition.origin()).filter(|it| it.cluster == *cluster).map(Arc::clone).collect()
@@ -151,22 +153,22 @@ fn left_of(part: &Part) -> impl Iterator<Item = Left> {
     })
 }
 
-/// Writes what may be written of a cluster's partitions in a cache, and leaves to the disk what is there as it is.
+/// Writes the partitions that may be written; the others stay on disk as they are.
 fn write(keeping: &Keeping, part: &Part) {
     let commits: Vec<Commit> = part.barriers.iter().filter_map(Barrier::commit).collect();
     if let Err(error) = write_one(keeping, part, &commits, true) {
-        tracing::error!(resource = %part.key.0, %error, "what there is of a cluster that is taken out cannot be put away");
+        tracing::error!(resource = %part.key.0, %error, "cannot save the cache of a removed cluster");
         return;
     }
     let mut left = keeping.left.lock();
-    // Of what its readers were told before this life the journals' words are needed until it has been seen again.
+    // Until a partition has caught up, journals must keep the events that its readers received before the start.
     let has_caught_up = |barrier: &&Barrier| {
         let partition = part.snapshot.partition(barrier.id);
         partition.is_some_and(|partition| keeping.has_caught_up(&part.key, barrier.id, partition))
     };
     for barrier in part.barriers.iter().filter(|barrier| barrier.is_open()).filter(has_caught_up) {
         let is_it = |left: &Left| left.cache == part.key && left.id == barrier.id;
-        // Unless the cluster is back by now, or it is given up.
+        // Gone if the cluster was re-added or its time was up.
         let Some(at) = left.iter().position(is_it) else { continue };
         if barrier.commit().is_none() || put_one_away(keeping, &part.key, &left[at].partition) {
             keeping.away.lock().insert(left.swap_remove(at).partition.origin().cluster.clone());
@@ -179,12 +181,12 @@ fn put_one_away(keeping: &Keeping, cache: &(Gvr, View), partition: &Partition) -
     keeping.moves.lock().written(partition.origin());
     let mut files = keeping.files.lock();
     let Some(files) = files.get_mut(cache) else { return false };
-    // Of one that is empty and not complete there is nothing on disk.
+    // An empty partition that has not synced has no file.
     files.put_away(partition) || partition.is_empty() && !partition.has_synced()
 }
 
-/// Has the caches have again what is kept of a cluster and wanted of it, before its informers open it. What of it was in
-/// memory.
+/// Restores the requested partitions of a re-added cluster before its informers open them. Returns those that were
+/// still in memory.
 pub(in crate::actors) async fn bring_back(
     env: &Env,
     keeping: &Arc<Keeping>,
@@ -192,7 +194,7 @@ pub(in crate::actors) async fn bring_back(
     plan: RestorePlan,
 ) -> Vec<Reopened> {
     let Some(turn) = keeping.take_turn(PATIENCE).await else {
-        tracing::error!(%cluster, "the disk hangs: a cluster that is back begins anew");
+        tracing::error!(%cluster, "cannot restore a re-added cluster: the disk does not respond; its objects are listed again");
         return Vec::new();
     };
     let (caches, keeping, began) = (env.caches.clone(), Arc::clone(keeping), clock::now());
@@ -204,16 +206,16 @@ pub(in crate::actors) async fn bring_back(
             keeping.away.lock().remove(&cluster);
         }
         let (partitions, took) = (reopened.len(), clock::now().duration_since(began));
-        tracing::info!(%cluster, objects, partitions, ?took, "a cluster is back: objects from disk, partitions from memory");
+        tracing::info!(%cluster, objects, partitions, ?took, "restored a re-added cluster: objects from disk, partitions from memory");
         drop(turn);
         reopened
     };
-    // What a disk that hangs brings later, an informer that has begun anew does without.
+    // If the disk hangs, the informers start without the saved partitions.
     let brought = tokio::time::timeout(PATIENCE, env.io.spawn_blocking(work)).await;
     brought.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Opens again what of a cluster is in memory.
+/// Reopens the partitions that are still in memory.
 fn reopen(
     caches: &CacheDirectory,
     keeping: &Keeping,
@@ -240,21 +242,22 @@ fn reopen(
     reopened
 }
 
-/// Has a cache have again what of it is on disk and wanted; how many objects that is. What cannot be read begins anew.
+/// Restores the requested partitions of one cache from disk and returns the number of objects. Unreadable partitions
+/// are dropped and listed again.
 fn read_back(caches: &CacheDirectory, keeping: &Keeping, cache: &(Gvr, View), plan: &RestorePlan) -> usize {
-    // Out of the map while it is read: what a panic leaves behind is begun anew.
+    // Removed from the map during the read: after a panic, the files are started anew.
     let Some(mut files) = keeping.files.lock().remove(cache) else { return 0 };
     let claim = |resource: &ApiResource, header: &PartitionHeader| plan.claim(resource, header);
     let mut objects = 0;
     if files.is_claimed(&claim) {
         let totals = caches.totals(files.of().0, &cache.1);
         let Returning { partitions, plain, damage } = files.bring_back(&totals, &claim).unwrap_or_else(|error| {
-            tracing::error!(resource = %cache.0, %error, "what is on disk of a cluster that is back cannot be read: it begins anew");
+            tracing::error!(resource = %cache.0, %error, "cannot read the saved objects of a re-added cluster; they are listed again");
             Returning::default()
         });
         if !damage.is_empty() {
             let error = damage.join("; ");
-            tracing::error!(resource = %cache.0, error, "a cache on disk is damaged: what can be read is there, and its informers list");
+            tracing::error!(resource = %cache.0, error, "a cache on disk is damaged: readable objects are restored, and its informers list again");
         }
         for (stored, saved) in partitions {
             let Some((id, partition)) = caches.bring_back(&cache.1, saved, &plain) else { continue };

@@ -1,4 +1,4 @@
-//! Which server answers for a cluster: asked once, when the cluster is first reached, for the log and the status.
+//! Server identification: asks the cluster's address and version once, for log and status.
 
 use actix::prelude::*;
 
@@ -6,19 +6,19 @@ use crate::actors::control::cluster::ClusterActor;
 use crate::actors::runtime::jitter::jittered;
 use informer_hub_reflector::Server;
 
-/// How long until a server that did not answer is asked again, unless the cluster is seen to answer before. Up to half of
-/// it is added at random.
+/// Delay before a server that did not answer is asked again, unless the cluster answers another request first. Jittered
+/// by up to half.
 const REST: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// What is known of the server.
+/// State of the server identification.
 #[derive(Default)]
 pub(super) enum Greeting {
-    /// It is yet to be asked.
+    /// Not asked yet.
     #[default]
     Due,
-    /// It is being asked.
+    /// The request is in progress.
     Asked,
-    /// It has answered.
+    /// The server has answered.
     Done(Server),
 }
 
@@ -32,14 +32,14 @@ impl Greeting {
 }
 
 impl ClusterActor {
-    /// Asks which server answers, unless that is known. Call it when there is a connection, and when the cluster answers.
+    /// Asks for the server's address and version, if unknown. Called after connecting and whenever the cluster answers.
     pub(super) fn greet(&mut self, ctx: &mut Context<Self>) {
         let Some(connection) = self.connection.as_ref().filter(|_| matches!(self.greeting, Greeting::Due)) else {
             return;
         };
         self.greeting = Greeting::Asked;
         ctx.spawn(connection.server().into_actor(self).map(|answer, act, ctx| {
-            // What keeps a server from answering is logged of what is asked for besides.
+            // The cause is logged by the lookups and informers that fail for the same reason.
             let Ok(server) = answer else {
                 act.greeting = Greeting::Due;
                 ctx.run_later(jittered(REST), Self::greet);

@@ -1,4 +1,4 @@
-//! Other labels for a cluster: its informers go on under them with all that they have.
+//! Changed cluster labels: the informers continue under the new labels with their objects.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Connecting to a cluster, and looking up what is wanted of it.
+//! Connecting to a cluster and resolving requested resources.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_reflector::{Haste, ResolveError, SourceError};
 use informer_hub_types::{ApiResource, InformerHealth, Phase, exponential_backoff, rng};
 
-/// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
+/// Delay before a missing resource is looked up again. Jittered by up to half.
 const ABSENT_REST: Duration = Duration::from_secs(20);
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -49,30 +49,30 @@ impl ClusterActor {
 
     fn fail(&mut self, error: &SourceError) {
         let text = Some(error.to_string());
-        // Once for each cause, not for each attempt.
+        // Logged once per cause, not per attempt.
         if self.error != text {
-            tracing::warn!(cluster = %self.parts.name, %error, "the cluster cannot be reached, it is tried again");
+            tracing::warn!(cluster = %self.parts.name, %error, "cannot reach the cluster; retrying");
         }
         self.error = text;
     }
 
-    /// Says that the cluster does not answer: once for each kind of failure, whatever it was asked.
+    /// Logs that the cluster does not answer, once per kind of failure.
     pub(super) fn tell_out_of_reach(&mut self, error: &SourceError) {
         let cluster = &self.parts.name;
         let kind = kind_of(error.class);
         if self.told.contains(&kind) {
-            tracing::debug!(%cluster, %error, "the cluster still cannot be asked");
+            tracing::debug!(%cluster, %error, "still cannot reach the cluster");
             return;
         }
         self.told.push(kind);
         if error.class.is_refusal() {
-            tracing::warn!(%cluster, %error, "the cluster refuses to say what it has, it is tried again");
+            tracing::warn!(%cluster, %error, "the cluster denies discovery requests; retrying");
         } else {
-            tracing::warn!(%cluster, %error, "the cluster cannot be reached, it is tried again");
+            tracing::warn!(%cluster, %error, "cannot reach the cluster; retrying");
         }
     }
 
-    /// Says that it does again, to whatever it is asked.
+    /// Logs that the cluster answers all requests again.
     pub(super) fn tell_in_reach(&mut self) {
         let fails = |want: &WantState| want.resolved.is_none() && want.health.answers() == Some(false);
         let is_unasked = self.survey.failing || self.wants.values().any(|want| fails(want));
@@ -80,10 +80,10 @@ impl ClusterActor {
             return;
         }
         self.told.clear();
-        tracing::info!(cluster = %self.parts.name, "the cluster answers");
+        tracing::info!(cluster = %self.parts.name, "the cluster answers again");
     }
 
-    /// Finds out what a wanted resource is, then starts its informer.
+    /// Resolves a requested resource and starts its informer.
     pub(super) fn resolve(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
         let Some(connection) = self.connection.clone() else { return };
         let resource = match &key.0 {
@@ -114,13 +114,13 @@ impl ClusterActor {
                 }
                 Err(error) => {
                     act.on_unresolved(key.clone(), &error, ctx);
-                    // It has answered something else since this was asked.
+                    // The cluster has answered another request since this lookup began.
                     if act.answers != answers {
                         act.hurry_lookup(&key, ctx);
                     }
                 }
             }
-            // It may be of those that come and go.
+            // Discovery may have to follow the resource.
             act.reconcile(ctx);
             act.tell_in_reach();
             act.show();
@@ -138,9 +138,9 @@ impl ClusterActor {
         let rest = match error {
             ResolveError::NotFound { .. } => {
                 let why = error.to_string();
-                // Once for each cause, not for each attempt.
+                // Logged once per cause, not per attempt.
                 if want.health.error().is_none_or(|known| *known != why) {
-                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), %error, "the resource cannot be watched yet");
+                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), %error, "cannot watch the resource yet");
                 }
                 want.missed = true;
                 want.health.set_phase(Phase::Absent);
@@ -167,7 +167,7 @@ impl ClusterActor {
         });
     }
 
-    /// The cluster has answered about what is wanted. Notifies the others if it had not before.
+    /// Records that the cluster answered about a request, and signals it if the cluster did not answer before.
     fn note_answer(&self, key: &WantKey) {
         let Some(want) = self.wants.get(key) else { return };
         let was_silent = want.health.answers() == Some(false);
@@ -177,7 +177,7 @@ impl ClusterActor {
         }
     }
 
-    /// Cuts the waits for look-ups short whenever the cluster answers again.
+    /// Retries delayed lookups whenever the cluster answers again.
     pub(super) fn hear_answers(&self, ctx: &mut Context<Self>) {
         let answers = futures::stream::unfold(self.answered.subscribe(), |mut answers| async {
             answers.changed().await.ok().map(|()| ((), answers))
@@ -192,13 +192,13 @@ impl ClusterActor {
         ctx.spawn(hurrying.finish());
     }
 
-    /// Looks up again at once, or nearly so, what waits because the cluster did not answer.
+    /// Retries a lookup, after a short random delay, if it waits only because the cluster did not answer.
     fn hurry_lookup(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
         let Some(want) = self.wants.get_mut(key).filter(|want| want.unanswered) else { return };
         if !want.haste.take() {
             return;
         }
-        // The timer of the wait that is cut short is of an earlier look-up then.
+        // A new number invalidates the timer of the shortened wait.
         self.next_lookup += 1;
         let lookup = self.next_lookup;
         want.lookup = lookup;
@@ -219,7 +219,7 @@ impl ClusterActor {
         want.attempts = 0;
         (want.unanswered, want.haste) = (false, Haste::default());
         if std::mem::take(&mut want.missed) {
-            tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
+            tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource exists now; watching it");
         }
         let informer_key = informer_key_of(key, &resource);
         self.take_from_patterns(key, &informer_key, ctx);
@@ -233,10 +233,10 @@ impl ClusterActor {
             (&other.gvr.group, &other.gvr.resource, &other.kind, other.namespaced)
                 == (&resource.gvr.group, &resource.gvr.resource, &resource.kind, resource.namespaced)
         };
-        // What is on disk is of another version.
+        // The restored partition is another version of the resource.
         let moved_from = restored.take_if(is_version).filter(|_| !self.informers.contains_key(&informer_key));
         if let Some(other) = restored {
-            // Or of another resource of the name.
+            // The restored partition is a different resource with the same name.
             want.health = InformerHealth::new();
             self.env.caches.forget_restored(&self.parts.name, &other, &key.1);
         }
@@ -253,7 +253,7 @@ impl ClusterActor {
     }
 }
 
-/// Exponential, with full jitter above the first delay.
+/// Returns an exponential delay with full jitter above the first delay.
 fn retry_after(attempts: u32) -> Duration {
     let cap = exponential_backoff(FIRST_RETRY, attempts, LAST_RETRY);
     FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(rng::unit())

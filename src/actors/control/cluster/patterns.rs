@@ -1,4 +1,5 @@
-//! Patterns: what a cluster offers is dealt out to them, and each resource of theirs is wanted as if it were named.
+//! Resource patterns: assigns the resources a cluster offers to patterns, and requests each of them as if it were
+//! named.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,11 +22,11 @@ use crate::discovery::{Claim, share};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{ApiResource, Catalogue, Found, ResourcePattern, ResourceRef, Scope};
 
-/// How often it is looked whether subscribers have heard of the end of a resource.
+/// How often subscribers are checked for pending events of a removed resource.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Survey {
-    /// Takes a pattern in, one scope at a time, or what has changed of it.
+    /// Adds a scope to a pattern, or updates the pattern.
     pub(super) fn ask_for(&mut self, user: User, pattern: ResourcePattern, scope: Scope, options: InformerOptions) {
         let new = || Asked { pattern: pattern.clone(), scopes: BTreeSet::new(), options };
         let known = self.patterns.entry(user).or_insert_with(new);
@@ -51,7 +52,7 @@ impl Survey {
     }
 }
 
-/// The name that a resource of a pattern is wanted by.
+/// Returns the request for a resource selected by a pattern.
 fn named(resource: &ApiResource) -> ResourceRequest {
     let gvr = &resource.gvr;
     ResourceRequest::Written(ResourceRef {
@@ -62,12 +63,12 @@ fn named(resource: &ApiResource) -> ResourceRequest {
 }
 
 impl ClusterActor {
-    /// Whether something is wanted by patterns alone.
+    /// Returns whether all users of a request are patterns.
     fn is_matched(&self, want: &WantState) -> bool {
         want.users.iter().all(|user| self.survey.patterns.contains_key(user))
     }
 
-    /// Deals out what the cluster offers, and has wanted what that comes to.
+    /// Assigns the offered resources to patterns and updates the requests accordingly.
     pub(super) fn deal_out(&mut self, ctx: &mut Context<Self>) {
         if self.survey.patterns.is_empty() {
             return self.survey.shares.clear();
@@ -82,7 +83,7 @@ impl ClusterActor {
                 let pattern = self.survey.patterns.get(user).map(|known| known.pattern.to_string()).unwrap_or_default();
                 tracing::warn!(
                     cluster = %self.parts.name, pattern, watched = share.watched.len(), left_out = share.left_out.join(", "),
-                    "the limit of a pattern leaves resources out; raise it, or exclude some"
+                    "pattern limit reached, some resources are not watched: raise the limit or exclude resources"
                 );
             }
         }
@@ -110,7 +111,7 @@ impl ClusterActor {
         }
     }
 
-    /// What entries name, which is theirs alone.
+    /// Returns the resources that configuration entries name; these are not assigned to patterns.
     fn named_ones(&self) -> BTreeSet<(SmolStr, SmolStr)> {
         let by_name = self.wants.iter().filter(|(_, want)| {
             want.users.iter().any(|user| matches!(user, User::Config(_)) && !self.survey.patterns.contains_key(user))
@@ -128,7 +129,8 @@ impl ClusterActor {
         by_name.map(|(key, want)| (key, want.as_ref())).filter_map(resource).collect()
     }
 
-    /// Lets go what patterns no longer mean. What the cluster does not offer now they mean still: it is looked at by itself.
+    /// Removes requests that no pattern selects any more. A resource that the cluster does not offer at present stays
+    /// requested; its absence is handled separately.
     fn drop_what_is_not_wished(
         &mut self,
         wishes: &BTreeSet<(User, WantKey)>,
@@ -163,9 +165,10 @@ impl ClusterActor {
         ctx.spawn(gone);
     }
 
-    /// A resource that patterns alone have wanted is gone with its definition, or has left nothing. Once its subscribers
-    /// have heard of that it is let go: were all such kept in mind, a cluster that makes and deletes definitions would fill
-    /// it.
+    /// Removes a resource that only patterns requested and whose definition is gone, once its subscribers have received
+    /// the deletions.
+    ///
+    /// Keeping such resources would leak memory on a cluster that creates and deletes definitions.
     pub(super) fn drop_matched(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
         let Some(want) = self.wants.get(key).filter(|want| self.is_matched(want)) else { return };
         let Some(informer) = self.informer_key(key).and_then(|key| self.informers.get(&key)) else { return };
@@ -188,7 +191,7 @@ impl ClusterActor {
         ctx.spawn(gone);
     }
 
-    /// What an entry names from now on is no pattern's; where it is wanted in another way, it begins anew.
+    /// Removes a request that only patterns made, if a configuration entry now names it with other options.
     pub(super) fn yield_to(&mut self, user: &User, key: &WantKey, options: &InformerOptions, ctx: &mut Context<Self>) {
         let is_pattern = self.survey.patterns.contains_key(user);
         let yields = |known: &WantState| {
@@ -204,7 +207,7 @@ impl ClusterActor {
         }
     }
 
-    /// The same of what an entry has named in other words than a pattern's.
+    /// As [`Self::yield_to`], for an entry that names the resource differently than the pattern does.
     pub(super) fn take_from_patterns(&mut self, key: &WantKey, informer: &InformerKey, ctx: &mut Context<Self>) {
         let Some(want) = self.wants.get(key).filter(|want| !self.is_matched(want)) else { return };
         if !want.users.iter().any(|user| matches!(user, User::Config(_))) {

@@ -1,4 +1,4 @@
-//! What a cluster offers changes: what follows for what is wanted of it.
+//! Reconciliation of requests with what a cluster offers, as reported by discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,30 +22,30 @@ use informer_hub_types::{
     ApiResource, InformerHealth, Phase, ResourcePattern, ResourceRef, Scope, built_in, clock, is_built_in,
 };
 
-/// How long discovery rests that died too often.
+/// Delay before discovery is restarted after it died too often.
 const REST: Duration = Duration::from_secs(60);
 
-/// A pattern that is asked for.
+/// Requested pattern.
 pub(super) struct Asked {
     pub(super) pattern: ResourcePattern,
     pub(super) scopes: BTreeSet<Scope>,
     pub(super) options: InformerOptions,
 }
 
-/// What is known of a cluster's offers, and who follows them.
+/// Last discovery result of a cluster, and the patterns that select from it.
 #[derive(Default)]
 pub(super) struct Survey {
     actor: Option<(usize, Option<Addr<DiscoveryActor>>)>,
     seen: Option<Seen>,
     view: SurveyStatus,
-    /// Whether the cluster could not be asked when it was asked last.
+    /// Whether the last discovery request failed.
     pub(super) failing: bool,
     pub(super) patterns: BTreeMap<User, Asked>,
     pub(super) shares: BTreeMap<User, Share>,
 }
 
 impl Survey {
-    /// Whether it is known what the cluster offers.
+    /// Returns whether a discovery result is known.
     pub(super) fn knows(&self) -> bool {
         self.seen.is_some()
     }
@@ -54,12 +54,12 @@ impl Survey {
         self.seen.as_ref()
     }
 
-    /// Whether an actor of this number is the one that follows.
+    /// Returns whether `number` is the current discovery actor.
     pub(super) fn is_of(&self, number: usize) -> bool {
         self.actor.as_ref().is_some_and(|(known, _)| *known == number)
     }
 
-    /// Who follows, while it lives.
+    /// Address of the discovery actor, while it runs.
     #[cfg(test)]
     pub(super) fn address(&self) -> Option<Addr<DiscoveryActor>> {
         self.actor.as_ref().and_then(|(_, address)| address.clone())
@@ -71,7 +71,7 @@ impl Survey {
 }
 
 impl ClusterActor {
-    /// Has done what follows from what is wanted and what is offered. Doing it twice changes nothing.
+    /// Starts, stops and moves informers to match requests and discovery. Idempotent.
     pub(super) fn reconcile(&mut self, ctx: &mut Context<Self>) {
         if self.stopping || self.connection.is_none() {
             return;
@@ -92,7 +92,7 @@ impl ClusterActor {
         }
     }
 
-    /// Whether anything is wanted that may come and go while the cluster is of one release.
+    /// Returns whether a requested resource may appear or disappear without an upgrade of the cluster.
     fn needs_survey(&self) -> bool {
         let may_go = |(key, want): (&Arc<WantKey>, &WantState)| {
             let may_go = |resource: &ApiResource| !is_built_in(&resource.gvr.group, &resource.gvr.resource);
@@ -135,7 +135,7 @@ impl ClusterActor {
 
     pub(super) fn on_survey_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { jittered(REST) };
-        tracing::error!(cluster = %self.parts.name, "discovery {}; starting it again in {rest:?}", exited.status);
+        tracing::error!(cluster = %self.parts.name, status = %exited.status, restart_in = ?rest, "discovery actor failed; restarting it");
         if let Some((_, address)) = &mut self.survey.actor {
             *address = None;
         }
@@ -146,7 +146,7 @@ impl ClusterActor {
         });
     }
 
-    /// Does with one thing that is wanted what is right by what is offered.
+    /// Applies the discovery result to one request.
     pub(super) fn settle(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
         let (Some(seen), Some(want)) = (self.survey.seen().cloned(), self.wants.get_mut(key)) else { return };
         let written = match &key.0 {
@@ -162,7 +162,7 @@ impl ClusterActor {
             Fate::Unknown => {}
             Fate::Watch(found) => self.watch(key, found, ctx),
             Fate::Move(found) => self.move_to(key, &found, false, ctx),
-            // What code takes a kind for is its business.
+            // A kind that code names is never replaced by another one.
             Fate::Renew(_) if matches!(key.0, ResourceRequest::Known(_)) => self.wake(key),
             Fate::Renew(found) => self.move_to(key, &found, true, ctx),
             Fate::Rest { gone, why } => self.rest(key, gone, why, ctx),
@@ -178,20 +178,20 @@ impl ClusterActor {
         self.on_resolved(key, found, ctx);
     }
 
-    /// Has an informer that rests ask again.
+    /// Resumes an idle informer.
     fn wake(&mut self, key: &WantKey) {
         let Some(informer) = self.informer_key(key).and_then(|key| self.informers.get_mut(&key)) else { return };
         if std::mem::take(&mut informer.parts.rest) == Rest::No {
             return;
         }
         informer.parts.health.set_error(None);
-        tracing::info!(cluster = %self.parts.name, resource = %informer.parts.origin.resource.gvr, "the resource is there again, it is watched");
+        tracing::info!(cluster = %self.parts.name, resource = %informer.parts.origin.resource.gvr, "the resource exists again; watching it");
         if let Some(address) = &informer.address {
             detach(address.send(Rest::No));
         }
     }
 
-    /// Has nothing asked of what is not there.
+    /// Stops list and watch of a resource that the cluster does not offer.
     fn rest(&mut self, key: &WantKey, gone: bool, why: String, ctx: &mut Context<Self>) {
         let Some(want) = self.wants.get_mut(key) else { return };
         let is_new = want.health.error().is_none_or(|known| *known != why);
@@ -201,10 +201,10 @@ impl ClusterActor {
                 want.health.set_answers(true);
                 want.health.set_phase(Phase::Absent);
                 if is_new {
-                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = why, "the resource cannot be watched yet");
+                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = why, "cannot watch the resource yet");
                 }
                 want.missed = true;
-                // Of what it was looked up as, no answer counts any more.
+                // Invalidates a lookup in progress.
                 want.lookup = 0;
                 want.health.set_error(Some(why));
             }
@@ -216,7 +216,7 @@ impl ClusterActor {
         }
         informer.parts.rest = rest;
         let (health, resource) = (Arc::clone(&informer.parts.health), informer.parts.origin.resource.gvr.clone());
-        tracing::warn!(cluster = %self.parts.name, %resource, error = why, "the resource is not there any more, nothing is asked of it");
+        tracing::warn!(cluster = %self.parts.name, %resource, error = why, "the resource no longer exists; stopped watching it");
         health.set_answers(true);
         health.set_error(Some(why.clone()));
         let resting = informer.address.as_ref().map(|address| address.send(rest));
@@ -229,18 +229,18 @@ impl ClusterActor {
         ctx.spawn(work.into_actor(self).map(move |(), act, ctx| act.rested(&key, rest, why, ctx)));
     }
 
-    /// Its informer rests, and subscribers have been told what there was to tell.
+    /// Runs once the informer is idle and subscribers have received the remaining events.
     fn rested(&mut self, key: &WantKey, rest: Rest, why: String, ctx: &mut Context<Self>) {
         let informer = self.informer_key(key).and_then(|key| self.informers.get(&key));
         let Some(informer) = informer.filter(|informer| informer.parts.rest == rest) else { return };
-        // What was late may have said something else.
+        // A late report of the reflector may have overwritten them.
         informer.parts.health.set_phase(Phase::Absent);
         informer.parts.health.set_error(Some(why));
         self.drop_matched(key, ctx);
         self.show();
     }
 
-    /// Has the informer of what is wanted go on as another version, or as what a new definition has made of it.
+    /// Moves the informer to another version of its resource, or to a resource that was defined again.
     fn move_to(&mut self, key: &WantKey, found: &ApiResource, renewed: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
         let to = informer_key_of(key, found);
@@ -262,7 +262,7 @@ impl ClusterActor {
         let origin = Arc::new(self.origin_of(found, &to));
         tracing::info!(
             cluster = %self.parts.name, from = from.0.long(), to = to.0.long(), kind = %found.kind,
-            "the resource is another now, its informer goes on as that"
+            "the resource has changed; moved its informer"
         );
         informer.parts.health.set_error(None);
         let moving = informer.go_on_as(MoveTo { origin, source, rest: Rest::No, renewed });
@@ -282,7 +282,7 @@ impl ClusterActor {
         ctx.spawn(work.into_actor(self).map(|(), act, _| act.show()));
     }
 
-    /// Lets the informer of what is wanted go, and starts another when it has ended. What is gone is told first.
+    /// Stops the informer of a request, and starts another when it has stopped. With `gone`, deletes its objects first.
     fn begin_anew(&mut self, key: &WantKey, gone: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
         let Some(want) = self.wants.get_mut(key) else { return };
@@ -300,7 +300,7 @@ impl ClusterActor {
                 let _ = clearing.await;
             }
         };
-        // What is ending is begun again when it has ended.
+        // The request is resolved again when the informer has stopped.
         ctx.spawn(work.into_actor(self).then(move |(), act, _| {
             let drain_until = gone.then(|| clock::now() + crate::actors::runtime::capacity::STOP_GRACE);
             act.stop_all(BTreeMap::from([(from, informer)]), StopInformer { drain_until, stays_open: false })
@@ -338,7 +338,7 @@ impl Handler<Surveyed> for ClusterActor {
     }
 }
 
-/// Group and plural.
+/// Returns group and plural name.
 pub(super) fn taken_by(resource: &ApiResource) -> (SmolStr, SmolStr) {
     (resource.gvr.group.clone(), resource.gvr.resource.clone())
 }

@@ -1,8 +1,7 @@
-//! What goes wrong with a cluster's informers: what they fail of is told by the cluster, in one line for all that fail of
-//! the same within [`GATHER`]; what dies is started again.
+//! Failures of a cluster's informers: logs list and watch failures, and restarts informers that die.
 //!
-//! Of an outage each informer learns by itself, of a role that is missing each resource. A line for each would say the same
-//! as often as there are resources.
+//! In an outage every informer fails by itself. Failures of one kind within [`GATHER`] are therefore logged as one line
+//! that names the resources.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,34 +16,34 @@ use crate::actors::runtime::supervision::ChildExited;
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_types::{Phase, Scope, clock, first_names};
 
-/// How long failures wait for others of their kind before they are told.
+/// How long a failure waits for others of its kind before it is logged.
 const GATHER: Duration = Duration::from_secs(2);
 
-/// What fails, and what has been told of it. Pure.
+/// Failing informers and the failures already logged. Pure.
 #[derive(Default)]
 pub(super) struct Troubles {
     of: BTreeMap<InformerKey, Failing>,
-    /// Whether somebody is going to look what there is to tell.
+    /// Whether a log timer is running.
     is_due: bool,
 }
 
-/// An informer that does not get what it asks for.
+/// Informer whose list or watch fails.
 #[derive(Default)]
 struct Failing {
-    /// Failures that are yet to be told, each the first of its kind.
+    /// Failures not logged yet, the first of each kind.
     news: Vec<SourceError>,
-    /// Kinds of failure that were told since it last went well.
+    /// Kinds of failure logged since the informer last succeeded.
     told: Vec<ErrorClass>,
     is_over: bool,
 }
 
-/// A failure that some informers share.
+/// One failure shared by several informers.
 struct Outbreak {
     error: SourceError,
     resources: Vec<String>,
 }
 
-/// Maps the classes that look alike to an operator to one: an outage shows as several.
+/// Maps error classes that an operator cannot tell apart to one class.
 pub(in crate::actors) fn kind_of(class: ErrorClass) -> ErrorClass {
     match class {
         _ if class.is_silence() => ErrorClass::Transient,
@@ -54,8 +53,7 @@ pub(in crate::actors) fn kind_of(class: ErrorClass) -> ErrorClass {
 }
 
 impl Troubles {
-    /// An informer has failed, or gets what it asks for again (`None`). Whether there is something to tell, and nobody yet
-    /// who will.
+    /// Records a failure, or a success (`None`). Returns whether the caller must start the log timer.
     fn note(&mut self, key: InformerKey, error: Option<SourceError>) -> bool {
         let Some(error) = error else {
             let Some(failing) = self.of.get_mut(&key) else { return false };
@@ -72,12 +70,12 @@ impl Troubles {
         !std::mem::replace(&mut self.is_due, true)
     }
 
-    /// Forgets informers that are not there any more.
+    /// Drops informers that no longer exist.
     fn retain(&mut self, is_there: impl Fn(&InformerKey) -> bool) {
         self.of.retain(|key, _| is_there(key));
     }
 
-    /// What has begun, by its kind.
+    /// Returns the new failures, grouped by kind.
     fn begun(&mut self) -> Vec<Outbreak> {
         let mut begun: Vec<Outbreak> = Vec::new();
         for (key, failing) in &mut self.of {
@@ -93,7 +91,7 @@ impl Troubles {
         begun
     }
 
-    /// Of what it was told that it fails, and what is over.
+    /// Returns the informers that were logged as failing and have recovered.
     fn over(&mut self) -> Vec<String> {
         let over =
             |(key, failing): (&InformerKey, &Failing)| (failing.is_over && !failing.told.is_empty()).then(|| name(key));
@@ -102,14 +100,15 @@ impl Troubles {
         names
     }
 
-    /// The whole cluster is told of as silent. That one of its informers is, is news again once it is not.
+    /// Removes the failures that mean that the cluster does not answer, and returns the first. Used when the whole
+    /// cluster is unreachable, which is logged instead.
     fn hush(&mut self) -> Option<SourceError> {
         let silences = self.of.values_mut().flat_map(|failing| failing.news.extract_if(.., |it| it.class.is_silence()));
         silences.reduce(|first, _| first)
     }
 }
 
-/// As the command line writes it.
+/// Returns the name as the command line writes it.
 fn name((gvr, scope): &InformerKey) -> String {
     if *scope == Scope::all() { gvr.to_string() } else { format!("{gvr} ({scope})") }
 }
@@ -128,9 +127,9 @@ impl ClusterActor {
         for Outbreak { error, resources } in self.troubles.begun() {
             let resources = first_names(&resources);
             if error.class == ErrorClass::Forbidden {
-                tracing::warn!(%cluster, resources, %error, "the cluster does not permit to list or watch, it is tried again");
+                tracing::warn!(%cluster, resources, %error, "the cluster forbids list or watch; retrying");
             } else {
-                tracing::warn!(%cluster, resources, %error, "the list or watch failed, it is tried again");
+                tracing::warn!(%cluster, resources, %error, "list or watch failed; retrying");
             }
         }
         let over = self.troubles.over();
@@ -140,14 +139,14 @@ impl ClusterActor {
         self.tell_in_reach();
     }
 
-    /// Tells at once what waits to be told.
+    /// Logs pending failures at once.
     pub(super) fn tell_last_troubles(&mut self) {
         if self.troubles.is_due {
             self.tell_troubles();
         }
     }
 
-    /// Whether none of those informers that ask is answered.
+    /// Returns whether all active informers are unanswered.
     pub(super) fn is_silent(&self) -> bool {
         let mut asking = self.informers.values().filter(|informer| informer.parts.rest == Rest::No).peekable();
         asking.peek().is_some() && asking.all(|informer| informer.parts.health.answers() == Some(false))
@@ -160,13 +159,13 @@ impl ClusterActor {
         let key = key.clone();
         let name = &self.parts.name;
         if self.supervision.note_death(clock::now()) {
-            tracing::warn!(cluster = %name, resource = %key.0, "an informer {}; starting it again", exited.status);
+            tracing::warn!(cluster = %name, resource = %key.0, status = %exited.status, "informer failed; restarting it");
             return self.launch(&key, ctx);
         }
-        tracing::error!(cluster = %name, resource = %key.0, "an informer {} once too often; it is degraded", exited.status);
+        tracing::error!(cluster = %name, resource = %key.0, status = %exited.status, "informer failed too often; it is degraded");
         informer.parts.health.set_phase(Phase::Degraded);
         ctx.run_later(jittered(self.env.tuning.degraded_rest), move |act, ctx| {
-            // It may have been dropped, or dropped and wanted again, meanwhile.
+            // It may have been removed, or removed and requested again.
             if act.informers.get(&key).is_some_and(|informer| informer.number == exited.child) {
                 act.launch(&key, ctx);
                 act.show();
@@ -185,7 +184,7 @@ impl Handler<Trouble> for ClusterActor {
             self.greet(ctx);
         }
         let key = (origin.resource.gvr.clone(), origin.scope.clone());
-        // What is late is of one that is another now, or gone.
+        // A late report may be about an informer that has moved or is gone.
         if self.informers.contains_key(&key) && self.troubles.note(key, error) {
             ctx.run_later(GATHER, |act, _| act.tell_troubles());
         }

@@ -1,4 +1,4 @@
-//! What a cluster shows of itself.
+//! Published view of a cluster.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use crate::actors::control::cluster::{ClusterActor, WantKey, WantState};
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView};
 
 impl ClusterActor {
-    /// Publishes what this cluster shows of itself.
+    /// Publishes the view of this cluster.
     pub(super) fn show(&self) {
-        // Else one that died is started again at once.
+        // A dead informer without an address waits out a degraded delay; others are restarted at once.
         let degraded = self.informers.values().any(|informer| informer.address.is_none());
         let state = match (&self.connection, &self.error) {
             _ if degraded => ClusterState::Degraded,

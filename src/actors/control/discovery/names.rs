@@ -1,4 +1,4 @@
-//! Which objects of a resource there are, by name: a list and a watch of their metadata, of which nothing else is kept.
+//! Names of the existing objects of a resource, from a metadata list and watch. Nothing else is kept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{Watcher, clock, rng};
 
-/// Names that one list may have; they are all in memory.
+/// Maximum number of names in a list; all are in memory.
 const MOST_NAMES: u64 = 1_000_000;
 
-/// Which names are watched.
+/// Resource whose object names are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Names {
-    /// Of definitions of custom resources.
+    /// CustomResourceDefinitions.
     Definitions,
-    /// Of aggregated APIs.
+    /// APIServices of aggregated APIs.
     Services,
 }
 
-/// What is heard of names.
+/// Change of the watched names.
 #[derive(Clone, Debug)]
 pub(super) enum News {
-    /// These are all.
+    /// Complete set of names.
     All(BTreeSet<SmolStr>),
-    /// One came, or has changed in some way.
+    /// An object was added or modified.
     Came(SmolStr),
-    /// One is gone.
+    /// An object was deleted.
     Went(SmolStr),
-    /// They cannot be listed or watched now.
+    /// The list or watch failed.
     Failed(SourceError),
 }
 
-/// Tells what is heard.
+/// Reports a change of the watched names.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Heard {
@@ -48,10 +48,10 @@ pub(super) struct Heard {
     pub(super) news: News,
 }
 
-/// The teller is gone: there is nobody to tell.
+/// The receiver has stopped.
 struct Gone;
 
-/// Follows names until there is nobody to tell.
+/// Watches names until the receiver stops.
 pub(super) async fn follow(
     of: Names,
     source: Arc<dyn ListerWatcher>,
@@ -88,7 +88,7 @@ struct Following {
     machine: Reflector,
     stall: StallPolicy,
     teller: Recipient<Heard>,
-    /// What the list under way has had.
+    /// Names of the list in progress.
     listed: BTreeSet<SmolStr>,
 }
 
@@ -116,7 +116,7 @@ impl Following {
         }
     }
 
-    /// Whether the list is complete with it.
+    /// Reads a page. Returns whether the list is complete.
     async fn read_page(&mut self, request: ListRequest) -> Result<bool, SourceError> {
         let mut asked = clock::now();
         let opening = within(self.stall.list_head, "list: no answer", self.source.list(request));

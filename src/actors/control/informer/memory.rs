@@ -1,8 +1,9 @@
-//! How an informer keeps less of its objects, and more again.
+//! Memory steps of an informer.
 //!
-//! Heads: the partition drops bodies; all else goes on. Paused: reflector and fifo stop, as they do when they die, and
-//! what happens meanwhile is found by the next list. Released: the partition is closed and an empty one is opened in its
-//! place, so that answers say that this cluster's objects are missing; subscriptions begin anew with what comes.
+//! - Heads: the partition drops bodies; the pipeline continues.
+//! - Paused: reflector and fifo stop, as after a failure. The next list finds the changes in between.
+//! - Released: the partition is closed and replaced by an empty one. Answers then report the cluster's objects as
+//!   missing, and subscribers start from scratch.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,7 +33,7 @@ impl InformerActor {
                 return self.start_pipeline(ctx);
             }
             (MemoryStep::Paused, _) => Box::pin(self.keep(to).map(|(), act, ctx| act.start_from(1, ctx))),
-            // The bodies that are not there come with a list.
+            // Missing bodies are restored by a list.
             _ if to.keeps_bodies() && !from.keeps_bodies() => {
                 let stopping = self.stop_intake(false);
                 let keeping = stopping.then(move |(), act, _| act.keep(to));
@@ -40,29 +41,29 @@ impl InformerActor {
             }
             _ => self.keep(to),
         };
-        // Whatever else comes is done after it.
+        // Blocks other messages until the step is applied.
         ctx.wait(work);
     }
 
-    /// Has the cache keep so much.
+    /// Sets the partition's memory step in the cache.
     fn keep(&mut self, step: MemoryStep) -> Waiting {
         let keeping = self.partition.map(|(partition, lease)| self.cache.send(KeepStep { partition, lease, step }));
         let processor = self.pipeline.processor.clone().filter(|_| step != MemoryStep::Full);
         let keeping = async move {
             if let Some(keeping) = keeping {
-                // A cache that is gone has its successor told when the partition is opened there.
+                // If the cache is gone, its successor learns the step when the partition is opened.
                 let _ = keeping.await;
             }
             if let Some(processor) = processor {
-                // Publishes what a list under way has staged, which is memory that readers have no use of.
+                // Makes the processor publish the staged part of a list, which occupies memory that readers cannot use.
                 detach(processor.send(Process { batch: Vec::new(), version: None, followed: None }));
             }
         };
         Box::pin(keeping.into_actor(self))
     }
 
-    /// Stops what takes objects in, and waits for that: what is late would say of itself that it watches. With `drain`, what
-    /// it has read goes on to the store first.
+    /// Stops reflector and fifo and waits for them, so that no late report overwrites the phase. With `drain`, changes
+    /// already read reach the store first.
     pub(super) fn stop_intake(&mut self, drain: bool) -> Waiting {
         for child in 1..CHILDREN.len() {
             self.supervision.begin(child);
@@ -108,7 +109,7 @@ impl InformerActor {
         }))
     }
 
-    /// Shows that nothing is known any more.
+    /// Clears counters and sync state after a release.
     fn forget(&self) {
         self.parts.source.trim();
         let health = &self.parts.health;

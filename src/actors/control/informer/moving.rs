@@ -1,8 +1,8 @@
-//! How an informer rests while its resource is not there, and goes on as another one.
+//! Idling of an informer whose resource is gone, and moving it to another resource or version.
 //!
-//! What it has read goes to the store and its subscribers before anything changes. Then it either asks nothing any more,
-//! or its partition, with all that is in it and all that is known of who was told what, becomes that of what it goes on
-//! as: the next list is compared with what was read as the other.
+//! First, everything already read reaches the store and the subscribers. An idle informer then stops list and watch. A
+//! moved informer keeps its partition and delivery state under the new origin; its first list is compared with the old
+//! objects.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::cache::Popped;
 use informer_hub_types::{Phase, ResourceVersion, clock};
 
 impl InformerActor {
-    /// Shows that it rests, and forgets its objects where they are gone.
+    /// Sets the phase of an idle informer, and deletes its objects if the resource is gone.
     pub(super) fn show_rest(&self) {
         self.parts.health.set_phase(Phase::Absent);
         if self.parts.rest == Rest::Empty {
@@ -28,7 +28,7 @@ impl InformerActor {
         }
     }
 
-    /// Tells of all its objects that they are gone, as a list without any would.
+    /// Deletes all objects and notifies subscribers, like an empty list would.
     fn clear(&self) -> impl Future<Output = ()> + use<> {
         let version = self.parts.health.version();
         let version = version.map_or_else(|| ResourceVersion::new("0"), |version| version.as_ref().clone());
@@ -37,7 +37,7 @@ impl InformerActor {
         let clearing = self.pipeline.processor.as_ref().map(|processor| processor.send(process));
         async move {
             if let Some(clearing) = clearing {
-                // A processor that is dying has its successor find the informer at rest.
+                // If the processor dies, its successor finds the informer idle and deletes the objects.
                 let _ = clearing.await;
             }
         }
@@ -65,7 +65,7 @@ impl InformerActor {
         }))
     }
 
-    /// Has the objects of what it was before be those of what it is, and what waits for its subscribers too.
+    /// Takes over the objects and pending events of the previous origin.
     pub(super) fn take_over(&mut self) -> Waiting {
         let Some(from) = self.parts.moved_from.clone() else { return Box::pin(actix::fut::ready(())) };
         let (caches, to, before) = (self.env.caches.clone(), Arc::clone(&self.parts.origin), Arc::clone(&from));
@@ -80,7 +80,7 @@ impl InformerActor {
         }))
     }
 
-    /// Stops everything, what waits going to subscribers first, as far as they take it in time.
+    /// Stops listeners and processor, after delivering pending events for at most [`STOP_GRACE`].
     fn stop_all(&mut self) -> Waiting {
         self.supervision.begin(0);
         let listeners = std::mem::take(&mut self.listeners);

@@ -1,4 +1,4 @@
-//! The actor that makes checkpoints: a child of the registry, where there is a state directory.
+//! Checkpoint actor as a child of the registry, if there is a state directory.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::{ChildExited, ExitGuard, start_control, stop_with};
 use informer_hub_types::clock::Instant;
 
-/// Its number; clusters have numbers from 1 on.
+/// Child number of the checkpoint actor; clusters use numbers from 1 on.
 pub(super) const CHECKPOINTER: usize = usize::MAX;
 
 impl RegistryActor {
@@ -25,18 +25,14 @@ impl RegistryActor {
         }));
     }
 
-    /// It has nothing to lose: what it has written is on disk, and its files are looked after elsewhere.
+    /// Restarts the checkpoint actor. Nothing is lost: completed writes are on disk and the files are owned elsewhere.
     pub(super) fn on_checkpointer_exit(exited: ChildExited, ctx: &mut Context<Self>) {
-        tracing::error!(
-            "the checkpoints' actor {}; starting it again in {:?}",
-            exited.status,
-            crate::actors::control::registry::REST
-        );
+        tracing::error!(status = %exited.status, restart_in = ?super::REST, "checkpoint actor failed; restarting it");
         ctx.run_later(super::REST, Self::start_checkpointer);
     }
 }
 
-/// The last checkpoint of a hub that ends.
+/// Runs the last checkpoint of a hub that shuts down.
 pub(super) async fn last(actor: Option<Addr<CheckpointActor>>, until: Instant) {
     if let Some(actor) = actor {
         let _ = tokio::time::timeout_at(until + STOP_GRACE, actor.send(LastCheckpoint { until })).await;

@@ -1,5 +1,5 @@
-//! Clusters that come and go while the hub runs. Where there is a state directory, one that comes back goes on from what is
-//! kept of it.
+//! Adding and removing clusters at run time. With a state directory, a re-added cluster continues from its saved
+//! partitions.
 
 use actix::prelude::*;
 use futures::future::join_all;
@@ -35,11 +35,11 @@ impl RegistryActor {
         self.launch(&add.name, add.labels, add.connector, Supervision::new(&[], INTENSITY), ctx);
     }
 
-    /// Begins when caches have what is kept of the cluster.
+    /// Restores the saved partitions of a cluster, then starts it.
     fn bring_back(&mut self, add: AddCluster, keeping: SharedKeeping) -> Outcome {
         self.coming.insert(add.name.clone(), Waiters::default());
         let mut demands = self.demands.clone();
-        // What is named is its entry's, not a pattern's.
+        // A named resource takes its options from its own entry, not from a pattern.
         demands.sort_by_key(|demand| matches!(demand.wanted, ResourceRequest::Matching(_)));
         let cluster = (add.name.clone(), add.labels.clone());
         let plan = RestorePlan::new(vec![cluster.clone()], demands, keeping.meanings());
@@ -50,7 +50,7 @@ impl RegistryActor {
                 let durable = act.subscriptions.values().filter(|subscription| subscription.durable);
                 durable.for_each(|subscription| subscription.go_on_at(from, to, *id));
             }
-            // Whoever waits for it is behind this.
+            // Wakes the callers that wait for the restore.
             act.coming.remove(&add.name);
             if act.stopping {
                 return Err(RegistryError::ShuttingDown);
@@ -60,7 +60,7 @@ impl RegistryActor {
         }))
     }
 
-    /// Gives up what could not be put away of clusters, in time.
+    /// Schedules dropping the partitions that could not be saved.
     fn give_up_later(ctx: &mut Context<Self>) {
         ctx.run_later(checkpoint::PATIENCE, |act, _| {
             let given_up = act.env.checkpoints.keeping().map(|keeping| keeping.give_up()).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Handler<AddCluster> for RegistryActor {
         if let Err(error) = self.check_new(&add.name) {
             return Box::pin(actix::fut::ready(Err(error)));
         }
-        // Before the start what is on disk is in the caches.
+        // Before the start, all saved partitions are in the caches.
         let keeping = self.env.checkpoints.keeping().filter(|keeping| self.started && keeping.has_away(&add.name));
         if let Some(keeping) = keeping.cloned() {
             return self.bring_back(add, keeping);
@@ -112,7 +112,7 @@ impl Handler<RemoveCluster> for RegistryActor {
             cluster.address.send(StopCluster(StopInformer { drain_until, stays_open: drain_until.is_some() }));
         let removed = name.clone();
         let work = async move {
-            // Whether it has closed its partitions itself, or died before it could.
+            // False if the actor died before it closed its partitions.
             let has_stopped = stopping.await.is_ok();
             if let Some(keeping) = keeping.filter(|_| has_stopped) {
                 return checkpoint::put_away(&env, &keeping, &removed).await;
@@ -122,7 +122,7 @@ impl Handler<RemoveCluster> for RegistryActor {
         };
         Box::pin(work.into_actor(self).map(move |left, act, ctx| {
             act.removing.remove(&name);
-            // For the last checkpoint of a hub that ends, it is kept who was told of what.
+            // A hub that is shutting down keeps the delivery state for the last checkpoint.
             if !act.env.checkpoints.is_closing() {
                 act.subscriptions.values().for_each(|subscription| subscription.forget_cluster(&name, &left));
             }

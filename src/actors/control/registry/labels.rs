@@ -1,4 +1,4 @@
-//! A cluster that has other labels from now on: who selects by them may have to do with it, or no more.
+//! Changed cluster labels: updates the requests and subscriptions that select by labels.
 
 use actix::prelude::*;
 use futures::future::join_all;
@@ -38,7 +38,7 @@ impl Handler<SetClusterLabels> for RegistryActor {
             .cloned()
             .partition(|subscription| change(&subscription.clusters).0);
         let detached: Vec<_> = gone.iter().map(|subscription| cluster.address.send(Detach(subscription.id))).collect();
-        // Behind these in its mailbox, and before what is new.
+        // Sent after the removals and before the additions.
         let relabelled = cluster.address.send(SetLabels(labels.clone()));
         if self.started {
             for demand in self.demands.iter().filter(|demand| change(&demand.clusters) == (false, true)) {
@@ -51,7 +51,7 @@ impl Handler<SetClusterLabels> for RegistryActor {
         let work = async move {
             join_all(nobodys).await;
             join_all(detached).await;
-            // A cluster whose actor dies over it is started again with the new labels.
+            // If the cluster actor dies, it is restarted with the new labels.
             let _ = relabelled.await;
         };
         Box::pin(work.into_actor(self).map(move |(), _, _| {

@@ -1,4 +1,4 @@
-//! What the registry says of everything.
+//! Hub status: collects the published views of all clusters.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -14,7 +14,7 @@ use informer_hub_types::{ClusterLabels, ClusterName};
 impl Handler<GetStatus> for RegistryActor {
     type Result = ResponseFuture<HubStatus>;
 
-    /// Reads what the clusters have published, on a thread of its own: counting bytes walks over every object.
+    /// Collects the status on a blocking thread, because counting bytes visits every object.
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
         let (views, caches, memory) = (Arc::clone(&self.views), self.env.caches.clone(), self.env.budget.status());
         let state_dir = self.env.checkpoints.status();

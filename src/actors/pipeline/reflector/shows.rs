@@ -1,4 +1,4 @@
-//! What a reflector shows of itself: how far it has read, and what goes wrong.
+//! Health reports of a reflector: versions, phases, errors.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_types::{ObjectKey, Origin, Phase};
 
 impl Driver {
-    /// A watch that ended in good order is no failure, but unless the next one follows at once nobody watches.
+    /// Marks a synced informer as stale while no watch is open.
     pub(super) fn show_no_watch(&self) {
         if self.parts.health.phase() == Phase::Watching {
             self.parts.health.set_phase(Phase::Stale);
         }
     }
 
-    /// The request works; what was skipped is still missing, and must not be forgotten over that.
+    /// Clears the error after a success, unless a skipped object is still missing.
     pub(super) fn clear_error(&self) {
         self.parts.health.set_error(self.skipped.last());
     }
 
-    /// An object that was skipped has changed into one that can be taken in (or has been deleted).
+    /// Clears the error of a skipped object that was accepted or deleted.
     pub(super) fn note_taken(&mut self, key: &ObjectKey) {
         if self.skipped.remove(key) {
             self.parts.health.set_error(self.skipped.last());
@@ -40,14 +40,14 @@ impl Driver {
         }
     }
 
-    /// Says that it watches, where that was not known.
+    /// Reports success, if it has not been reported since the last failure.
     pub(super) fn show_well(&mut self) {
         if std::mem::take(&mut self.unproven) {
             self.tell(None);
         }
     }
 
-    /// The cluster has answered. Notifies the other informers if it had left the request before unanswered.
+    /// Records that the cluster answered, and signals it if the previous request was unanswered.
     pub(super) fn note_answer(&mut self) {
         let health = &self.parts.health;
         let was_silent = health.answers() == Some(false);
@@ -58,7 +58,7 @@ impl Driver {
         }
     }
 
-    /// Forgets that the cluster has answered others: the next request, or the next wait, begins after that.
+    /// Ignores earlier signals, so that only answers after the next request or wait count.
     pub(super) fn ignore_others(&mut self) {
         drop(self.others.see());
     }
@@ -81,16 +81,16 @@ impl Driver {
         let phase = match error.class {
             ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
             ErrorClass::NotFound => Phase::Absent,
-            // A relist from a fresh version is the protocol's ordinary way on.
+            // A relist from a fresh version is a normal part of the protocol.
             _ if health.has_synced() => Phase::Stale,
             _ => Phase::Listing,
         };
         health.set_phase(phase);
         health.set_error(Some(error.to_string()));
         if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
-            tracing::info!(%cluster, resource = %resource.gvr, %error, "listing again");
+            tracing::info!(%cluster, resource = %resource.gvr, %error, "relisting");
         } else {
-            tracing::debug!(%cluster, resource = %resource.gvr, %error, "the list or watch failed");
+            tracing::debug!(%cluster, resource = %resource.gvr, %error, "list or watch failed");
             self.unproven = true;
             self.tell(Some(error.clone()));
         }

@@ -1,14 +1,14 @@
-//! State that outlives the actor which works on it.
+//! State that outlives the actor that uses it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A value that, when its holder goes, even by a panic, passes to an heir.
+/// Value that returns to its [`Heir`] when dropped, also by a panic.
 ///
-/// What a panic left half-changed passes as it is: the holder must keep its value sound between any two steps that
-/// may panic, or have the heir mend it.
+/// After a panic the value may be half-modified. The holder must keep it consistent between any two steps that may
+/// panic, or the successor must repair it.
 #[derive(Debug)]
 pub(crate) struct Estate<T> {
     /// `Some` until it is dropped.
@@ -16,7 +16,7 @@ pub(crate) struct Estate<T> {
     heir: Heir<T>,
 }
 
-/// Where the value of an [`Estate`] is found after its holder's death.
+/// Slot from which the successor of a dead actor takes the value.
 #[derive(Debug)]
 pub(crate) struct Heir<T>(Arc<Mutex<Option<T>>>);
 
@@ -25,7 +25,7 @@ impl<T> Heir<T> {
         Self(Arc::new(Mutex::new(Some(value))))
     }
 
-    /// Hands the value to a holder; `None` while another has it.
+    /// Takes the value; `None` while it is held.
     pub(crate) fn claim(&self) -> Option<Estate<T>> {
         let value = self.0.lock().take()?;
         Some(Estate { value: Some(value), heir: Self(Arc::clone(&self.0)) })

@@ -1,4 +1,4 @@
-//! The delivery contract on a paused clock, against transports that answer by script.
+//! Delivery contract tests on a paused clock, against scripted transports.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -24,7 +24,7 @@ use informer_hub_types::{Notification, Threads};
 
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
 
-/// Answers attempt number n (from 0) with what the script says, after a while, and remembers what it accepted.
+/// Transport that answers attempt number n (from 0) by script after a delay, and records accepted events.
 struct ScriptedTransport {
     script: Box<Script>,
     takes: Duration,
@@ -60,7 +60,7 @@ impl ScriptedTransport {
         self.attempts.load(Relaxed)
     }
 
-    /// Versions that were accepted, by object.
+    /// Returns the accepted versions by object.
     fn accepted(&self) -> HashMap<String, Vec<u64>> {
         let mut out = HashMap::<_, Vec<_>>::new();
         for event in self.accepted.lock().iter() {
@@ -72,7 +72,7 @@ impl ScriptedTransport {
     }
 }
 
-/// The transport as the actor holds it.
+/// Shared handle of a scripted transport.
 #[derive(Debug)]
 struct Shared(Arc<ScriptedTransport>);
 
@@ -145,7 +145,7 @@ impl Bench {
         self.sink.send(take(notifications)).await.unwrap();
     }
 
-    /// Sends, and says whether the sink answered within ten seconds of the paused clock.
+    /// Sends, and returns whether the sink answered within ten seconds of the paused clock.
     async fn takes(&self, notifications: Vec<Notification>) -> bool {
         let sent = tokio::time::timeout(Duration::from_secs(10), self.send(notifications));
         sent.await.is_ok()
@@ -162,7 +162,7 @@ impl Bench {
 
 const LONG: Duration = Duration::from_secs(48 * 3600);
 
-/// Runs on a paused clock, in an actix system.
+/// Runs a test on a paused clock in an actix system.
 fn paused(test: impl Future<Output = ()>) {
     let system = actix_rt::System::with_tokio_rt(|| {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
@@ -174,7 +174,7 @@ fn add(name: &str, version: u64) -> Notification {
     added(pod(name, &version.to_string(), "Running"), false)
 }
 
-/// `objects` × `versions` additions, all versions of one object in order, objects interleaved.
+/// Returns `objects` × `versions` additions, with the versions of each object in order and the objects interleaved.
 fn adds(objects: usize, versions: u64) -> Vec<Notification> {
     (1..=versions).flat_map(|version| (0..objects).map(move |i| add(&format!("web-{i}"), version))).collect()
 }
@@ -315,7 +315,7 @@ fn one_bad_event_does_not_take_its_neighbours_along() {
         });
         let bench = Bench::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
         bench.send(adds(40, 1)).await;
-        // It is given up soon, for it holds up the lane.
+        // The event is given up early, because it blocks its lane.
         assert_eq!(bench.drain(Duration::from_secs(120)).await, DrainReport { delivered: 39, left: 0, kept: 0 });
         assert_eq!(bench.health.status().dead_lettered, 1);
         assert!(!bench.health.status().circuit_open);
@@ -356,7 +356,7 @@ fn retry_after_holds_every_lane_back() {
         let bench = Bench::start(transport);
         bench.send(vec![add("first", 1)]).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Other objects, other lanes; the answer was to the first one's.
+        // Other objects and lanes; the answer was to the first object.
         bench.send(adds(100, 1)).await;
         tokio::time::sleep(Duration::from_secs(98)).await;
         assert_eq!(bench.transport.attempts(), 1);
@@ -466,10 +466,10 @@ fn a_stopped_sink_leaves_no_sender_without_an_answer() {
     });
 }
 
-/// Subjects and versions of the events that a receiver acknowledged.
+/// Subjects and versions of acknowledged events.
 type Received = Arc<Mutex<Vec<(String, u64)>>>;
 
-/// Acknowledges two requests of five and answers the others with 500, 429 or a closed connection.
+/// Acknowledges two requests of five. Answers the others with 500, 429 or a closed connection.
 async fn moody_receiver(received: Received) -> std::net::SocketAddr {
     let count = Arc::new(AtomicUsize::new(0));
     let handler = move |body: String| async move {
@@ -529,7 +529,7 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
     assert!(seen.values().all(|versions| versions.iter().copied().eq(1..=50)), "{seen:?}");
 }
 
-/// Whose actor is killed between any two messages, with batches in flight, queued and held back.
+/// Kills the actor between messages, with batches in flight, queued and held back.
 #[test]
 fn a_sink_whose_actor_dies_loses_nothing() {
     paused(async {
@@ -549,7 +549,7 @@ fn a_sink_whose_actor_dies_loses_nothing() {
             let delivered = tokio::time::timeout(LONG, delivered);
             let (delivered, ()) = futures::join!(delivered, kill);
             assert_eq!(delivered, Ok(Delivered::All));
-            // Apart enough for the restarts to be borne.
+            // Spaced so that the restart intensity is not exceeded.
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
         let left = sink.drain(Drain { deadline: clock::now() + LONG }).await.unwrap().left;
