@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_asks_for_its_right_and_probes_for_none() {
+    fn request_requires_its_right_and_probes_require_none() {
         let access = guarded(false);
         let judge = |method, path, token| access.judge(&request(method, path, token), false);
         for (method, path, token, wanted) in [
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_asked_a_page_in_a_browser_still_changes_nothing() {
+    fn open_port_denies_changes_by_web_pages() {
         let access = Access::new(None, None, false, false, None).unwrap();
         let mut asked = request(Method::POST, "/v1/sinks/a/dead-letters/purge", None);
         assert_eq!(access.judge(&asked, false), Ok(MayLook(true)));
@@ -362,13 +362,13 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_counts_only_where_one_is_asked_for() {
+    fn client_certificate_is_ignored_unless_configured() {
         let access = Access::new(Some(token(CHANGE)), None, false, false, None).unwrap();
         assert_eq!(access.judge(&request(Method::GET, "/v1/status", None), true), Err(Denied::Anonymous));
     }
 
     #[test]
-    fn a_token_that_is_replaced_counts_at_once_and_one_that_is_gone_leaves_the_old_one() {
+    fn replaced_token_takes_effect_and_an_invalid_one_keeps_the_old() {
         let text = Arc::new(Mutex::new(CHANGE.to_owned()));
         let read = Arc::clone(&text);
         let from = TokenFrom::new(None, Arc::new(move || Ok(read.lock().clone())));

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_cannot_be_rebound_are_accepted_and_others_need_a_name() {
+    fn host_check_accepts_addresses_localhost_and_configured_names() {
         let hosts = Hosts::new(&["Hub.example.com".to_owned(), "*.monitoring.svc".to_owned()]);
         for host in [
             "localhost",
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_host_of_a_request_counts() {
+    fn host_check_covers_target_and_every_host_header() {
         let hosts = Hosts::default();
         assert!(accepts(&hosts, "/v1/status", &[]), "HTTP/1.0 without a host is no browser");
         assert!(accepts(&hosts, "http://localhost:7080/v1/status", &["localhost:7080"]));

@@ -115,7 +115,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_waited_longest_leaves_and_who_is_being_answered_does_not() {
+    async fn eviction_closes_the_longest_idle_connection_and_no_busy_one() {
         let seats = Arc::new(Seats::default());
         let [first, second, third] = [(); 3].map(|()| seats.take());
         first.begin();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_at_a_stretch_leaves() {
+    async fn idle_connection_is_closed_after_the_timeout() {
         let seats = Arc::new(Seats::default());
         let seat = seats.take();
         let (half, start) = (LONG / 2, clock::now());

@@ -64,14 +64,14 @@ fn dispatch_all(handler: &mut dyn ResourceEventHandler, notifications: &[Notific
 }
 
 #[test]
-fn each_notification_calls_its_method_and_synced_calls_none() {
+fn dispatch_calls_the_method_of_each_notification_and_none_for_synced() {
     let recorder = Recorder::default();
     dispatch_all(&mut recorder.clone(), &all_kinds());
     assert_eq!(recorder.told(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
 }
 
 #[test]
-fn a_boxed_handler_is_a_handler() {
+fn boxed_handler_is_a_handler() {
     let recorder = Recorder::default();
     let mut boxed: Box<dyn ResourceEventHandler> = Box::new(recorder.clone());
     dispatch_all(&mut boxed, &all_kinds());
@@ -79,7 +79,7 @@ fn a_boxed_handler_is_a_handler() {
 }
 
 #[test]
-fn functions_that_are_not_given_are_not_called() {
+fn handler_funcs_ignore_events_without_a_closure() {
     dispatch_all(&mut ResourceEventHandlerFuncs::new(), &all_kinds());
     dispatch_all(&mut ResourceEventHandlerDetailedFuncs::default(), &all_kinds());
     let log = Recorder::default();
@@ -96,7 +96,7 @@ fn functions_that_are_not_given_are_not_called() {
 }
 
 #[test]
-fn detailed_functions_are_told_what_is_initial_and_what_is_a_tombstone() {
+fn detailed_funcs_receive_initial_and_tombstone_flags() {
     let log = Recorder::default();
     let [add, update, delete] = [log.clone(), log.clone(), log.clone()];
     let mut handler = ResourceEventHandlerDetailedFuncs::new()
@@ -108,7 +108,7 @@ fn detailed_functions_are_told_what_is_initial_and_what_is_a_tombstone() {
 }
 
 #[test]
-fn a_function_given_twice_is_the_later_one() {
+fn handler_funcs_use_the_later_closure() {
     let log = Recorder::default();
     let late = log.clone();
     let mut handler =
@@ -118,7 +118,7 @@ fn a_function_given_twice_is_the_later_one() {
 }
 
 #[test]
-fn a_filter_turns_an_update_across_it_into_an_addition_or_a_deletion() {
+fn filter_turns_a_crossing_update_into_an_addition_or_deletion() {
     // client-go's FilteringResourceEventHandler.OnUpdate, all four cases.
     let recorder = Recorder::default();
     let web = |object: &Object| object.labels().get("app") == Some("web");
@@ -134,7 +134,7 @@ fn a_filter_turns_an_update_across_it_into_an_addition_or_a_deletion() {
 }
 
 #[test]
-fn a_filter_passes_the_flags_on_and_judges_additions_and_deletions_by_their_object() {
+fn filter_passes_flags_and_checks_the_object_of_additions_and_deletions() {
     let recorder = Recorder::default();
     let web = |object: &Object| object.labels().get("app") == Some("web");
     let mut handler = FilteringResourceEventHandler::new(web, recorder.clone());
@@ -146,7 +146,7 @@ fn a_filter_passes_the_flags_on_and_judges_additions_and_deletions_by_their_obje
 }
 
 #[test]
-fn a_deletion_whose_last_state_does_not_pass_is_not_told_as_in_client_go() {
+fn filter_drops_a_deletion_whose_last_state_does_not_pass_as_client_go_does() {
     let recorder = Recorder::default();
     let web = |object: &Object| object.labels().get("app") == Some("web");
     let mut handler = FilteringResourceEventHandler::new(web, recorder.clone());
@@ -156,7 +156,7 @@ fn a_deletion_whose_last_state_does_not_pass_is_not_told_as_in_client_go() {
 }
 
 #[test]
-fn no_handler_shows_its_closures() {
+fn handler_debug_output_omits_closures() {
     let handler = FilteringResourceEventHandler::new(|_: &Object| true, ResourceEventHandlerFuncs::<Dynamic>::new());
     let shown = format!("{handler:?} {:?}", ResourceEventHandlerDetailedFuncs::<Dynamic>::new());
     assert_eq!(
@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(crate::cache::testing::properties(256))]
 
     #[test]
-    fn behind_a_filter_a_handler_knows_exactly_what_passes(
+    fn filtered_handler_knows_exactly_the_passing_objects(
         passing in prop::collection::vec(any::<bool>(), 4),
         steps in prop::collection::vec((0..5_usize, 0..4_usize, any::<bool>()), 0..60),
     ) {

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_changes_are_published_at_once_and_the_cache_has_to_attend_until_it_watches() {
+    fn direct_write_publishes_and_requests_maintenance_until_the_idle_timer_runs() {
         let (half, id) = opened();
         assert!(matches!(
             half.apply(id, LEASE, batch("+a@1"), None),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_or_finds_somebody_writing_or_compression_behind_goes_by_message() {
+    fn direct_write_defers_large_batches_concurrent_writes_and_lagging_compression() {
         let (half, id) = opened();
         let many: Vec<_> = (0..=DIRECT_BATCH).map(|i| format!("+a{i}@1")).collect();
         assert_eq!(direct(&half, id, LEASE, &many.join(" ")), ["not now"]);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_taken_over_is_refused() {
+    fn direct_write_rejects_a_revoked_lease() {
         let (half, id) = opened();
         half.write(|half| half.leases.insert(id, Lease(2)));
         assert_eq!(direct(&half, id, LEASE, "+a@1"), ["refused"]);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_finds_a_store_that_was_panicked_over() {
+    fn write_half_recovers_from_the_published_snapshot_after_a_panic() {
         let (half, id) = opened();
         assert_eq!(direct(&half, id, LEASE, "+a@1"), ["+a@1"]);
         let panics = catch_unwind(AssertUnwindSafe(|| {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_one_is_written_to_by_nobody() {
+    fn closed_write_half_accepts_no_writes() {
         let (half, id) = opened();
         half.close();
         assert_eq!(direct(&half, id, LEASE, "+a@1"), ["not now"]);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_waits_for_room_and_not_for_ever() {
+    async fn headroom_delays_reads_for_a_limited_time() {
         let headroom = Headroom::unlimited();
         assert!(!headroom.is_limited());
         headroom.refill(100);

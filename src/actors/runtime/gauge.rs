@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_some_memory_resident() {
+    fn process_gauge_reads_resident_memory() {
         let resident = ProcessGauge.resident().unwrap();
         assert!((1 << 20..1 << 40).contains(&resident), "{resident}");
     }

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_child_takes_the_later_ones_with_it_until_the_intensity_is_exceeded() {
+    fn supervision_restarts_from_the_dead_child_until_the_intensity_is_exceeded() {
         let mut supervision = Supervision::new(SPECS, INTENSITY);
         let generation = supervision.begin(1);
         let now = clock::now();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_and_an_older_generation_are_ignored() {
+    fn supervision_ignores_stops_and_older_generations() {
         let mut supervision = Supervision::new(SPECS, INTENSITY);
         let old = supervision.begin(0);
         let generation = supervision.begin(0);

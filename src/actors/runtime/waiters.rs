@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_go_on_when_they_are_released_or_forgotten() {
+    fn waiters_wake_on_release_and_on_drop() {
         let mut waiters = Waiters::default();
         let (mut one, mut two) = (waiters.wait(), waiters.wait());
         assert!(one.as_mut().now_or_never().is_none() && two.as_mut().now_or_never().is_none());

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[actix::test]
-    async fn an_actor_that_is_asked_without_a_pause_comes_to_its_other_work_within_a_few_turns() {
+    async fn yield_budget_lets_a_busy_actor_run_its_futures() {
         let (came, when) = tokio::sync::oneshot::channel();
         let _asked = Asked { turns: Turns::default(), left: 100 * TURN, came: Some(came) }.start();
         let left = when.await.unwrap();

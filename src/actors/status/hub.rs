@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_went_away_is_unreachable_though_one_resource_was_said_to_be_absent() {
+    fn cluster_is_unreachable_although_one_resource_is_absent() {
         let absent = || informer("widgets.example.com", Phase::Absent, Some(true), "no such resource");
         let gone = view(vec![absent(), informer("pods", Phase::Stale, Some(false), "refused")]);
         assert_eq!((gone.state(), gone.last_error().as_deref()), (ClusterState::Unreachable, Some("refused")));

@@ -225,7 +225,7 @@ mod tests {
     use crate::cache::{ListenerOptions, ListenerQueue};
 
     #[test]
-    fn a_batch_in_hand_passes_to_the_successor_and_its_late_answer_is_nobodys() {
+    fn inbox_gives_the_unacknowledged_batch_to_the_successor_and_ignores_a_late_answer() {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
         let inbox = Inbox::default();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_with_a_trace_is_followed_in_place_of_one_without() {
+    async fn inbox_samples_a_traced_change_in_place_of_an_untraced_one() {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
         let inbox = Inbox::default();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_followed_until_its_subscriber_has_answered_for_it() {
+    async fn inbox_records_the_latency_when_the_subscriber_has_acknowledged() {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
         let lag = Arc::new(Histogram::new(informer_hub_types::LAG_SECONDS));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_again_goes_on_from_where_it_was() {
+    fn inbox_rejoining_a_partition_keeps_its_queue() {
         let mut informer = Informer::new();
         informer.apply("[ *a@1 ]1");
         let inbox = Inbox::default();

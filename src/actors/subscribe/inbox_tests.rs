@@ -157,7 +157,7 @@ const BATCHES: [&str; 3] = ["[ *a@1 ]1", "~a@2 +b@3", "-a@4"];
 const ALL: [&str; 5] = ["!a@1", "synced", "a@1>2", "+b@3", "-a@4"];
 
 #[test]
-fn nothing_is_lost_and_only_what_a_dying_listener_had_in_hand_is_told_twice() {
+fn inbox_loses_nothing_and_repeats_only_the_unacknowledged_batch() {
     // The processor dies after the second batch, and its successor offers that batch again.
     let processor: &[Call] = &[Offer(0), Offer(1), Offer(1), Offer(2)];
     let first: &[Call] = &[TakeOver, Next, Done, Next];
@@ -170,7 +170,7 @@ fn nothing_is_lost_and_only_what_a_dying_listener_had_in_hand_is_told_twice() {
 }
 
 #[test]
-fn a_successor_may_die_as_its_predecessor_did() {
+fn inbox_survives_repeated_listener_deaths() {
     let history = History::new(&BATCHES);
     let scripts: [&[Call]; 4] =
         [&[Offer(0), Offer(1), Offer(2)], &[TakeOver, Next, Done], &[TakeOver, Next], &[TakeOver, Next]];
@@ -181,7 +181,7 @@ fn a_successor_may_die_as_its_predecessor_did() {
 }
 
 #[test]
-fn what_a_dead_listener_leaves_does_not_merge_and_the_rest_does() {
+fn inbox_merges_pending_but_not_unacknowledged_notifications() {
     let history = History::new(&BATCHES);
     let scripts: [&[Call]; 3] = [&[Offer(0), Offer(1), Offer(2)], &[TakeOver, Next, Done, Next], &[TakeOver, Next]];
     let outcomes = RefCell::new(BTreeSet::new());

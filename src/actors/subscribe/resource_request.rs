@@ -104,7 +104,7 @@ mod tests {
     use informer_hub_types::Gvr;
 
     #[test]
-    fn a_built_in_resource_is_known_by_each_of_its_names() {
+    fn resource_request_matches_built_in_resources_by_every_name() {
         let written = |text: &str| ResourceRequest::Written(text.parse().unwrap());
         let known = |group: &str, version: &str, plural: &str| {
             let gvr = Gvr::new(group, version, plural);

@@ -28,7 +28,7 @@ fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
 }
 
 #[test]
-fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cache() {
+fn index_query_with_many_matches_does_not_run_in_the_cache_actor() {
     // Long work fails with `Stopped`; work that the cache does itself succeeds.
     with_a_cache_without_threads(async |cache| {
         let open = OpenPartition {
@@ -118,7 +118,7 @@ async fn carriers(cache: &Addr<CacheActor>, index: &str, value: &str) -> Result<
 }
 
 #[test]
-fn writes_and_questions_go_on_while_indices_are_built() {
+fn cache_accepts_writes_and_queries_during_an_index_build() {
     with_a_cache(async |_, cache, opened| {
         let gate = Gate::default();
         let first = actix::spawn(cache.send(AddIndexers(gate.indexers("first"))));
@@ -147,7 +147,7 @@ fn writes_and_questions_go_on_while_indices_are_built() {
 }
 
 #[test]
-fn a_cache_that_dies_while_indices_are_built_leaves_none_and_their_names_free() {
+fn cache_that_dies_during_an_index_build_frees_the_index_names() {
     with_a_cache(async |env, cache, _| {
         let gate = Gate::default();
         let adding = actix::spawn(cache.send(AddIndexers(gate.indexers("first"))));
@@ -164,7 +164,7 @@ fn a_cache_that_dies_while_indices_are_built_leaves_none_and_their_names_free() 
 }
 
 #[test]
-fn indices_that_no_thread_can_build_are_given_up() {
+fn index_build_without_threads_fails() {
     with_a_cache_without_threads(async |cache| {
         for _ in 0..2 {
             let added = cache.send(AddIndexers(Gate::default().indexers("first"))).await.unwrap();

@@ -183,7 +183,7 @@ fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recov
 
 /// The first informer recovers at the end of the shortest wait; the others follow within the spread of 250 ms.
 #[test]
-fn the_informers_of_a_cluster_are_back_together_after_an_outage() {
+fn informers_of_a_cluster_recover_together_after_an_outage() {
     for (informers, before_start) in [(1, false), (10, false), (50, false), (10, true), (50, true)] {
         for seed in 1..=5 {
             let apart = outage(seed, informers, before_start, true);

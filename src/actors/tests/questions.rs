@@ -84,7 +84,7 @@ fn quick(query: Query) -> Query {
 }
 
 #[test]
-fn a_scan_that_is_not_done_in_time_is_told_so_and_nothing_else_is_held_up() {
+fn scan_past_its_deadline_fails_and_blocks_nothing() {
     with_a_busy_cache(async |bed| {
         let late = bed.ask(quick(Query::list())).await.unwrap_err();
         assert!(matches!(late, QueryError::Deadline { examined: 0, candidates: 2_000, .. }), "{late:?}");
@@ -96,7 +96,7 @@ fn a_scan_that_is_not_done_in_time_is_told_so_and_nothing_else_is_held_up() {
 }
 
 #[test]
-fn a_scan_waits_for_its_turn_in_its_own_time_and_one_that_nobody_waits_for_gives_its_turn_up() {
+fn scan_waits_for_a_permit_until_its_deadline_and_a_dropped_scan_frees_its_permit() {
     with_a_busy_cache(async |bed| {
         let first = actix::spawn(bed.cache.send(Ask(Query::list())));
         tokio::task::yield_now().await;
@@ -109,7 +109,7 @@ fn a_scan_waits_for_its_turn_in_its_own_time_and_one_that_nobody_waits_for_gives
 }
 
 #[test]
-fn more_scans_than_may_wait_are_refused() {
+fn scans_beyond_the_waiting_limit_are_rejected() {
     with_a_busy_cache(async |bed| {
         let mut asked = Vec::new();
         for _ in 0..=SCANS_WAITING {
@@ -130,7 +130,7 @@ fn more_scans_than_may_wait_are_refused() {
 }
 
 #[test]
-fn pages_are_of_one_snapshot_whatever_is_written_meanwhile() {
+fn pages_read_one_snapshot_despite_later_writes() {
     with_a_busy_cache(async |bed| {
         bed.gate.open();
         let question = || Query::by_namespace("ns").limit(300.try_into().unwrap());
@@ -147,7 +147,7 @@ fn pages_are_of_one_snapshot_whatever_is_written_meanwhile() {
 }
 
 #[test]
-fn a_token_that_is_forged_of_another_question_or_too_old_is_told_apart() {
+fn continue_token_errors_distinguish_forged_foreign_and_expired() {
     with_a_busy_cache(async |bed| {
         bed.gate.open();
         let question = || Query::by_namespace("ns").limit(300.try_into().unwrap());
@@ -170,7 +170,7 @@ fn a_token_that_is_forged_of_another_question_or_too_old_is_told_apart() {
 }
 
 #[test]
-fn the_first_question_for_what_an_object_owns_has_the_index_built_that_answers_the_next() {
+fn first_children_query_builds_the_owner_index_for_the_next() {
     with_a_busy_cache(async |bed| {
         bed.gate.open();
         let children = || Query::children_of(&Uid::new("nobody"));

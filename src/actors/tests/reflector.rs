@@ -59,7 +59,7 @@ impl Handler<Trouble> for Swallow {
 }
 
 #[test]
-fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_so() {
+fn reflector_is_stale_while_no_watch_is_open() {
     System::new().block_on(async {
         tokio::time::pause();
         let health = InformerHealth::new();

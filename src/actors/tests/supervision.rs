@@ -62,21 +62,21 @@ async fn shoot(victim: Victim, shots: usize) -> Fleet {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reflector_that_dies_goes_on_and_nobody_is_told_anything_twice() {
+async fn restarted_reflector_loses_and_repeats_no_event() {
     let fleet = shoot(Victim::Reflector, 3).await;
     fleet.converged().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dying_fifo_had_in_line_is_found_by_listing() {
+async fn restarted_fifo_recovers_its_queue_by_listing() {
     let fleet = shoot(Victim::Fifo, 3).await;
     fleet.converged().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_processor_that_dies_leaves_no_batch_untold_and_none_told_twice() {
+async fn restarted_processor_delivers_every_batch_once() {
     let fleet = shoot(Victim::Processor, 3).await;
     fleet.converged().await;
     fleet.end().await;
@@ -84,12 +84,12 @@ async fn a_processor_that_dies_leaves_no_batch_untold_and_none_told_twice() {
 
 /// The listener may deliver its last batch twice, so only the final state is compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_that_dies_leaves_what_it_had_in_hand_to_its_successor() {
+async fn restarted_listener_delivers_the_batch_of_its_predecessor() {
     shoot(Victim::Listener, 3).await.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_informer_that_dies_takes_its_children_along_and_its_successor_goes_on() {
+async fn restarted_informer_stops_its_children_and_continues() {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
     for _ in 0..2 {
@@ -104,7 +104,7 @@ async fn an_informer_that_dies_takes_its_children_along_and_its_successor_goes_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_dies_takes_its_informers_along_and_its_successor_goes_on() {
+async fn restarted_cluster_stops_its_informers_and_continues() {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
     for _ in 0..2 {
@@ -133,7 +133,7 @@ async fn watched_once(fleet: &Fleet) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cache_that_dies_comes_back_with_what_it_had_published() {
+async fn restarted_cache_keeps_its_published_snapshot() {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
     for _ in 0..3 {
@@ -146,7 +146,7 @@ async fn a_cache_that_dies_comes_back_with_what_it_had_published() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_informer_past_its_intensity_is_degraded_rests_and_comes_back_while_the_others_feel_nothing() {
+async fn degraded_informer_recovers_and_other_clusters_are_not_affected() {
     let fleet = fleet(Tuning { degraded_rest: Duration::from_secs(1), ..quick() }).await;
     let told_of_right = Arc::new(Mutex::new(Replica::new()));
     let told = Arc::clone(&told_of_right);
@@ -199,7 +199,7 @@ async fn widgets_are(fleet: &Fleet, name: &str, what: &str, wanted: impl Fn(&Inf
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn discovery_that_dies_is_begun_again_and_follows_what_it_followed_while_informers_feel_nothing() {
+async fn restarted_discovery_continues_and_informers_are_not_affected() {
     let start =
         |(name, seed): (&str, u64)| (name.to_owned(), SimCluster::start(small(seed, 5), &Handle::current()).unwrap());
     let clusters: BTreeMap<_, _> = NAMES.into_iter().zip(1..).map(start).collect();
@@ -230,7 +230,7 @@ async fn discovery_that_dies_is_begun_again_and_follows_what_it_followed_while_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_is_answered_for_when_each_informer_that_runs_has_taken_it_in() {
+async fn subscribe_is_answered_once_every_running_informer_has_joined() {
     let fleet = fleet(quick()).await;
     let registry = fleet.hub.registry();
     let cache = fleet.hub.system().env().caches.published(&pods().gvr, &View::Shared).unwrap();
@@ -251,7 +251,7 @@ async fn a_subscription_is_answered_for_when_each_informer_that_runs_has_taken_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_registry_dies_everything_ends_and_whoever_runs_the_hub_hears_of_it() {
+async fn registry_death_stops_all_actors_and_completes_ended() {
     let fleet = fleet(quick()).await;
     let census = fleet.hub.system().env().census.clone();
     let ended = fleet.hub.system().ended();
@@ -267,7 +267,7 @@ async fn when_the_registry_dies_everything_ends_and_whoever_runs_the_hub_hears_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dead_informer_or_cluster_left_is_forgotten_when_its_cluster_is_removed() {
+async fn removed_cluster_drops_objects_of_dead_informers() {
     let fleet = fleet(Tuning { degraded_rest: PATIENCE * 10, ..quick() }).await;
     let registry = fleet.hub.registry().clone();
     while fleet.cluster("left").await.state != ClusterState::Degraded {

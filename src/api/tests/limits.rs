@@ -9,7 +9,7 @@ fn limited(limits: Limits) -> Protection {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_drips_is_cut_off_however_steadily_it_comes() {
+async fn slow_request_head_is_cut_off() {
     let port = Port::open(limited(Limits { head: SHORT, ..Limits::default() })).await;
     let mut stream = port.connect().await;
     let dripping = async {
@@ -29,7 +29,7 @@ async fn a_head_that_drips_is_cut_off_however_steadily_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn half_a_handshake_is_not_waited_for() {
+async fn incomplete_handshake_is_closed() {
     let files = protection::files();
     let tls = Some(files.tls(false));
     let limits = Limits { head: SHORT, ..Limits::default() };
@@ -44,7 +44,7 @@ async fn half_a_handshake_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_and_a_head_that_are_too_large_are_refused_before_they_are_read() {
+async fn oversized_head_or_body_is_rejected_before_it_is_read() {
     let port = Port::open(limited(Limits { body_bytes: 1000, ..Limits::default() })).await;
     let path = "/v1/sinks/a/dead-letters/purge";
     let json = "Content-Type: application/json";
@@ -61,7 +61,7 @@ async fn a_body_and_a_head_that_are_too_large_are_refused_before_they_are_read()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn incomplete_body_times_out() {
     let port = Port::open(limited(Limits { request: SHORT, ..Limits::default() })).await;
     let headers = ["Content-Type: application/json", "Content-Length: 10"];
     let told = port.say(&(head("POST", "/v1/sinks/a/dead-letters/purge", &headers) + "{")).await;
@@ -70,7 +70,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_not_taken_is_given_up() {
+async fn unread_response_is_dropped() {
     let port = Port::open(limited(Limits { taking: SHORT, ..Limits::default() })).await;
     let mut stream = port.connect().await;
     stream.write_all(head("GET", "/v1/status", &[]).as_bytes()).await.unwrap();
@@ -82,7 +82,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_give_way_the_oldest_first_and_probes_are_answered() {
+async fn full_port_evicts_the_oldest_idle_connection_and_answers_probes() {
     let port = Port::open(limited(Limits { connections: 32, ..Limits::default() })).await;
     let mut first = port.connect().await;
     first.write_all(head("GET", "/livez", &[]).as_bytes()).await.unwrap();
@@ -103,7 +103,7 @@ async fn idle_connections_give_way_the_oldest_first_and_probes_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_being_answered_keeps_the_place_and_the_next_waits() {
+async fn busy_connection_keeps_its_slot_and_the_next_waits() {
     let port = Port::open(limited(Limits { connections: 4, ..Limits::default() })).await;
     port.hold();
     let mut busy = Vec::new();
@@ -125,7 +125,7 @@ async fn who_is_being_answered_keeps_the_place_and_the_next_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_the_end_requests_are_answered_and_idle_connections_are_closed() {
+async fn shutdown_finishes_requests_and_closes_idle_connections() {
     let port = Port::open(Protection::default()).await;
     port.hold();
     let (mut silent, mut idle, mut busy) = (port.connect().await, port.connect().await, port.connect().await);

@@ -66,7 +66,7 @@ async fn ask(client: &reqwest::Client, port: &Port, path: &str) -> (u16, Vec<u8>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_token_there_are_probes_that_tell_no_names() {
+async fn request_without_a_token_sees_probes_without_details() {
     let protection =
         Protection { token: Some(token(TOKEN)), read_token: Some(token(READ_TOKEN)), ..Protection::default() };
     let port = Port::open(protection).await;
@@ -99,7 +99,7 @@ async fn without_a_token_there_are_probes_that_tell_no_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_of_the_ca_lets_in_and_none_leaves_the_probes() {
+async fn client_certificate_grants_access_and_without_one_only_probes_work() {
     let files = files();
     let port = Port::open(Protection { tls: Some(files.tls(true)), ..Protection::default() }).await;
     let identity = files.issue("operator", "client.pem", "client-key.pem");
@@ -117,7 +117,7 @@ async fn a_certificate_of_the_ca_lets_in_and_none_leaves_the_probes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replaced_certificate_is_shown_to_those_who_come_and_those_who_are_there_stay() {
+async fn replaced_certificate_serves_new_connections_and_keeps_open_ones() {
     let files = files();
     let port = Port::open(Protection { tls: Some(files.tls(false)), ..Protection::default() }).await;
     let old = files.client(None);
@@ -144,7 +144,7 @@ async fn a_replaced_certificate_is_shown_to_those_who_come_and_those_who_are_the
 }
 
 #[test]
-fn files_that_are_of_no_use_are_named_with_what_is_wrong() {
+fn tls_check_names_the_unusable_file_and_the_reason() {
     let files = files();
     let problem = |files: &TlsFiles| check_tls(files).map_err(|error| (error.key(), error.to_string())).unwrap_err();
     assert!(check_tls(&files.tls(true)).is_ok());

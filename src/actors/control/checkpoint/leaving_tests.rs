@@ -29,7 +29,7 @@ fn clusters(hub: &Hub) -> Vec<String> {
 }
 
 #[test]
-fn what_is_put_away_stays_on_disk_with_what_came_last_and_is_in_memory_no_more() {
+fn saved_cluster_stays_on_disk_with_its_last_change_and_leaves_memory() {
     let mut hub = Hub::new(1, "v1", "v2");
     change(&mut hub);
     take_out(&mut hub);
@@ -42,7 +42,7 @@ fn what_is_put_away_stays_on_disk_with_what_came_last_and_is_in_memory_no_more()
 }
 
 #[test]
-fn what_has_not_been_seen_again_since_a_restart_is_not_put_away() {
+fn partition_that_has_not_caught_up_after_a_restart_stays_unsaved() {
     let mut hub = Hub::new(1, "v1", "v2");
     let snapshot = hub.from.store.published().load_full();
     snapshot.partition(hub.moving).unwrap().health().lists.store(0, Relaxed);
@@ -53,7 +53,7 @@ fn what_has_not_been_seen_again_since_a_restart_is_not_put_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_put_away_stays_as_it_was_for_a_minute_and_then_goes_from_disk_too() {
+async fn unsaved_partition_is_kept_for_a_minute_and_then_deleted() {
     let mut hub = Hub::new(2, "v1", "v2");
     change(&mut hub);
     hub.disk.set_fail_rate(1.0);
@@ -74,7 +74,7 @@ async fn what_cannot_be_put_away_stays_as_it_was_for_a_minute_and_then_goes_from
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_to_write_has_a_pass_give_up_its_wait_and_gets_no_turn_of_a_disk_that_hangs() {
+async fn waiting_writer_interrupts_a_pass_and_times_out_on_a_hanging_disk() {
     let hub = Hub::new(3, "v1", "v2");
     let hangs = Arc::clone(&hub.keeping.turn).lock_owned().await;
     assert!(!hub.keeping.is_waited_for());

@@ -148,7 +148,7 @@ impl Hub {
 }
 
 #[test]
-fn a_pass_that_is_cut_off_after_any_call_leaves_a_moved_partition_whole_in_one_of_its_versions() {
+fn interrupted_pass_leaves_a_moved_partition_complete_in_one_version() {
     let mut seen = std::collections::BTreeSet::new();
     for (from, to) in [("v1", "v1beta1"), ("v1beta1", "v1")] {
         for power_goes in [false, true] {
@@ -173,7 +173,7 @@ fn a_pass_that_is_cut_off_after_any_call_leaves_a_moved_partition_whole_in_one_o
 }
 
 #[test]
-fn what_has_moved_stays_where_it_was_until_its_readers_let_it_be_written() {
+fn moved_partition_stays_in_its_old_version_until_readers_acknowledge() {
     for (from, to) in [("v1", "v1beta1"), ("v1beta1", "v1")] {
         let mut hub = Hub::new(1, from, to);
         hub.move_it();
@@ -191,7 +191,7 @@ fn what_has_moved_stays_where_it_was_until_its_readers_let_it_be_written() {
 }
 
 #[test]
-fn two_versions_that_are_asked_for_by_name_are_both_there() {
+fn versions_requested_by_name_are_both_restored() {
     let mut hub = Hub::new(1, "v1", "v1beta1");
     let snapshot = hub.from.store.published().load_full();
     let partition = snapshot.partition(hub.moving).unwrap();
@@ -202,7 +202,7 @@ fn two_versions_that_are_asked_for_by_name_are_both_there() {
 }
 
 #[test]
-fn one_that_moves_on_before_it_is_written_stays_where_it_is_on_disk_and_one_that_is_closed_goes() {
+fn twice_moved_partition_keeps_its_files_and_a_closed_one_loses_them() {
     let (v1, v2, v3) = (widgets("v1"), widgets("v2"), widgets("v3"));
     let at = |resource: &ApiResource| origin("a", resource);
     let keeps = |moves: &crate::state::caches::Moves, resource: &ApiResource| moves.hold(&resource.gvr, &View::Shared);
@@ -229,7 +229,7 @@ fn one_that_moves_on_before_it_is_written_stays_where_it_is_on_disk_and_one_that
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_forward_lets_nothing_go_that_nobody_wants_just_now() {
+async fn system_clock_jump_does_not_expire_unclaimed_partitions() {
     let begun = "2026-03-01T12:00:00Z".parse::<jiff::Timestamp>().unwrap();
     clock::set_wall(Some(begun));
     let hub = Hub::new(1, "v1", "v1beta1");

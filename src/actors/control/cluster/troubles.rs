@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_fail_of_the_same_are_told_of_together_and_once() {
+    fn failure_log_groups_informers_by_kind_of_failure_and_reports_once() {
         let mut troubles = Troubles::default();
         assert!(fails(&mut troubles, "pods", ErrorClass::Transient));
         assert!(!fails(&mut troubles, "nodes", ErrorClass::Refused), "somebody will tell");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_cluster_is_not_told_of_by_its_resources_and_what_stays_silent_in_it_is() {
+    fn failure_log_omits_unreachable_failures_reported_for_the_cluster() {
         let mut troubles = Troubles::default();
         fails(&mut troubles, "pods", ErrorClass::Transient);
         fails(&mut troubles, "nodes", ErrorClass::Refused);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_told_of_no_more() {
+    fn failure_log_drops_removed_informers() {
         let mut troubles = Troubles::default();
         fails(&mut troubles, "pods", ErrorClass::Forbidden);
         troubles.retain(|_| false);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_named_where_it_is_not_all() {
+    fn failure_log_names_the_scope_unless_it_is_all() {
         let shop = Scope { namespace: Some("shop".into()), ..Scope::all() };
         assert_eq!(name(&(Gvr::new("apps", "v1", "deployments"), shop)), "deployments.apps (shop)");
     }

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_skipped_object_is_named_again_once_the_latest_is_accepted() {
+    fn skipped_objects_report_the_previous_one_once_the_latest_is_accepted() {
         let key = |name: &str| ObjectKey::new("shop", name);
         let mut skipped = SkippedObjects::default();
         for name in ["a", "b"] {

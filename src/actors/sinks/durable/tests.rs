@@ -68,6 +68,6 @@ impl Bed for SubscriberBed {
 }
 
 #[test]
-fn a_durable_subscriber_keeps_the_contract() {
+fn durable_subscriber_passes_the_sink_contract() {
     actix_rt::System::new().block_on(keeps_the_contract(|| std::future::ready(SubscriberBed::start())));
 }

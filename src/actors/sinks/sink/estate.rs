@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_survives_its_holders_panic() {
+    fn recoverable_value_survives_a_panic_of_its_holder() {
         let heir = Heir::new(vec![1]);
         let mut holder = heir.claim().unwrap();
         assert!(heir.claim().is_none(), "one holder at a time");

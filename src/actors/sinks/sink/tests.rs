@@ -188,7 +188,7 @@ fn assert_complete(transport: &ScriptedTransport, objects: usize, versions: u64)
 }
 
 #[test]
-fn everything_arrives_once_and_in_order_per_object() {
+fn sink_delivers_each_event_once_and_in_order_per_object() {
     paused(async {
         let bench = Bench::start(ScriptedTransport::new(|_, _| Outcome::Accepted));
         for chunk in adds(30, 20).chunks(70) {
@@ -203,7 +203,7 @@ fn everything_arrives_once_and_in_order_per_object() {
 }
 
 #[test]
-fn nothing_is_lost_and_order_holds_when_two_attempts_of_three_fail() {
+fn sink_keeps_order_and_loses_nothing_when_two_of_three_attempts_fail() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| match n % 3 {
             0 => failed("connection refused"),
@@ -221,7 +221,7 @@ fn nothing_is_lost_and_order_holds_when_two_attempts_of_three_fail() {
 }
 
 #[test]
-fn a_lone_event_waits_for_company_no_longer_than_it_should() {
+fn sink_sends_a_single_event_after_max_wait() {
     paused(async {
         let bench = Bench::start(ScriptedTransport::new(|_, _| Outcome::Accepted));
         bench.send(vec![add("web", 1)]).await;
@@ -233,7 +233,7 @@ fn a_lone_event_waits_for_company_no_longer_than_it_should() {
 }
 
 #[test]
-fn a_full_sink_keeps_its_sender_waiting_and_stays_within_its_bound() {
+fn full_sink_delays_its_sender_and_stays_within_its_limit() {
     paused(async {
         let up = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let answer = Arc::clone(&up);
@@ -259,7 +259,7 @@ fn a_full_sink_keeps_its_sender_waiting_and_stays_within_its_bound() {
 }
 
 #[test]
-fn messages_that_wait_keep_their_order() {
+fn sink_keeps_the_order_of_waiting_messages() {
     paused(async {
         let bench =
             Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| params.machine.bounds.events = 2);
@@ -273,7 +273,7 @@ fn messages_that_wait_keep_their_order() {
 }
 
 #[test]
-fn the_bound_in_bytes_holds_too() {
+fn sink_enforces_its_limit_in_bytes() {
     paused(async {
         let size = Event::new(&add("web", 1), clock::wall(), &EventOptions::default()).unwrap().size();
         let transport = ScriptedTransport::new(|_, _| failed("down"));
@@ -285,7 +285,7 @@ fn the_bound_in_bytes_holds_too() {
 }
 
 #[test]
-fn what_cannot_be_delivered_in_time_ends_as_a_dead_letter() {
+fn undeliverable_event_becomes_a_dead_letter_after_give_up_after() {
     paused(async {
         let bench = Bench::start(ScriptedTransport::new(|_, _| failed("receiver answered 500")));
         let begun = clock::now();
@@ -304,7 +304,7 @@ fn what_cannot_be_delivered_in_time_ends_as_a_dead_letter() {
 }
 
 #[test]
-fn one_bad_event_does_not_take_its_neighbours_along() {
+fn rejected_event_is_isolated_from_its_batch() {
     paused(async {
         let transport = ScriptedTransport::new(|_, batch| {
             if batch.iter().any(|event| event.subject().ends_with("/web-7")) {
@@ -324,7 +324,7 @@ fn one_bad_event_does_not_take_its_neighbours_along() {
 }
 
 #[test]
-fn a_failing_receiver_is_probed_by_one_lane_and_recovers() {
+fn failing_receiver_is_probed_by_one_lane_and_recovers() {
     paused(async {
         let answer = |n, _: &[Event]| if n < 40 { failed("down") } else { Outcome::Accepted };
         // Slow, so that attempts of two lanes would overlap.
@@ -347,7 +347,7 @@ fn a_failing_receiver_is_probed_by_one_lane_and_recovers() {
 }
 
 #[test]
-fn retry_after_holds_every_lane_back() {
+fn retry_after_delays_every_lane() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| match n {
             0 => Outcome::Retry { after: Some(Duration::from_secs(100)), content: false, error: "429".to_owned() },
@@ -367,7 +367,7 @@ fn retry_after_holds_every_lane_back() {
 }
 
 #[test]
-fn a_receiver_that_is_gone_disables_the_sink_and_nothing_ends_in_silence() {
+fn status_410_disables_the_sink_and_every_event_is_counted() {
     paused(async {
         let gone = |_: usize, _: &[Event]| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() };
         let bench = Bench::with(ScriptedTransport::new(gone), |params| params.machine.bounds.events = 20);
@@ -383,7 +383,7 @@ fn a_receiver_that_is_gone_disables_the_sink_and_nothing_ends_in_silence() {
 }
 
 #[test]
-fn attempts_that_were_in_flight_when_the_sink_was_disabled_are_not_repeated() {
+fn disabled_sink_does_not_repeat_attempts_in_flight() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| match n {
             0 => Outcome::Disable { error: "receiver answered 410 Gone".to_owned() },
@@ -397,7 +397,7 @@ fn attempts_that_were_in_flight_when_the_sink_was_disabled_are_not_repeated() {
 }
 
 #[test]
-fn a_panicking_transport_loses_its_batch_alone() {
+fn panicking_transport_loses_only_its_batch() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| if n == 0 { panic!("boom") } else { Outcome::Accepted });
         let bench = Bench::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
@@ -410,7 +410,7 @@ fn a_panicking_transport_loses_its_batch_alone() {
 }
 
 #[test]
-fn a_drain_is_over_at_its_deadline_and_says_what_is_left() {
+fn drain_ends_at_its_deadline_and_reports_the_remaining_events() {
     paused(async {
         let bench = Bench::start(ScriptedTransport::slow(LONG, |_, _| Outcome::Accepted));
         bench.send(adds(7, 1)).await;
@@ -422,7 +422,7 @@ fn a_drain_is_over_at_its_deadline_and_says_what_is_left() {
 }
 
 #[test]
-fn a_drain_does_not_wait_for_a_retry_that_is_far_away() {
+fn drain_retries_without_waiting_for_the_backoff() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| if n == 0 { failed("down") } else { Outcome::Accepted });
         let far = Duration::from_secs(3600);
@@ -435,7 +435,7 @@ fn a_drain_does_not_wait_for_a_retry_that_is_far_away() {
 }
 
 #[test]
-fn the_selection_decides_and_is_counted() {
+fn selection_filters_events_and_counts_them() {
     paused(async {
         let selection = Selection {
             events: vec![EventType::Added],
@@ -453,7 +453,7 @@ fn the_selection_decides_and_is_counted() {
 }
 
 #[test]
-fn a_stopped_sink_leaves_no_sender_without_an_answer() {
+fn stopped_sink_fails_its_waiting_senders() {
     paused(async {
         let bench =
             Bench::with(ScriptedTransport::new(|_, _| failed("down")), |params| params.machine.bounds.events = 1);
@@ -493,7 +493,7 @@ async fn moody_receiver(received: Received) -> std::net::SocketAddr {
 }
 
 #[test]
-fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
+fn webhook_over_real_sockets_keeps_order_and_loses_nothing() {
     use informer_hub_sink::webhook::{WebhookParams, WebhookTransport, WebhookUrl};
     let io = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let received = Received::default();
@@ -531,7 +531,7 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
 
 /// Kills the actor between messages, with batches in flight, queued and held back.
 #[test]
-fn a_sink_whose_actor_dies_loses_nothing() {
+fn sink_actor_restart_loses_nothing() {
     paused(async {
         let transport = ScriptedTransport::new(|_, _| Outcome::Accepted);
         let env =
