@@ -8,7 +8,7 @@ use actix::ArbiterHandle;
 use parking_lot::RwLock;
 
 use crate::actors::cache::actor::CacheDirectory;
-use crate::actors::checkpoint::keeper::Checkpoints;
+use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::memory::budget::Budget;
 use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::Census;
@@ -65,8 +65,8 @@ impl Env {
     }
 
     /// Returns resources on the same threads with separate caches, no memory limit and no checkpoints. For
-    /// [`Apart`](crate::actors::Apart).
-    pub(in crate::actors) fn apart(&self) -> Self {
+    /// [`SeparateRegistry`](crate::actors::Apart).
+    pub(in crate::actors) fn separate(&self) -> Self {
         let checkpoints = Checkpoints::default();
         let (io, arbiters, census) = (self.io.clone(), Arc::clone(&self.arbiters), self.census.clone());
         Self {

@@ -40,11 +40,11 @@ pub mod messages {
 }
 
 pub use cache::actor::{CacheActor, CacheDirectory};
-pub use cache::questions::Answering;
-pub use checkpoint::keeper::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
+pub use cache::query_runner::PendingAnswer;
 pub use checkpoint::restore_plan::RestorePlan;
+pub use checkpoint::store::{CheckpointListener, CheckpointStore, Checkpoints, DeliveredVersions, StateStatus};
 pub use control::registry::{RegistryActor, RegistryError};
-pub use control::system::{Apart, HubSystem, SystemError};
+pub use control::system::{HubSystem, SeparateRegistry, SystemError};
 pub use env::Env;
 pub use memory::budget::{Budget, InformerMemory, MemoryStatus};
 pub use runtime::capacity::{self, Tuning};

@@ -7,7 +7,7 @@ mod crash;
 #[allow(dead_code, reason = "shared with the tests of the whole hub, which need more of it")]
 mod fleet;
 mod outage;
-mod questions;
+mod queries;
 mod reflector;
 mod supervision;
 

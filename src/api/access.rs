@@ -28,16 +28,16 @@ use super::hosts::Hosts;
 use informer_hub_disk::FileStates;
 
 /// Minimum token length; a shorter token could be guessed.
-const LEAST_TOKEN: usize = 16;
+const MIN_TOKEN: usize = 16;
 
 /// Maximum token length; a longer token does not fit into a request's head.
-const MOST_TOKEN: usize = 4096;
+const MAX_TOKEN: usize = 4096;
 
 /// Invalid token; the owner of the secret can fix it. Does not contain the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// Too short or too long.
-    #[error("the token has {0} characters, expected {LEAST_TOKEN} to {MOST_TOKEN}: `openssl rand -hex 32` creates one")]
+    #[error("the token has {0} characters, expected {MIN_TOKEN} to {MAX_TOKEN}: `openssl rand -hex 32` creates one")]
     Length(
         /// Length of the token.
         usize,
@@ -55,7 +55,7 @@ pub fn check_token(text: &str) -> Result<(), InvalidToken> {
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(InvalidToken::Characters);
     }
-    if (LEAST_TOKEN..=MOST_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
+    if (MIN_TOKEN..=MAX_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
 }
 
 /// Function that reads a secret.
@@ -75,12 +75,12 @@ impl TokenFrom {
         Self { file, read }
     }
 
-    fn mark(&self) -> Result<Mark, TokenError> {
+    fn mac(&self) -> Result<TokenMac, TokenError> {
         let place =
             || self.file.as_deref().map_or_else(|| "its variable".to_owned(), |file| file.display().to_string());
         let text = (self.read)().map_err(|source| TokenError::Unreadable { place: place(), source })?;
         check_token(&text).map_err(|source| TokenError::Invalid { place: place(), source })?;
-        Ok(mark(text.as_bytes()))
+        Ok(mac(text.as_bytes()))
     }
 }
 
@@ -114,9 +114,9 @@ pub enum TokenError {
 }
 
 /// MAC of a token. Comparing two takes constant time.
-type Mark = CtOutput<Hmac<Sha256>>;
+type TokenMac = CtOutput<Hmac<Sha256>>;
 
-fn mark(token: &[u8]) -> Mark {
+fn mac(token: &[u8]) -> TokenMac {
     let mac = Hmac::<Sha256>::new_from_slice(b"informer-hub token").expect("HMAC takes a key of any length");
     mac.chain_update(token).finalize()
 }
@@ -124,13 +124,13 @@ fn mark(token: &[u8]) -> Mark {
 /// Right that a request requires or a credential grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Right {
-    Look,
-    Change,
+    Read,
+    Write,
 }
 
 /// Whether the caller has the right to look. Passed to the handler as a request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MayLook(pub(super) bool);
+pub(super) struct MayRead(pub(super) bool);
 
 /// Reason for denying a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,25 +140,25 @@ pub(super) enum Denied {
     /// The token is unknown.
     WrongToken,
     /// The token grants only the right to look.
-    LookOnly,
+    ReadOnly,
     /// The request was sent by a web page in a browser.
-    Page,
+    WebPage,
     /// The request names a host that the hub does not serve.
-    Host,
+    UnknownHost,
 }
 
 /// MACs of the current tokens.
 #[derive(Default)]
-struct Marks {
-    change: Option<Mark>,
-    look: Option<Mark>,
+struct TokenMacs {
+    change: Option<TokenMac>,
+    look: Option<TokenMac>,
 }
 
 /// Decides whether requests are allowed.
 pub(super) struct Access {
     token: Option<TokenFrom>,
     read_token: Option<TokenFrom>,
-    marks: ArcSwap<Marks>,
+    macs: ArcSwap<TokenMacs>,
     /// Whether client certificates are accepted.
     certificates: bool,
     metrics_open: bool,
@@ -179,9 +179,9 @@ impl Access {
         hosts: Option<Hosts>,
     ) -> Result<Self, TokenError> {
         let (refused, misdirected) = (AtomicU64::new(0), AtomicU64::new(0));
-        let marks = ArcSwap::default();
-        let access = Self { token, read_token, marks, certificates, metrics_open, hosts, refused, misdirected };
-        access.read_again()?;
+        let macs = ArcSwap::default();
+        let access = Self { token, read_token, macs, certificates, metrics_open, hosts, refused, misdirected };
+        access.reload_tokens()?;
         Ok(access)
     }
 
@@ -192,9 +192,9 @@ impl Access {
     }
 
     /// Reads the tokens again. If one cannot be read, all stay unchanged.
-    pub(super) fn read_again(&self) -> Result<(), TokenError> {
-        let mark = |token: &Option<TokenFrom>| token.as_ref().map(TokenFrom::mark).transpose();
-        self.marks.store(Arc::new(Marks { change: mark(&self.token)?, look: mark(&self.read_token)? }));
+    pub(super) fn reload_tokens(&self) -> Result<(), TokenError> {
+        let mac = |token: &Option<TokenFrom>| token.as_ref().map(TokenFrom::mac).transpose();
+        self.macs.store(Arc::new(TokenMacs { change: mac(&self.token)?, look: mac(&self.read_token)? }));
         Ok(())
     }
 
@@ -214,30 +214,30 @@ impl Access {
     }
 
     /// Decides a request. `certified` tells whether the connection has a valid client certificate.
-    pub(super) fn judge<B>(&self, request: &Request<B>, certified: bool) -> Result<MayLook, Denied> {
+    pub(super) fn authorize<B>(&self, request: &Request<B>, certified: bool) -> Result<MayRead, Denied> {
         let path = request.uri().path();
         let looks = matches!(*request.method(), Method::GET | Method::HEAD);
         let known = self.identify(request.headers(), certified);
         let is_probe = matches!(path, "/livez" | "/readyz");
-        let is_free = is_probe || (path == "/metrics" && self.metrics_open);
+        let is_public = is_probe || (path == "/metrics" && self.metrics_open);
         // A page that uses DNS rebinding has no token, so what needs no credential is restricted to known hosts.
-        let is_credited = known.is_ok() && !self.is_open();
-        let is_foreign = !is_credited && self.hosts.as_ref().is_some_and(|hosts| !hosts.accepts(request));
+        let has_credential = known.is_ok() && !self.is_open();
+        let is_unknown_host = !has_credential && self.hosts.as_ref().is_some_and(|hosts| !hosts.accepts(request));
         let verdict = match (known, looks) {
-            (_, true) if is_foreign && is_probe => Ok(MayLook(false)),
-            (Ok(_), _) if is_foreign => Err(Denied::Host),
-            (Err(_), true) if is_foreign && is_free => Err(Denied::Host),
+            (_, true) if is_unknown_host && is_probe => Ok(MayRead(false)),
+            (Ok(_), _) if is_unknown_host => Err(Denied::UnknownHost),
+            (Err(_), true) if is_unknown_host && is_public => Err(Denied::UnknownHost),
             // Browsers send requests of a page to hosts that its author cannot reach, but always with an `Origin`
             // header.
-            (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::Page),
-            (Ok(_), true) | (Ok(Right::Change), false) => Ok(MayLook(true)),
-            (Ok(Right::Look), false) => Err(Denied::LookOnly),
-            (Err(_), true) if is_free => Ok(MayLook(false)),
+            (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::WebPage),
+            (Ok(_), true) | (Ok(Right::Write), false) => Ok(MayRead(true)),
+            (Ok(Right::Read), false) => Err(Denied::ReadOnly),
+            (Err(_), true) if is_public => Ok(MayRead(false)),
             (Err(denied), _) => Err(denied),
         };
         match verdict {
             Ok(_) => {}
-            Err(Denied::Host) => {
+            Err(Denied::UnknownHost) => {
                 self.misdirected.fetch_add(1, Relaxed);
             }
             Err(_) => {
@@ -249,13 +249,13 @@ impl Access {
 
     fn identify(&self, headers: &HeaderMap, certified: bool) -> Result<Right, Denied> {
         if self.is_open() || (self.certificates && certified) {
-            return Ok(Right::Change);
+            return Ok(Right::Write);
         }
-        let token = mark(bearer(headers).ok_or(Denied::Anonymous)?);
-        let marks = self.marks.load();
-        match (marks.change.as_ref() == Some(&token), marks.look.as_ref() == Some(&token)) {
-            (true, _) => Ok(Right::Change),
-            (false, true) => Ok(Right::Look),
+        let token = mac(bearer(headers).ok_or(Denied::Anonymous)?);
+        let macs = self.macs.load();
+        match (macs.change.as_ref() == Some(&token), macs.look.as_ref() == Some(&token)) {
+            (true, _) => Ok(Right::Write),
+            (false, true) => Ok(Right::Read),
             (false, false) => Err(Denied::WrongToken),
         }
     }
@@ -282,12 +282,12 @@ impl Denied {
                 (StatusCode::UNAUTHORIZED, "a token is required: send the header Authorization: Bearer TOKEN")
             }
             Self::WrongToken => (StatusCode::UNAUTHORIZED, "the token is not valid; it may have been replaced"),
-            Self::LookOnly => (StatusCode::FORBIDDEN, "this token is read-only; use the one of hub.auth.token"),
-            Self::Host => (
+            Self::ReadOnly => (StatusCode::FORBIDDEN, "this token is read-only; use the one of hub.auth.token"),
+            Self::UnknownHost => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "the hub is not served under this host name; add the name to hub.allowed_hosts to allow it",
             ),
-            Self::Page => (StatusCode::FORBIDDEN, "a web page may not send this request without a token"),
+            Self::WebPage => (StatusCode::FORBIDDEN, "a web page may not send this request without a token"),
         };
         let mut response = wrong(status, problem);
         if status == StatusCode::UNAUTHORIZED {
@@ -303,15 +303,15 @@ mod tests {
 
     use super::*;
 
-    const CHANGE: &str = "change-0123456789abcdef";
-    const LOOK: &str = "look-0123456789abcdef";
+    const WRITE: &str = "change-0123456789abcdef";
+    const READ: &str = "look-0123456789abcdef";
 
     fn token(text: &'static str) -> TokenFrom {
         TokenFrom::new(None, Arc::new(move || Ok(text.to_owned())))
     }
 
     fn guarded(metrics_open: bool) -> Access {
-        Access::new(Some(token(CHANGE)), Some(token(LOOK)), true, metrics_open, Some(Hosts::default())).unwrap()
+        Access::new(Some(token(WRITE)), Some(token(READ)), true, metrics_open, Some(Hosts::default())).unwrap()
     }
 
     fn request(method: Method, path: &str, token: Option<&str>) -> Request<()> {
@@ -325,63 +325,67 @@ mod tests {
     #[test]
     fn request_requires_its_right_and_probes_require_none() {
         let access = guarded(false);
-        let judge = |method, path, token| access.judge(&request(method, path, token), false);
+        let authorize = |method, path, token| access.authorize(&request(method, path, token), false);
         for (method, path, token, wanted) in [
-            (Method::GET, "/livez", None, Ok(MayLook(false))),
-            (Method::HEAD, "/readyz", None, Ok(MayLook(false))),
-            (Method::GET, "/readyz", Some("no-such-token-anywhere"), Ok(MayLook(false))),
-            (Method::GET, "/readyz", Some(LOOK), Ok(MayLook(true))),
+            (Method::GET, "/livez", None, Ok(MayRead(false))),
+            (Method::HEAD, "/readyz", None, Ok(MayRead(false))),
+            (Method::GET, "/readyz", Some("no-such-token-anywhere"), Ok(MayRead(false))),
+            (Method::GET, "/readyz", Some(READ), Ok(MayRead(true))),
             (Method::POST, "/livez", None, Err(Denied::Anonymous)),
             (Method::GET, "/metrics", None, Err(Denied::Anonymous)),
             (Method::GET, "/v1/status", None, Err(Denied::Anonymous)),
-            (Method::GET, "/v1/status", Some(LOOK), Ok(MayLook(true))),
-            (Method::GET, "/v1/status", Some(CHANGE), Ok(MayLook(true))),
+            (Method::GET, "/v1/status", Some(READ), Ok(MayRead(true))),
+            (Method::GET, "/v1/status", Some(WRITE), Ok(MayRead(true))),
             (Method::GET, "/v1/status", Some(""), Err(Denied::WrongToken)),
             (Method::GET, "/v1/status", Some("change-0123456789abcdeF"), Err(Denied::WrongToken)),
             (Method::GET, "/no/such/path", None, Err(Denied::Anonymous)),
             (Method::GET, "/livez/", None, Err(Denied::Anonymous)),
-            (Method::POST, "/v1/reload", Some(LOOK), Err(Denied::LookOnly)),
-            (Method::DELETE, "/v1/status", Some(LOOK), Err(Denied::LookOnly)),
-            (Method::POST, "/v1/reload", Some(CHANGE), Ok(MayLook(true))),
+            (Method::POST, "/v1/reload", Some(READ), Err(Denied::ReadOnly)),
+            (Method::DELETE, "/v1/status", Some(READ), Err(Denied::ReadOnly)),
+            (Method::POST, "/v1/reload", Some(WRITE), Ok(MayRead(true))),
         ] {
-            assert_eq!(judge(method.clone(), path, token), wanted, "{method} {path} {token:?}");
+            assert_eq!(authorize(method.clone(), path, token), wanted, "{method} {path} {token:?}");
         }
         assert_eq!(access.refused(), 9);
         assert_eq!(access.refused(), 0);
-        assert_eq!(access.judge(&request(Method::POST, "/v1/reload", None), true), Ok(MayLook(true)), "a certificate");
-        assert_eq!(guarded(true).judge(&request(Method::GET, "/metrics", None), false), Ok(MayLook(false)));
+        assert_eq!(
+            access.authorize(&request(Method::POST, "/v1/reload", None), true),
+            Ok(MayRead(true)),
+            "a certificate"
+        );
+        assert_eq!(guarded(true).authorize(&request(Method::GET, "/metrics", None), false), Ok(MayRead(false)));
     }
 
     #[test]
     fn open_port_denies_changes_by_web_pages() {
         let access = Access::new(None, None, false, false, None).unwrap();
         let mut asked = request(Method::POST, "/v1/sinks/a/dead-letters/purge", None);
-        assert_eq!(access.judge(&asked, false), Ok(MayLook(true)));
+        assert_eq!(access.authorize(&asked, false), Ok(MayRead(true)));
         asked.headers_mut().insert(ORIGIN, HeaderValue::from_static("https://example.com"));
-        assert_eq!(access.judge(&asked, false), Err(Denied::Page));
+        assert_eq!(access.authorize(&asked, false), Err(Denied::WebPage));
     }
 
     #[test]
     fn client_certificate_is_ignored_unless_configured() {
-        let access = Access::new(Some(token(CHANGE)), None, false, false, None).unwrap();
-        assert_eq!(access.judge(&request(Method::GET, "/v1/status", None), true), Err(Denied::Anonymous));
+        let access = Access::new(Some(token(WRITE)), None, false, false, None).unwrap();
+        assert_eq!(access.authorize(&request(Method::GET, "/v1/status", None), true), Err(Denied::Anonymous));
     }
 
     #[test]
     fn replaced_token_takes_effect_and_an_invalid_one_keeps_the_old() {
-        let text = Arc::new(Mutex::new(CHANGE.to_owned()));
+        let text = Arc::new(Mutex::new(WRITE.to_owned()));
         let read = Arc::clone(&text);
         let from = TokenFrom::new(None, Arc::new(move || Ok(read.lock().clone())));
         let access = Access::new(Some(from), None, false, false, None).unwrap();
-        let may = |token| access.judge(&request(Method::GET, "/v1/status", Some(token)), false).is_ok();
-        *text.lock() = LOOK.to_owned();
-        access.read_again().unwrap();
-        assert!(may(LOOK) && !may(CHANGE));
+        let may = |token| access.authorize(&request(Method::GET, "/v1/status", Some(token)), false).is_ok();
+        *text.lock() = READ.to_owned();
+        access.reload_tokens().unwrap();
+        assert!(may(READ) && !may(WRITE));
         for half in ["", "short", "two words, which no header has"] {
             *text.lock() = half.to_owned();
-            let error = access.read_again().unwrap_err();
+            let error = access.reload_tokens().unwrap_err();
             assert!(!format!("{error:?}").contains("two words"), "{error:?}");
-            assert!(may(LOOK) && !may(half));
+            assert!(may(READ) && !may(half));
         }
     }
 }

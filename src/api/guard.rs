@@ -14,10 +14,10 @@ use informer_hub_disk::FileStates;
 use informer_hub_types::clock;
 
 /// How often files are checked for changes.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Checks between two reports of denied requests.
-const TELL: u32 = 60;
+const CHECKS_PER_REPORT: u32 = 60;
 
 /// Protection of the HTTP port.
 #[derive(Clone, Debug, Default)]
@@ -87,12 +87,12 @@ pub struct Guard {
     config: ArcSwapOption<ServerConfig>,
     pub(super) access: Access,
     pub(super) limits: Limits,
-    seen: Mutex<Seen>,
+    versions: Mutex<FileVersions>,
 }
 
 /// State of the files at the last read, successful or not.
 #[derive(Debug, Default)]
-struct Seen {
+struct FileVersions {
     tls: FileStates,
     tokens: FileStates,
 }
@@ -110,8 +110,8 @@ impl Guard {
         let hosts = hosts.as_deref().map(Hosts::new);
         let access = Access::new(token, read_token, certificates, metrics_open, hosts)?;
         // Tokens may have changed between reading and the first check, so they are read again then.
-        let seen = Mutex::new(Seen { tls, tokens: FileStates::default() });
-        Ok(Self { files, config: ArcSwapOption::new(config), access, limits, seen })
+        let versions = Mutex::new(FileVersions { tls, tokens: FileStates::default() });
+        Ok(Self { files, config: ArcSwapOption::new(config), access, limits, versions })
     }
 
     /// Returns whether connections are unencrypted.
@@ -133,12 +133,12 @@ impl Guard {
 
     /// Reads files that have changed. Unusable files are logged once and leave the current state in place, because
     /// files may be replaced one after the other. Blocks.
-    fn look(&self) {
-        let mut seen = self.seen.lock();
+    fn check_files(&self) {
+        let mut versions = self.versions.lock();
         if let Some(files) = &self.files {
             let now = files.states();
-            if now != seen.tls {
-                seen.tls = now;
+            if now != versions.tls {
+                versions.tls = now;
                 match files.read() {
                     Ok(config) => {
                         self.config.store(Some(config));
@@ -152,9 +152,9 @@ impl Guard {
             }
         }
         let now = self.access.files();
-        if now != seen.tokens {
-            let is_first = std::mem::replace(&mut seen.tokens, now).is_empty();
-            match self.access.read_again() {
+        if now != versions.tokens {
+            let is_first = std::mem::replace(&mut versions.tokens, now).is_empty();
+            match self.access.reload_tokens() {
                 Ok(()) if is_first => {}
                 Ok(()) => tracing::info!("using the changed tokens of hub.auth"),
                 Err(error) => {
@@ -166,14 +166,14 @@ impl Guard {
     }
 
     /// Follows file changes and reports denied requests, until dropped.
-    pub(super) async fn keep(self: Arc<Self>) {
-        let mut tick = clock::ticks(LOOK);
-        for looks in 1_u32.. {
+    pub(super) async fn run(self: Arc<Self>) {
+        let mut tick = clock::ticks(CHECK_INTERVAL);
+        for checks in 1_u32.. {
             tick.tick().await;
             let guard = Arc::clone(&self);
             // On a blocking thread, so that a hanging file system delays nothing else.
-            let _ = tokio::task::spawn_blocking(move || guard.look()).await;
-            if looks.is_multiple_of(TELL) {
+            let _ = tokio::task::spawn_blocking(move || guard.check_files()).await;
+            if checks.is_multiple_of(CHECKS_PER_REPORT) {
                 let refused = self.access.refused();
                 if refused > 0 {
                     tracing::warn!(refused, "denied requests without a valid token or certificate in the last minute");

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn host_check_covers_target_and_every_host_header() {
         let hosts = Hosts::default();
-        assert!(accepts(&hosts, "/v1/status", &[]), "HTTP/1.0 without a host is no browser");
+        assert!(accepts(&hosts, "/v1/status", &[]), "HTTP/1.0 without a host");
         assert!(accepts(&hosts, "http://localhost:7080/v1/status", &["localhost:7080"]));
         assert!(!accepts(&hosts, "http://evil.example/v1/status", &["localhost:7080"]), "absolute form");
         assert!(!accepts(&hosts, "http://localhost/v1/status", &["evil.example"]));

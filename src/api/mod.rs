@@ -20,18 +20,18 @@ use informer_hub_types::printable;
 
 mod access;
 mod answer;
+mod connection_slots;
 mod dead_letters;
 mod guard;
 mod hosts;
 mod metrics;
 mod reload;
-mod seats;
 mod serve;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-use access::MayLook;
+use access::MayRead;
 pub use access::{InvalidToken, ReadSecret, TokenError, TokenFrom, check_token};
 use answer::wrong;
 pub use dead_letters::{AskLetters, Asked};
@@ -115,7 +115,7 @@ async fn shown(show: &Show) -> Option<Shown> {
     tokio::time::timeout(DEADLINE, show()).await.ok().flatten()
 }
 
-async fn readyz(State(show): State<Show>, Extension(MayLook(may)): Extension<MayLook>) -> Response {
+async fn readyz(State(show): State<Show>, Extension(MayRead(may)): Extension<MayRead>) -> Response {
     let lines = |first, waiting: &[String]| lines(first, if may { waiting } else { &[] });
     match shown(&show).await {
         Some(shown) if shown.ready => (StatusCode::OK, lines("ready", &shown.waiting)).into_response(),

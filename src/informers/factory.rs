@@ -75,11 +75,11 @@ pub struct SharedInformerFactory {
     /// Zero for never.
     resync: Duration,
     resyncs: BTreeMap<Gvr, Duration>,
-    informers: Mutex<Made>,
+    informers: Mutex<Created>,
 }
 
 #[derive(Default)]
-struct Made {
+struct Created {
     informers: BTreeMap<(Gvr, bool), SharedInformer>,
     is_shut_down: bool,
 }
@@ -207,11 +207,11 @@ impl SharedInformerFactory {
     }
 
     fn make(&self, resource: &ApiResource, metadata_only: bool) -> Result<SharedInformer, InformerError> {
-        let mut made = self.informers.lock();
-        if made.is_shut_down {
+        let mut created = self.informers.lock();
+        if created.is_shut_down {
             return Err(InformerError::Stopped);
         }
-        let informer = made.informers.entry((resource.gvr.clone(), metadata_only)).or_insert_with(|| {
+        let informer = created.informers.entry((resource.gvr.clone(), metadata_only)).or_insert_with(|| {
             let form = if metadata_only { "-metadata" } else { "" };
             let name = format!("factory-{}/{}{form}", self.number, resource.gvr.long());
             let parts = Parts {
@@ -247,11 +247,11 @@ impl SharedInformerFactory {
     /// [`InformerError::Stopped`] if the factory has been shut down, [`InformerError::Hub`] if the hub has ended.
     pub async fn start(&self) -> Result<usize, InformerError> {
         let informers = {
-            let made = self.informers.lock();
-            if made.is_shut_down {
+            let created = self.informers.lock();
+            if created.is_shut_down {
                 return Err(InformerError::Stopped);
             }
-            made.informers.values().cloned().collect::<Vec<_>>()
+            created.informers.values().cloned().collect::<Vec<_>>()
         };
         self.core.registry.send(Start).await?;
         let mut started = 0;
@@ -282,9 +282,9 @@ impl SharedInformerFactory {
     /// Idempotent; the factory creates and starts nothing afterwards.
     pub async fn shutdown(&self) {
         let informers: Vec<_> = {
-            let mut made = self.informers.lock();
-            made.is_shut_down = true;
-            made.informers.values().cloned().collect()
+            let mut created = self.informers.lock();
+            created.is_shut_down = true;
+            created.informers.values().cloned().collect()
         };
         join_all(informers.iter().map(SharedInformer::stop)).await;
     }

@@ -25,7 +25,7 @@ impl Recorder {
         self.0.lock().unwrap().push(line);
     }
 
-    fn told(&self) -> Vec<String> {
+    fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
@@ -67,7 +67,7 @@ fn dispatch_all(handler: &mut dyn ResourceEventHandler, notifications: &[Notific
 fn dispatch_calls_the_method_of_each_notification_and_none_for_synced() {
     let recorder = Recorder::default();
     dispatch_all(&mut recorder.clone(), &all_kinds());
-    assert_eq!(recorder.told(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
+    assert_eq!(recorder.calls(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn boxed_handler_is_a_handler() {
     let recorder = Recorder::default();
     let mut boxed: Box<dyn ResourceEventHandler> = Box::new(recorder.clone());
     dispatch_all(&mut boxed, &all_kinds());
-    assert_eq!(recorder.told(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
+    assert_eq!(recorder.calls(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
 }
 
 #[test]
@@ -83,16 +83,16 @@ fn handler_funcs_ignore_events_without_a_closure() {
     dispatch_all(&mut ResourceEventHandlerFuncs::new(), &all_kinds());
     dispatch_all(&mut ResourceEventHandlerDetailedFuncs::default(), &all_kinds());
     let log = Recorder::default();
-    let told = |mut handler: ResourceEventHandlerFuncs| {
+    let calls = |mut handler: ResourceEventHandlerFuncs| {
         dispatch_all(&mut handler, &all_kinds());
-        log.told()
+        log.calls()
     };
     let [add, update, delete] = [log.clone(), log.clone(), log.clone()];
     let funcs = ResourceEventHandlerFuncs::default;
-    assert_eq!(told(funcs().on_add(move |object| add.note(text(object)))), ["a@1", "b@2"]);
+    assert_eq!(calls(funcs().on_add(move |object| add.note(text(object)))), ["a@1", "b@2"]);
     let update = move |old: &Object, new: &Object| update.note(format!("{}>{}", text(old), text(new)));
-    assert_eq!(told(funcs().on_update(update)), ["a@1>a@3", "a@3>a@3"]);
-    assert_eq!(told(funcs().on_delete(move |object| delete.note(text(object)))), ["a@4", "b@2"]);
+    assert_eq!(calls(funcs().on_update(update)), ["a@1>a@3", "a@3>a@3"]);
+    assert_eq!(calls(funcs().on_delete(move |object| delete.note(text(object)))), ["a@4", "b@2"]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn detailed_funcs_receive_initial_and_tombstone_flags() {
         .on_update(move |old, new| update.note(format!("{}>{}", text(old), text(new))))
         .on_delete(move |object, tombstone| delete.note(format!("-{} {tombstone}", text(object))));
     dispatch_all(&mut handler, &all_kinds());
-    assert_eq!(log.told(), ["+a@1 true", "+b@2 false", "a@1>a@3", "a@3>a@3", "-a@4 false", "-b@2 true"]);
+    assert_eq!(log.calls(), ["+a@1 true", "+b@2 false", "a@1>a@3", "a@3>a@3", "-a@4 false", "-b@2 true"]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn handler_funcs_use_the_later_closure() {
     let mut handler =
         ResourceEventHandlerFuncs::new().on_add(|_| panic!("replaced")).on_add(move |object| late.note(text(object)));
     dispatch_all(&mut handler, &all_kinds());
-    assert_eq!(log.told(), ["a@1", "b@2"]);
+    assert_eq!(log.calls(), ["a@1", "b@2"]);
 }
 
 #[test]
@@ -123,14 +123,14 @@ fn filter_turns_a_crossing_update_into_an_addition_or_deletion() {
     let recorder = Recorder::default();
     let web = |object: &Object| object.labels().get("app") == Some("web");
     let mut handler = FilteringResourceEventHandler::new(web, recorder.clone());
-    let mut told = |old: &str, new: &str| {
+    let mut calls = |old: &str, new: &str| {
         handler.on_update(&object("a", 1, old), &object("a", 2, new));
-        recorder.told()
+        recorder.calls()
     };
-    assert_eq!(told("web", "web"), ["a@1>2"]);
-    assert_eq!(told("db", "web"), ["+a@2"]);
-    assert_eq!(told("web", "db"), ["-a@1"], "the state that it was told last");
-    assert_eq!(told("db", "db"), [""; 0]);
+    assert_eq!(calls("web", "web"), ["a@1>2"]);
+    assert_eq!(calls("db", "web"), ["+a@2"]);
+    assert_eq!(calls("web", "db"), ["-a@1"], "the last delivered state");
+    assert_eq!(calls("db", "db"), [""; 0]);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn filter_passes_flags_and_checks_the_object_of_additions_and_deletions() {
         handler.on_add(&object("a", 1, app), flag);
         handler.on_delete(&object("a", 2, app), flag);
     }
-    assert_eq!(recorder.told(), ["!a@1", "†a@2", "+a@1", "-a@2"]);
+    assert_eq!(recorder.calls(), ["!a@1", "†a@2", "+a@1", "-a@2"]);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn filter_drops_a_deletion_whose_last_state_does_not_pass_as_client_go_does() {
     let mut handler = FilteringResourceEventHandler::new(web, recorder.clone());
     handler.on_add(&object("a", 1, "web"), false);
     handler.on_delete(&object("a", 2, "db"), false);
-    assert_eq!(recorder.told(), ["+a@1"]);
+    assert_eq!(recorder.calls(), ["+a@1"]);
 }
 
 #[test]
@@ -168,9 +168,9 @@ fn handler_debug_output_omits_closures() {
 
 /// Tracks the known objects and panics on calls that contradict them.
 #[derive(Clone, Default)]
-struct Believer(Arc<Mutex<BTreeMap<String, String>>>);
+struct ModelHandler(Arc<Mutex<BTreeMap<String, String>>>);
 
-impl ResourceEventHandler for Believer {
+impl ResourceEventHandler for ModelHandler {
     fn on_add(&mut self, object: &Object, _initial: bool) {
         let known = self.0.lock().unwrap().insert(object.name().to_owned(), text(object));
         assert_eq!(known, None, "added twice");
@@ -178,11 +178,11 @@ impl ResourceEventHandler for Believer {
 
     fn on_update(&mut self, old: &Object, new: &Object) {
         let known = self.0.lock().unwrap().insert(new.name().to_owned(), text(new));
-        assert_eq!(known, Some(text(old)), "updated from what it was not told");
+        assert_eq!(known, Some(text(old)), "updated from an unknown state");
     }
 
     fn on_delete(&mut self, object: &Object, _tombstone: bool) {
-        assert!(self.0.lock().unwrap().remove(object.name()).is_some(), "deleted though unknown");
+        assert!(self.0.lock().unwrap().remove(object.name()).is_some(), "deleted an unknown object");
     }
 }
 
@@ -198,9 +198,9 @@ proptest! {
             let app: usize = object.labels().get("app").unwrap().parse().unwrap();
             passing[app]
         };
-        let (believer, of_filter) = (Believer::default(), passing.clone());
+        let (model, of_filter) = (ModelHandler::default(), passing.clone());
         let filter = move |object: &Object| of_filter[object.labels().get("app").unwrap().parse::<usize>().unwrap()];
-        let mut handler = FilteringResourceEventHandler::new(filter, believer.clone());
+        let mut handler = FilteringResourceEventHandler::new(filter, model.clone());
         let mut world: BTreeMap<usize, Object> = BTreeMap::new();
         for (version, (name, app, gone)) in (1..).zip(steps) {
             let next = object(&format!("o{name}"), version, &app.to_string());
@@ -219,7 +219,7 @@ proptest! {
             dispatch(&mut handler, &notification);
             let passes: BTreeMap<_, _> =
                 world.values().filter(|object| verdict(object)).map(|o| (o.name().to_owned(), text(o))).collect();
-            prop_assert_eq!(&*believer.0.lock().unwrap(), &passes);
+            prop_assert_eq!(&*model.0.lock().unwrap(), &passes);
         }
     }
 }

@@ -13,28 +13,28 @@ use crate::actors::messages::{FindSubscription, ViewSync};
 use crate::actors::{Awaited, RegistryActor, SubscriptionId};
 
 /// How often a wait checks whether the handler has processed the initial objects.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Calls of one handler, which can be ended.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// Held during a call.
     running: Mutex<()>,
-    over: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 impl Calls {
     /// Runs a call on a blocking thread, unless calls have ended.
     pub(super) fn call(&self, call: impl FnOnce()) {
         let _running = self.running.blocking_lock();
-        if !self.over.load(SeqCst) {
+        if !self.has_ended.load(SeqCst) {
             call();
         }
     }
 
     /// Prevents later calls.
     pub(super) fn end(&self) {
-        self.over.store(true, SeqCst);
+        self.has_ended.store(true, SeqCst);
     }
 
     /// Waits for the running call.
@@ -97,7 +97,7 @@ impl HandlerRegistration {
     /// # Errors
     /// If the hub has ended.
     pub async fn has_synced(&self) -> Result<bool, MailboxError> {
-        if self.calls.over.load(SeqCst) {
+        if self.calls.has_ended.load(SeqCst) {
             return Ok(false);
         }
         let Some(subscription) = self.registry.send(FindSubscription(self.id)).await? else { return Ok(false) };
@@ -105,8 +105,8 @@ impl HandlerRegistration {
         // Read before the informers: a request sent after this is visible there.
         let is_starting = sync.is_starting();
         let informers = sync.informers(&(self.of)());
-        let told = |cluster| subscription.has_synced_in(cluster);
-        let all = informers.iter().all(|informer| informer.synced && told(&informer.cluster));
+        let processed = |cluster| subscription.has_synced_in(cluster);
+        let all = informers.iter().all(|informer| informer.synced && processed(&informer.cluster));
         // Without informers, the informer may not have been started.
         Ok(all && !is_starting && !informers.is_empty())
     }
@@ -128,11 +128,11 @@ impl HandlerRegistration {
             if self.has_synced().await? {
                 return Ok(());
             }
-            if self.calls.over.load(SeqCst) {
+            if self.calls.has_ended.load(SeqCst) {
                 return Err(InformerError::Removed);
             }
             // Informers signal their sync; the end of the last initial call is polled.
-            let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+            let _ = tokio::time::timeout(POLL, changes.changed()).await;
         }
     }
 }

@@ -145,7 +145,7 @@ impl Inner {
 
     /// Runs work to its end, even if the caller is dropped. A partial start or stop would leave handlers or watches
     /// behind.
-    async fn whole<T: Send + 'static>(
+    async fn run_to_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, MailboxError> {
@@ -153,7 +153,7 @@ impl Inner {
     }
 
     async fn start(self: Arc<Self>) -> Result<bool, InformerError> {
-        let _alone = self.lifecycle.lock().await;
+        let _lifecycle = self.lifecycle.lock().await;
         let (options, watch_errors) = {
             let mut state = self.state.lock();
             match state.phase {
@@ -209,7 +209,7 @@ impl Inner {
             state.phase = Phase::Stopped;
             state.handlers.iter().for_each(|(_, calls)| calls.end());
         }
-        let _alone = self.lifecycle.lock().await;
+        let _lifecycle = self.lifecycle.lock().await;
         let (handlers, indexers) = {
             let mut state = self.state.lock();
             (std::mem::take(&mut state.handlers), std::mem::take(&mut state.indexers))
@@ -217,7 +217,7 @@ impl Inner {
         let Core { registry, env } = &self.core;
         // An error means that the hub has ended.
         if !indexers.is_empty()
-            && let Some(cache) = env.caches.of_open(&self.parts.resource, &self.scope().view)
+            && let Some(cache) = env.caches.of_running(&self.parts.resource, &self.scope().view)
         {
             join_all(indexers.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
         }
@@ -319,15 +319,15 @@ impl<K: 'static> SharedInformer<K> {
             return Err(InformerError::Stopped);
         }
         let calls = Arc::<Calls>::default();
-        let mine = Arc::clone(&calls);
+        let own_calls = Arc::clone(&calls);
         let subscriber = Subscriber::from_fn(move |notification: &Notification<K>| {
-            mine.call(|| dispatch(&mut handler, notification));
+            own_calls.call(|| dispatch(&mut handler, notification));
         });
         let Parts { name, clusters, .. } = &inner.parts;
         let subscribe = Subscribe::to_informers_of(inner.user(), clusters.clone(), subscriber);
         let resync = options.resync.unwrap_or(inner.parts.resync);
         let subscribe = subscribe.named(options.name.as_deref().unwrap_or(name)).with_resync(resync);
-        let id = inner.whole(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
+        let id = inner.run_to_end(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
         let of = Arc::clone(inner);
         Ok(HandlerRegistration::new(id, calls, Arc::new(move || of.awaited()), inner.core.registry.clone()))
     }
@@ -356,7 +356,7 @@ impl<K: 'static> SharedInformer<K> {
             calls.ended().await;
             ended
         };
-        Ok(self.inner.whole(ending).await??)
+        Ok(self.inner.run_to_end(ending).await??)
     }
 
     /// Removes a handler of this informer and prevents later calls; `None` if it is not registered.
@@ -372,14 +372,14 @@ impl<K: 'static> SharedInformer<K> {
 
     /// Starts the informer. Returns false if it was started before.
     pub(super) async fn start(&self) -> Result<bool, InformerError> {
-        self.inner.whole(Arc::clone(&self.inner).start()).await?
+        self.inner.run_to_end(Arc::clone(&self.inner).start()).await?
     }
 
     /// Removes all handlers and added indices, and stops watching unless others watch the same. Completes when no
     /// handler is running; the watch ends earlier. Idempotent.
     pub async fn stop(&self) {
         // An error means that the hub has ended.
-        let _ = self.inner.whole(Arc::clone(&self.inner).stop()).await;
+        let _ = self.inner.run_to_end(Arc::clone(&self.inner).stop()).await;
     }
 
     /// Returns whether it has been started, even if it is stopped by now.
@@ -400,7 +400,7 @@ impl<K: 'static> SharedInformer<K> {
     /// registration reports that. False once stopped.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        self.is_through(|informer| informer.synced)
+        self.all_informers(|informer| informer.synced)
     }
 
     /// Returns whether one cluster has synced. A controller should check this before it relies on the absence of an
@@ -414,10 +414,10 @@ impl<K: 'static> SharedInformer<K> {
     /// longer does not help then.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.is_through(|informer| informer.settled)
+        self.all_informers(|informer| informer.settled)
     }
 
-    fn is_through(&self, is: impl Fn(&InformerSync) -> bool) -> bool {
+    fn all_informers(&self, is: impl Fn(&InformerSync) -> bool) -> bool {
         let Some(sync) = self.inner.sync.get() else { return false };
         !self.inner.is_stopped() && !sync.is_starting() && sync.informers(&self.inner.awaited()).iter().all(is)
     }

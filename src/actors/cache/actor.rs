@@ -3,9 +3,9 @@
 //! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
 //! Compression runs there too. A processor waits only if compression lags by half a generation.
 
-mod builds;
-mod keeping;
-mod restoring;
+mod index_builds;
+mod memory_steps;
+mod restore;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,13 +19,13 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::actors::cache::messages::{
-    AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, OpenPartition, OpenedPartition,
+    AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Maintain, OpenPartition, OpenedPartition,
     TakeSnapshot,
 };
-use crate::actors::cache::questions::{Answering, Questions};
+use crate::actors::cache::query_runner::{PendingAnswer, QueryRunner};
 use crate::actors::cache::write_half::Lease;
 use crate::actors::cache::write_half::{SharedWriteHalf, Written, is_small};
-use crate::actors::checkpoint::keeper::Checkpoints;
+use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::runtime::capacity::{MAILBOX, Tuning};
 use crate::actors::runtime::pressure::PressureSource;
 use crate::actors::runtime::supervision::{Census, ExitGuard, stop_with};
@@ -41,31 +41,31 @@ pub struct CacheActor {
     checkpoints: Checkpoints,
     next_lease: u64,
     io: Threads,
-    questions: Questions,
+    query_runner: QueryRunner,
     /// Snapshots retained for continue tokens.
     held: Arc<Mutex<Held>>,
     /// Timer that expires retained snapshots; set while there are any.
-    holding: Option<SpawnHandle>,
+    expiry_timer: Option<SpawnHandle>,
     /// Set while a compression round runs. Processors that must wait hold its
     /// [`Pressure`](crate::actors::runtime::pressure::Pressure).
     packing: Option<PressureSource>,
     /// Whether a sweep slice or the pause after it is in progress.
     sweeping: bool,
     /// Timer that compresses the remaining objects once the resource is idle.
-    resting: Option<SpawnHandle>,
+    idle_timer: Option<SpawnHandle>,
     /// Callers waiting for index builds.
-    waiting: builds::Waiting,
+    waiting: index_builds::Waiting,
     _guard: ExitGuard,
 }
 
 /// Idle time after which all objects of a resource are compressed. The actual delay is up to twice this.
-const REST: Duration = Duration::from_secs(2);
+const IDLE_TIME: Duration = Duration::from_secs(2);
 
 /// How often retained snapshots are checked for expiry.
-const HELD_LOOK: Duration = Duration::from_secs(30);
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Pause after a sweep slice, as a multiple of the time the slice took. Limits the sweep to a fifth of a core.
-const SWEEP_REST: u32 = 4;
+const SWEEP_PAUSE_FACTOR: u32 = 4;
 
 /// Shortest pause after a sweep slice.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
@@ -75,7 +75,7 @@ impl CacheActor {
         write_half: SharedWriteHalf,
         packs: Packing,
         checkpoints: Checkpoints,
-        (io, questions): (Threads, Questions),
+        (io, query_runner): (Threads, QueryRunner),
         guard: ExitGuard,
     ) -> Self {
         let held = Arc::clone(write_half.held());
@@ -85,13 +85,13 @@ impl CacheActor {
             checkpoints,
             next_lease: 0,
             io,
-            questions,
+            query_runner,
             held,
-            holding: None,
+            expiry_timer: None,
             packing: None,
             sweeping: false,
-            resting: None,
-            waiting: builds::Waiting::new(),
+            idle_timer: None,
+            waiting: index_builds::Waiting::new(),
             _guard: guard,
         }
     }
@@ -103,34 +103,34 @@ impl CacheActor {
         }
     }
 
-    /// Compresses everything once nothing has changed for [`REST`], so an idle resource keeps no uncompressed objects.
-    fn watch_for_rest(&mut self, ctx: &mut Context<Self>) {
-        self.write_half.write(|half| half.watched = true);
-        if self.resting.is_some() {
+    /// Compresses everything once nothing has changed for [`IDLE_TIME`], so an idle resource keeps no uncompressed objects.
+    fn watch_for_idle(&mut self, ctx: &mut Context<Self>) {
+        self.write_half.write(|half| half.idle_timer_runs = true);
+        if self.idle_timer.is_some() {
             return;
         }
-        self.resting = Some(ctx.run_interval(REST, |act, ctx| {
-            let rests = act.write_half.write(|half| {
-                let rests = !std::mem::take(&mut half.changed) && !half.packing;
-                half.watched = !rests;
-                rests
+        self.idle_timer = Some(ctx.run_interval(IDLE_TIME, |act, ctx| {
+            let is_idle = act.write_half.write(|half| {
+                let is_idle = !std::mem::take(&mut half.changed) && !half.packing;
+                half.idle_timer_runs = !is_idle;
+                is_idle
             });
-            if !rests {
+            if !is_idle {
                 return;
             }
-            act.resting.take().map(|timer| ctx.cancel_future(timer));
+            act.idle_timer.take().map(|timer| ctx.cancel_future(timer));
             act.start_round(Young::take_all, ctx);
         }));
     }
 
     /// Expires retained snapshots on a timer, independently of queries.
-    fn watch_held(&mut self, ctx: &mut Context<Self>) {
-        if self.holding.is_some() {
+    fn start_expiry(&mut self, ctx: &mut Context<Self>) {
+        if self.expiry_timer.is_some() {
             return;
         }
-        self.holding = Some(ctx.run_interval(HELD_LOOK, |act, ctx| {
+        self.expiry_timer = Some(ctx.run_interval(EXPIRY_INTERVAL, |act, ctx| {
             if act.held.lock().expire(clock::now()).is_none() {
-                act.holding.take().map(|timer| ctx.cancel_future(timer));
+                act.expiry_timer.take().map(|timer| ctx.cancel_future(timer));
             }
         }));
     }
@@ -140,7 +140,7 @@ impl CacheActor {
         let round = self.write_half.write(|half| {
             half.packing = true;
             let aged = take(&mut half.young);
-            half.measure();
+            half.publish_size();
             packs.round(aged, &half.young, &published)
         });
         self.packing = Some(PressureSource::new());
@@ -167,8 +167,8 @@ impl CacheActor {
         ctx.spawn(work.into_actor(self).map(move |_, act, ctx| {
             act.packing_ended();
             act.pack(ctx);
-            let rest = (clock::now() - began) * SWEEP_REST;
-            ctx.run_later(rest.max(SWEEP_PAUSE), |act, ctx| {
+            let pause = (clock::now() - began) * SWEEP_PAUSE_FACTOR;
+            ctx.run_later(pause.max(SWEEP_PAUSE), |act, ctx| {
                 act.sweeping = false;
                 act.sweep(ctx);
             });
@@ -222,7 +222,7 @@ impl Handler<OpenPartition> for CacheActor {
             (id, half.store.outbox(id), step, resume)
         });
         if step != MemoryStep::Full {
-            self.kept(id, step, ctx);
+            self.apply_step(id, step, ctx);
         }
         let write_half = self.write_half.clone();
         MessageResult(OpenedPartition { id, lease, outbox, step, resume, write_half })
@@ -287,18 +287,18 @@ impl Handler<Apply> for CacheActor {
         });
         let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
         self.pack(ctx);
-        self.watch_for_rest(ctx);
+        self.watch_for_idle(ctx);
         let pressure = self.packing.as_ref().filter(|_| lags).map(PressureSource::pressure);
         MessageResult(Some(AppliedBatch { outbox, objects, pressure }))
     }
 }
 
-impl Handler<Attend> for CacheActor {
+impl Handler<Maintain> for CacheActor {
     type Result = ();
 
-    fn handle(&mut self, _: Attend, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: Maintain, ctx: &mut Self::Context) {
         self.pack(ctx);
-        self.watch_for_rest(ctx);
+        self.watch_for_idle(ctx);
     }
 }
 
@@ -311,17 +311,17 @@ impl Handler<TakeSnapshot> for CacheActor {
 }
 
 impl Handler<Ask> for CacheActor {
-    type Result = Answering;
+    type Result = PendingAnswer;
 
     fn handle(&mut self, Ask(query): Ask, ctx: &mut Self::Context) -> Self::Result {
         if query.question().limit.is_some() {
-            self.watch_held(ctx);
+            self.start_expiry(ctx);
         }
-        let asked = self.questions.answer(query, self.write_half.published().load_full(), &self.held);
-        if asked.lacks_owners {
+        let pending = self.query_runner.answer(query, self.write_half.published().load_full(), &self.held);
+        if pending.lacks_owners {
             self.index_owners(ctx);
         }
-        asked
+        pending
     }
 }
 
@@ -337,7 +337,7 @@ pub struct CacheDirectory {
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     young_bytes: usize,
-    questions: Questions,
+    query_runner: QueryRunner,
     checkpoints: Checkpoints,
     census: Census,
 }
@@ -357,9 +357,9 @@ impl CacheDirectory {
         checkpoints: Checkpoints,
     ) -> Self {
         let (end, young_bytes) = (CancellationToken::new(), tuning.young_bytes);
-        let questions = Questions::new(io.clone(), tuning.scans);
+        let query_runner = QueryRunner::new(io.clone(), tuning.scans);
         let (caches, next) = (Arc::default(), Arc::default());
-        Self { caches, end, io, arbiters, next, young_bytes, questions, checkpoints, census }
+        Self { caches, end, io, arbiters, next, young_bytes, query_runner, checkpoints, census }
     }
 
     /// Returns the cache of a resource, creating it if necessary.
@@ -377,7 +377,7 @@ impl CacheDirectory {
     /// As [`Self::of`] for external callers. Returns `None` once the hub has stopped, so that an empty cache is never
     /// taken for an answer.
     #[must_use]
-    pub fn of_open(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
+    pub fn of_running(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
         let mut caches = self.caches.lock();
         (!self.end.is_cancelled()).then(|| self.find(&mut caches, resource, view).address.clone())
     }
@@ -409,7 +409,7 @@ impl CacheDirectory {
     fn start(&self, store: Store, packs: Packing) -> Entry {
         let write_half = SharedWriteHalf::new(store, self.young_bytes);
         let (guard, totals) = (ExitGuard::new(0, 0, None, &self.census), Arc::clone(packs.totals()));
-        let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.questions.clone()));
+        let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.query_runner.clone()));
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
         let (end, checkpoints) = (self.end.clone(), self.checkpoints.clone());
         let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
@@ -488,6 +488,6 @@ impl Handler<crate::actors::tests::Crash> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, _: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
-        panic!("the cache is shot on purpose");
+        panic!("injected crash of the cache");
     }
 }

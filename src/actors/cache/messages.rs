@@ -103,7 +103,7 @@ pub struct AppliedBatch {
 /// Asks the actor to check for compression work after a write that bypassed it.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Attend;
+pub struct Maintain;
 
 /// Marks a cluster as expected to have the resource before it could be queried, or removes the mark.
 #[derive(Debug, Message)]

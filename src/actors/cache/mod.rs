@@ -2,5 +2,5 @@
 
 pub(in crate::actors) mod actor;
 pub(in crate::actors) mod messages;
-pub(in crate::actors) mod questions;
+pub(in crate::actors) mod query_runner;
 pub(in crate::actors) mod write_half;

@@ -34,7 +34,7 @@ pub(in crate::actors) struct WriteHalf {
     /// Whether anything has changed since the last idle check.
     pub(in crate::actors) changed: bool,
     /// Whether the idle timer is running.
-    pub(in crate::actors) watched: bool,
+    pub(in crate::actors) idle_timer_runs: bool,
     /// Whether a compression round is running.
     pub(in crate::actors) packing: bool,
     /// Memory step of each partition that does not keep everything.
@@ -42,7 +42,7 @@ pub(in crate::actors) struct WriteHalf {
     /// Snapshots retained for continue tokens.
     held: Arc<Mutex<Held>>,
     /// Uncompressed bytes, readable without the lock.
-    measured: Arc<AtomicUsize>,
+    uncompressed_bytes: Arc<AtomicUsize>,
     young_bytes: usize,
 }
 
@@ -52,14 +52,14 @@ pub(in crate::actors) struct Written {
     /// Objects in the partition after the batch.
     pub(in crate::actors) objects: u64,
     /// Whether the cache actor must be notified: to compress objects, or to start the idle timer.
-    pub(in crate::actors) attend: bool,
+    pub(in crate::actors) maintain: bool,
 }
 
 impl WriteHalf {
-    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, measured: Arc<AtomicUsize>) -> Self {
+    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, uncompressed_bytes: Arc<AtomicUsize>) -> Self {
         let (leases, steps, young) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
-        let (changed, watched, packing) = (false, false, false);
-        Self { store, young, leases, changed, watched, packing, steps, held, measured, young_bytes }
+        let (changed, idle_timer_runs, packing) = (false, false, false);
+        Self { store, young, leases, changed, idle_timer_runs, packing, steps, held, uncompressed_bytes, young_bytes }
     }
 
     /// Sets the memory step of a partition. Returns false if the lease is not current.
@@ -109,8 +109,8 @@ impl WriteHalf {
     }
 
     /// Publishes the number of uncompressed bytes.
-    pub(in crate::actors) fn measure(&self) {
-        self.measured.store(self.young.bytes(), Relaxed);
+    pub(in crate::actors) fn publish_size(&self) {
+        self.uncompressed_bytes.store(self.young.bytes(), Relaxed);
     }
 
     /// Accounts for the replaced objects that retained snapshots keep in memory.
@@ -136,18 +136,18 @@ impl WriteHalf {
         if self.leases.get(&partition) != Some(&lease) {
             return None;
         }
-        let is_news = !batch.is_empty();
-        let (outbox, newcomers) = self.store.apply_batch(partition, batch, version)?;
+        let has_changes = !batch.is_empty();
+        let (outbox, added) = self.store.apply_batch(partition, batch, version)?;
         self.note_replaced(&outbox.applied);
-        for object in newcomers {
+        for object in added {
             self.young.add(object);
         }
-        self.changed |= is_news;
-        self.measure();
-        let attend = is_news && !self.watched || self.young.is_over() && !self.packing;
+        self.changed |= has_changes;
+        self.publish_size();
+        let maintain = has_changes && !self.idle_timer_runs || self.young.is_over() && !self.packing;
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
-        Some(Written { outbox, objects, attend })
+        Some(Written { outbox, objects, maintain })
     }
 }
 
@@ -167,7 +167,7 @@ pub(in crate::actors) enum Direct {
     /// The batch was passed to [`WriteHalf::apply`], with this result.
     Applied(Option<Written>),
     /// The batch was not applied and must be sent by message.
-    NotNow(Vec<Popped>, Option<ResourceVersion>),
+    Deferred(Vec<Popped>, Option<ResourceVersion>),
 }
 
 impl SharedWriteHalf {
@@ -217,9 +217,9 @@ impl SharedWriteHalf {
         version: Option<ResourceVersion>,
     ) -> Direct {
         if !is_small(&batch) {
-            return Direct::NotNow(batch, version);
+            return Direct::Deferred(batch, version);
         }
-        let Some(mut slot) = self.slot.try_lock() else { return Direct::NotNow(batch, version) };
+        let Some(mut slot) = self.slot.try_lock() else { return Direct::Deferred(batch, version) };
         match slot.take() {
             Some(mut half) if !half.young.is_full() => {
                 let written = half.apply(partition, lease, batch, version);
@@ -228,7 +228,7 @@ impl SharedWriteHalf {
             }
             other => {
                 *slot = other;
-                Direct::NotNow(batch, version)
+                Direct::Deferred(batch, version)
             }
         }
     }
@@ -290,7 +290,7 @@ mod tests {
         match half.apply(id, lease, batch(script), None) {
             Direct::Applied(Some(written)) => lines(&written.outbox.applied),
             Direct::Applied(None) => vec!["refused".to_owned()],
-            Direct::NotNow(..) => vec!["not now".to_owned()],
+            Direct::Deferred(..) => vec!["not now".to_owned()],
         }
     }
 
@@ -304,19 +304,19 @@ mod tests {
         let (half, id) = opened();
         assert!(matches!(
             half.apply(id, LEASE, batch("+a@1"), None),
-            Direct::Applied(Some(Written { attend: true, .. }))
+            Direct::Applied(Some(Written { maintain: true, .. }))
         ));
-        half.write(|half| half.watched = true);
+        half.write(|half| half.idle_timer_runs = true);
         let Direct::Applied(Some(written)) = half.apply(id, LEASE, batch("~a@2 +b@3"), None) else {
             panic!("not taken")
         };
         assert_eq!((lines(&written.outbox.applied), written.objects), (vec!["a@1>2".to_owned(), "+b@3".into()], 2));
-        assert!(!written.attend);
+        assert!(!written.maintain);
         assert_eq!(contents(&half, id), ["a", "b"]);
         half.write(|half| half.young = Young::new(0));
         assert!(matches!(
             half.apply(id, LEASE, batch("~a@4"), None),
-            Direct::Applied(Some(Written { attend: true, .. }))
+            Direct::Applied(Some(Written { maintain: true, .. }))
         ));
     }
 
@@ -326,9 +326,11 @@ mod tests {
         let many: Vec<_> = (0..=DIRECT_BATCH).map(|i| format!("+a{i}@1")).collect();
         assert_eq!(direct(&half, id, LEASE, &many.join(" ")), ["not now"]);
         let changes: Vec<_> = (0..=DIRECT_BATCH).map(|i| format!("~a@{}", i + 1)).collect();
-        assert_eq!(direct(&half, id, LEASE, &changes.join(" ")), ["not now"], "of one object too");
-        assert_eq!(direct(&half, id, LEASE, "[ *a@1 ]1"), ["not now"], "the end of a list is long");
-        half.write(|_| assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "and nobody waited"));
+        assert_eq!(direct(&half, id, LEASE, &changes.join(" ")), ["not now"], "changes of one object count too");
+        assert_eq!(direct(&half, id, LEASE, "[ *a@1 ]1"), ["not now"], "the end of a list is never small");
+        half.write(|_| {
+            assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "the caller does not wait for the lock")
+        });
         half.write(|half| half.young = Young::new(0));
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["+b@2"]);
         assert_eq!(direct(&half, id, LEASE, "+c@3"), ["not now"]);
@@ -354,7 +356,7 @@ mod tests {
         }));
         assert!(panics.is_err());
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"]);
-        assert_eq!(half.write(|half| half.leases.len()), 0, "its writers have to open their partitions again");
+        assert_eq!(half.write(|half| half.leases.len()), 0, "writers must reopen their partitions");
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["refused"]);
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::actors::checkpoint::keeper::Keeping;
+use crate::actors::checkpoint::store::CheckpointStore;
 use crate::actors::subscribe::inbox::{Inbox, Mark};
 use crate::actors::subscribe::subscription::Subscription;
 use crate::cache::{Partition, PartitionId};
@@ -14,18 +14,18 @@ use crate::state::caches::Commit;
 pub(in crate::actors) struct Barrier {
     pub(in crate::actors) id: PartitionId,
     /// Readers that have acknowledged every event, or that had none to acknowledge.
-    passed: BTreeSet<String>,
+    acknowledged: BTreeSet<String>,
     /// Readers with unacknowledged events.
     waiting: Vec<(String, Arc<Inbox>, Mark)>,
     /// Readers that received events of the partition before the restart and have not subscribed again.
     absent: BTreeSet<String>,
     /// The partition is not on disk and has nothing to write: its first list is not complete.
-    is_nothing: bool,
+    has_nothing_to_write: bool,
 }
 
 impl Barrier {
     pub(in crate::actors) fn new(
-        keeping: &Keeping,
+        store: &CheckpointStore,
         (id, partition): (PartitionId, &Partition),
         readers: &[Arc<Subscription>],
     ) -> Self {
@@ -37,14 +37,15 @@ impl Barrier {
         // that time.
         let begun = partition.health().is_on_disk();
         let waiting = readers.iter().filter(|_| begun).filter_map(inbox).collect();
-        let is_nothing = !begun && partition.is_empty() && !partition.has_synced();
-        let mut barrier = Self { id, passed: BTreeSet::new(), waiting, absent: BTreeSet::new(), is_nothing };
+        let has_nothing_to_write = !begun && partition.is_empty() && !partition.has_synced();
+        let mut barrier =
+            Self { id, acknowledged: BTreeSet::new(), waiting, absent: BTreeSet::new(), has_nothing_to_write };
         if let Some(restored) = partition.restored() {
             let (readers, awaited) = (restored.readers(), restored.awaited());
             if restored.is_unchanged(partition) && readers == awaited {
                 // The state on disk equals the state these readers have.
-                barrier.passed.extend(readers);
-            } else if keeping.waits() {
+                barrier.acknowledged.extend(readers);
+            } else if store.waits() {
                 barrier.absent = awaited;
             } else {
                 restored.give_up();
@@ -54,14 +55,14 @@ impl Barrier {
     }
 
     /// Checks for new acknowledgements. Returns whether all readers have acknowledged.
-    pub(in crate::actors) fn look(&mut self) -> bool {
-        let passed = &mut self.passed;
+    pub(in crate::actors) fn poll(&mut self) -> bool {
+        let acknowledged = &mut self.acknowledged;
         self.waiting.retain_mut(|(name, inbox, mark)| {
-            let has_passed = inbox.has_passed(mark);
-            if has_passed {
-                passed.insert(name.clone());
+            let has_acknowledged = inbox.has_acknowledged(mark);
+            if has_acknowledged {
+                acknowledged.insert(name.clone());
             }
-            !has_passed
+            !has_acknowledged
         });
         self.is_open()
     }
@@ -71,7 +72,7 @@ impl Barrier {
     }
 
     /// Returns whether waiting within this pass cannot help, because a reader has not subscribed again.
-    pub(in crate::actors) fn is_hopeless(&self) -> bool {
+    pub(in crate::actors) fn is_blocked(&self) -> bool {
         !self.absent.is_empty()
     }
 
@@ -84,6 +85,7 @@ impl Barrier {
 
     /// Returns the commit to write. `None` if a reader has not acknowledged or there is nothing to write.
     pub(in crate::actors) fn commit(&self) -> Option<Commit> {
-        (self.is_open() && !self.is_nothing).then(|| Commit { id: self.id, readers: self.passed.clone() })
+        (self.is_open() && !self.has_nothing_to_write)
+            .then(|| Commit { id: self.id, readers: self.acknowledged.clone() })
     }
 }

@@ -2,5 +2,5 @@
 //! [`super::control`].
 
 pub(in crate::actors) mod barrier;
-pub(in crate::actors) mod keeper;
 pub(in crate::actors) mod restore_plan;
+pub(in crate::actors) mod store;

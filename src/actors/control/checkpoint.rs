@@ -19,13 +19,13 @@ use informer_hub_types::clock::{self, Instant};
 mod pass;
 mod removed_clusters;
 
-pub(in crate::actors) use removed_clusters::{PATIENCE, Reopened, bring_back, put_away};
+pub(in crate::actors) use removed_clusters::{Reopened, SAVE_TIMEOUT, restore_removed, save_removed};
 
 /// Minimum time between passes when a subscriber requests one.
-const SHORTEST_REST: Duration = Duration::from_millis(50);
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// Maximum backoff after a failed pass.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Runs checkpoint passes; see the module.
 pub(in crate::actors) struct CheckpointActor {
@@ -42,29 +42,29 @@ impl CheckpointActor {
         Self { env, every, failures: 0, busy: false, ended: Waiters::default(), _guard: guard }
     }
 
-    fn rest(&self) -> Duration {
+    fn pause(&self) -> Duration {
         if self.failures == 0 {
             return self.every;
         }
-        self.every.saturating_mul(1 << self.failures.min(10)).min(LONGEST_REST.max(self.every))
+        self.every.saturating_mul(1 << self.failures.min(10)).min(MAX_BACKOFF.max(self.every))
     }
 
     fn wait(&mut self, ctx: &mut Context<Self>) {
-        let (rest, checkpoints) = (self.rest(), self.env.checkpoints.clone());
-        let hurries = self.failures == 0;
-        let resting = async move {
+        let (pause, checkpoints) = (self.pause(), self.env.checkpoints.clone());
+        let may_be_early = self.failures == 0;
+        let pausing = async move {
             let asked_for = async {
                 // Combines requests that arrive close together.
-                tokio::time::sleep(SHORTEST_REST.min(rest)).await;
-                checkpoints.hurried().await;
+                tokio::time::sleep(MIN_PAUSE.min(pause)).await;
+                checkpoints.pass_requested().await;
             };
             tokio::select! {
                 biased;
-                () = tokio::time::sleep(rest) => {}
-                () = asked_for, if hurries => {}
+                () = tokio::time::sleep(pause) => {}
+                () = asked_for, if may_be_early => {}
             }
         };
-        ctx.spawn(resting.into_actor(self).map(|(), act, ctx| {
+        ctx.spawn(pausing.into_actor(self).map(|(), act, ctx| {
             if act.env.checkpoints.is_closing() {
                 return;
             }
@@ -81,11 +81,11 @@ impl CheckpointActor {
 
     /// Runs the last pass, after the one in progress.
     fn last(&mut self, until: Instant) -> ResponseActFuture<Self, ()> {
-        let under_way = self.busy.then(|| self.ended.wait());
+        let running = self.busy.then(|| self.ended.wait());
         let env = self.env.clone();
         let work = async move {
-            if let Some(under_way) = under_way {
-                under_way.await;
+            if let Some(running) = running {
+                running.await;
             }
             pass::run(env, until, true).await;
         };

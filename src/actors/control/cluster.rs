@@ -14,17 +14,17 @@ use futures::future::join_all;
 use crate::actors::cache::messages::CloseAbandoned;
 use crate::actors::control::informer::{InformerActor, InformerParts};
 use crate::actors::control::messages::{
-    AddListener, Attach, Detach, MoveTo, RemoveListener, Resolved, Rest, StopCluster, StopInformer,
+    AddListener, Attach, Detach, MoveTo, RemoveListener, Resolved, StopCluster, StopInformer, WatchMode,
 };
 use crate::actors::env::Env;
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
-use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::recovery::RecoverySignal;
 use crate::actors::runtime::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
-use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::status::hub::SharedView;
-use crate::actors::subscribe::requests::{Unwant, Want};
+use crate::actors::subscribe::requests::{ReleaseInformers, RequestInformer};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
@@ -38,17 +38,17 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings
 /// Smaller than an informer's intensity: by the time an informer gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
-mod greeting;
+mod failure_log;
 mod labels;
 mod lookup;
 mod patterns;
-mod survey;
-mod troubles;
+mod reconcile;
+mod server_probe;
 mod view;
 
-use greeting::Greeting;
-use survey::Survey;
-use troubles::Troubles;
+use failure_log::FailureLog;
+use reconcile::ClusterDiscovery;
+use server_probe::ServerProbe;
 
 /// Configuration and connections of a cluster actor.
 #[derive(Clone)]
@@ -63,10 +63,10 @@ pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) subscriptions: Vec<Arc<Subscription>>,
 }
 
-type WantKey = (ResourceRequest, Scope);
+type RequestKey = (ResourceRequest, Scope);
 type InformerKey = (Gvr, Scope);
 
-struct WantState {
+struct RequestState {
     users: BTreeSet<User>,
     options: InformerOptions,
     watch_errors: Arc<WatchErrors>,
@@ -95,9 +95,9 @@ struct Informer {
 impl Informer {
     /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
     /// with the new origin.
-    fn go_on_as(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
+    fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
         self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
-        (self.parts.source, self.parts.rest) = (Arc::clone(&to.source), to.rest);
+        (self.parts.source, self.parts.mode) = (Arc::clone(&to.source), to.mode);
         self.address.as_ref().map(|address| address.send(to))
     }
 }
@@ -108,27 +108,27 @@ pub(in crate::actors) struct ClusterActor {
     parts: ClusterParts,
     connection: Option<Arc<dyn Connection>>,
     connect_attempts: u32,
-    greeting: Greeting,
+    server_probe: ServerProbe,
     error: Option<String>,
     /// Kinds of failure logged since the cluster last answered.
-    told: Vec<ErrorClass>,
-    troubles: Troubles,
-    answered: Answered,
+    logged_failures: Vec<ErrorClass>,
+    failures: FailureLog,
+    recovery: RecoverySignal,
     /// Number of times the cluster has answered again after a failure.
     answers: u64,
     timings: Arc<ClusterTimings>,
     // Boxed, because a B-tree node has room for eleven entries and most clusters have few.
-    wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
+    requests: BTreeMap<Arc<RequestKey>, Box<RequestState>>,
     informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
     /// Informers that are stopping. If one is requested again, it starts when its predecessor has stopped.
     ending: BTreeSet<Arc<InformerKey>>,
     next_lookup: u64,
     attached: BTreeMap<SubscriptionId, Arc<Subscription>>,
-    survey: Survey,
+    discovery: ClusterDiscovery,
     supervision: Supervision,
     next_number: usize,
     stopping: bool,
-    turns: Turns,
+    yield_budget: YieldBudget,
     children: Children,
     _guard: ExitGuard,
 }
@@ -141,52 +141,52 @@ impl ClusterActor {
             parts,
             connection: None,
             connect_attempts: 0,
-            greeting: Greeting::default(),
+            server_probe: ServerProbe::default(),
             error: None,
-            told: Vec::new(),
-            troubles: Troubles::default(),
-            answered: Answered::new(),
+            logged_failures: Vec::new(),
+            failures: FailureLog::default(),
+            recovery: RecoverySignal::new(),
             answers: 0,
             timings: Arc::default(),
-            wants: BTreeMap::new(),
+            requests: BTreeMap::new(),
             informers: BTreeMap::new(),
             ending: BTreeSet::new(),
             next_lookup: 0,
             attached: subscriptions.into_iter().map(|subscription| (subscription.id, subscription)).collect(),
-            survey: Survey::default(),
+            discovery: ClusterDiscovery::default(),
             supervision: Supervision::new(&[], INTENSITY),
             next_number: 0,
             stopping: false,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
             children: Children::new(),
             _guard: guard,
         }
     }
 
     /// Starts the informer of a request. With `moved_from`, it takes over the objects of that resource.
-    fn set_up(
+    fn start_informer(
         &mut self,
-        key: &WantKey,
+        key: &RequestKey,
         resource: &ApiResource,
         moved_from: Option<ApiResource>,
         ctx: &mut Context<Self>,
     ) {
         let informer_key = informer_key_of(key, resource);
-        let (Some(connection), Some(want)) = (&self.connection, self.wants.get(key)) else { return };
-        want.health.set_timings(&self.timings);
-        let options = self.options_of(key, resource).unwrap_or(&want.options);
+        let (Some(connection), Some(request)) = (&self.connection, self.requests.get(key)) else { return };
+        request.health.set_timings(&self.timings);
+        let options = self.options_of(key, resource).unwrap_or(&request.options);
         let origin = self.origin_of(resource, &informer_key);
         let moved_from = moved_from.map(|before| self.origin_of(&before, &informer_key));
         let parts = InformerParts {
             origin: Arc::new(origin),
-            health: Arc::clone(&want.health),
+            health: Arc::clone(&request.health),
             source: connection.lister_watcher(resource, &informer_key.1, options),
             indexes: options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect(),
             settings: options.fingerprint().unwrap_or(0),
-            watch_errors: Arc::clone(&want.watch_errors),
-            troubles: ctx.address().recipient(),
-            answered: self.answered.clone(),
-            rest: Rest::No,
+            watch_errors: Arc::clone(&request.watch_errors),
+            outcomes: ctx.address().recipient(),
+            recovery: self.recovery.clone(),
+            mode: WatchMode::Active,
             moved_from: moved_from.map(Arc::new),
         };
         let informer = Informer { address: None, parts, number: 0 };
@@ -205,16 +205,20 @@ impl ClusterActor {
 
     /// Returns the options of a configured request for the same informer, if there is one. Configuration takes
     /// precedence over requests from code, also before its names are resolved.
-    fn options_of(&self, key: &WantKey, resource: &ApiResource) -> Option<&InformerOptions> {
-        let same = |(other, want): &(&Arc<WantKey>, &WantState)| {
-            let configured = want.users.iter().any(|user| matches!(user, User::Config(_)));
-            let same = match &want.resolved {
+    fn options_of(&self, key: &RequestKey, resource: &ApiResource) -> Option<&InformerOptions> {
+        let same = |(other, request): &(&Arc<RequestKey>, &RequestState)| {
+            let configured = request.users.iter().any(|user| matches!(user, User::Config(_)));
+            let same = match &request.resolved {
                 Some(resolved) => resolved.gvr == resource.gvr,
                 None => other.0.may_be(&key.0),
             };
             configured && same && other.1 == key.1
         };
-        self.wants.iter().map(|(key, want)| (key, want.as_ref())).find(same).map(|(_, want)| &want.options)
+        self.requests
+            .iter()
+            .map(|(key, request)| (key, request.as_ref()))
+            .find(same)
+            .map(|(_, request)| &request.options)
     }
 
     /// Starts an informer's actor with the subscriptions that select it.
@@ -252,56 +256,56 @@ impl ClusterActor {
     ///
     /// These are its own requests if it has any, otherwise those of the configuration and of callers. Requests of other
     /// subscriptions never change what it receives.
-    fn wants_of(&self, subscription: &Subscription) -> Vec<&Arc<WantKey>> {
+    fn requests_of(&self, subscription: &Subscription) -> Vec<&Arc<RequestKey>> {
         let own = User::Subscription(subscription.id);
         let mine: Vec<_> =
-            self.wants.iter().filter(|(_, want)| want.users.contains(&own)).map(|(key, _)| key).collect();
+            self.requests.iter().filter(|(_, request)| request.users.contains(&own)).map(|(key, _)| key).collect();
         if !mine.is_empty() {
             return mine;
         }
-        self.wants
+        self.requests
             .iter()
-            .filter(|(key, want)| {
-                let shared = want.users.iter().any(|user| !matches!(user, User::Subscription(_)));
-                let is_about = |wanted: &ResourceRequest| subscription.is_about(wanted, &key.1, &want.users);
+            .filter(|(key, request)| {
+                let shared = request.users.iter().any(|user| !matches!(user, User::Subscription(_)));
+                let is_about = |wanted: &ResourceRequest| subscription.selects(wanted, &key.1, &request.users);
                 // Matches the request as written, or the resource it was resolved to.
                 shared
                     && (is_about(&key.0)
-                        || want.resolved.as_ref().is_some_and(|it| is_about(&ResourceRequest::known(it))))
+                        || request.resolved.as_ref().is_some_and(|it| is_about(&ResourceRequest::known(it))))
             })
             .map(|(key, _)| key)
             .collect()
     }
 
     fn informers_of(&self, subscription: &Subscription) -> BTreeSet<InformerKey> {
-        self.wants_of(subscription).into_iter().filter_map(|key| self.informer_key(key)).collect()
+        self.requests_of(subscription).into_iter().filter_map(|key| self.informer_key(key)).collect()
     }
 
-    fn informer_key(&self, key: &WantKey) -> Option<InformerKey> {
-        let resource = self.wants.get(key)?.resolved.as_ref()?;
+    fn informer_key(&self, key: &RequestKey) -> Option<InformerKey> {
+        let resource = self.requests.get(key)?.resolved.as_ref()?;
         Some(informer_key_of(key, resource))
     }
 
-    fn want(&mut self, want: Want, ctx: &mut Context<Self>) {
-        let key = (want.wanted, want.scope);
-        self.yield_to(&want.user, &key, &want.options, ctx);
-        if let Some(known) = self.wants.get_mut(&key) {
-            if let Some(handler) = want.watch_errors.filter(|_| !known.users.contains(&want.user)) {
-                known.watch_errors.add(want.user.clone(), handler);
+    fn request_informer(&mut self, request: RequestInformer, ctx: &mut Context<Self>) {
+        let key = (request.wanted, request.scope);
+        self.replace_pattern_request(&request.user, &key, &request.options, ctx);
+        if let Some(known) = self.requests.get_mut(&key) {
+            if let Some(handler) = request.watch_errors.filter(|_| !known.users.contains(&request.user)) {
+                known.watch_errors.add(request.user.clone(), handler);
             }
-            known.users.insert(want.user);
+            known.users.insert(request.user);
             return;
         }
         let watch_errors = Arc::<WatchErrors>::default();
-        if let Some(handler) = want.watch_errors {
-            watch_errors.add(want.user.clone(), handler);
+        if let Some(handler) = request.watch_errors {
+            watch_errors.add(request.user.clone(), handler);
         }
         let restored = self.env.caches.restored(&self.parts.name, &key.0, &key.1);
         let (restored, health) =
             restored.map_or_else(|| (None, InformerHealth::new()), |(resource, health)| (Some(resource), health));
-        let state = WantState {
-            users: BTreeSet::from([want.user]),
-            options: want.options,
+        let state = RequestState {
+            users: BTreeSet::from([request.user]),
+            options: request.options,
             watch_errors,
             health,
             restored,
@@ -313,39 +317,39 @@ impl ClusterActor {
             haste: Haste::default(),
             was_defined: false,
         };
-        self.wants.insert(Arc::new(key.clone()), Box::new(state));
+        self.requests.insert(Arc::new(key.clone()), Box::new(state));
         self.resolve(&key, ctx);
     }
 
     /// Removes a user from all requests and stops informers without users.
-    fn unwant(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
-        self.survey.patterns.remove(user);
-        for want in self.wants.values_mut() {
-            want.users.remove(user);
-            want.watch_errors.remove(user);
+    fn release_user(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
+        self.discovery.patterns.remove(user);
+        for request in self.requests.values_mut() {
+            request.users.remove(user);
+            request.watch_errors.remove(user);
         }
         // A resource that only this user named may belong to a pattern now.
         self.reconcile(ctx);
-        self.let_go(None, ctx)
+        self.stop_unused(None, ctx)
     }
 
     /// Stops informers without users. Pending events are delivered until `drain_until`.
-    fn let_go(&mut self, drain_until: Option<Instant>, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
+    fn stop_unused(&mut self, drain_until: Option<Instant>, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
         // A subscription that shared a removed request needs its own request, possibly the same one.
-        let alone = self.attached.values().filter(|subscription| self.wants_of(subscription).is_empty());
-        let own: Vec<_> = alone.filter_map(|subscription| subscription.own_want()).collect();
-        for want in own {
-            self.want(want, ctx);
+        let alone = self.attached.values().filter(|subscription| self.requests_of(subscription).is_empty());
+        let own: Vec<_> = alone.filter_map(|subscription| subscription.own_request()).collect();
+        for request in own {
+            self.request_informer(request, ctx);
         }
         let (caches, name) = (&self.env.caches, &self.parts.name);
-        self.wants.retain(|key, want| {
-            let is_used = !want.users.is_empty();
-            if let Some(restored) = want.restored.as_ref().filter(|_| !is_used) {
+        self.requests.retain(|key, request| {
+            let is_used = !request.users.is_empty();
+            if let Some(restored) = request.restored.as_ref().filter(|_| !is_used) {
                 caches.forget_restored(name, restored, &key.1);
             }
             is_used
         });
-        let wanted: BTreeSet<_> = self.wants.keys().filter_map(|key| self.informer_key(key)).collect();
+        let wanted: BTreeSet<_> = self.requests.keys().filter_map(|key| self.informer_key(key)).collect();
         let (kept, gone): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
         self.informers = kept;
@@ -394,8 +398,12 @@ impl ClusterActor {
                 act.attached.values().for_each(|subscription| subscription.forget(&origin));
             }
             // Starts informers that were requested again meanwhile.
-            let open: Vec<_> =
-                act.wants.iter().filter(|(_, want)| want.resolved.is_none()).map(|(key, _)| key.clone()).collect();
+            let open: Vec<_> = act
+                .requests
+                .iter()
+                .filter(|(_, request)| request.resolved.is_none())
+                .map(|(key, _)| key.clone())
+                .collect();
             for key in open {
                 act.resolve(&key, ctx);
             }
@@ -405,7 +413,7 @@ impl ClusterActor {
 }
 
 /// Returns the key of the informer for a resolved request.
-fn informer_key_of(key: &WantKey, resource: &ApiResource) -> InformerKey {
+fn informer_key_of(key: &RequestKey, resource: &ApiResource) -> InformerKey {
     // A cluster-scoped resource has no path with a namespace.
     let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
     (resource.gvr.clone(), scope)
@@ -417,7 +425,7 @@ impl Actor for ClusterActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CONTROL_MAILBOX);
         self.show();
-        self.hear_answers(ctx);
+        self.listen_for_recovery(ctx);
         self.connect(ctx);
     }
 }
@@ -429,22 +437,22 @@ impl Handler<ChildExited> for ClusterActor {
         if self.stopping || exited.status == ExitStatus::Stopped {
             return;
         }
-        if self.survey.is_of(exited.child) {
-            return self.on_survey_exit(exited, ctx);
+        if self.discovery.is_of(exited.child) {
+            return self.on_discovery_exit(exited, ctx);
         }
         self.on_informer_exit(exited, ctx);
     }
 }
 
-impl Handler<Want> for ClusterActor {
+impl Handler<RequestInformer> for ClusterActor {
     type Result = ();
 
-    fn handle(&mut self, want: Want, ctx: &mut Self::Context) {
-        self.turns.note(ctx);
-        if let ResourceRequest::Matching(pattern) = want.wanted {
-            self.survey.ask_for(want.user, pattern, want.scope, want.options);
+    fn handle(&mut self, request: RequestInformer, ctx: &mut Self::Context) {
+        self.yield_budget.count(ctx);
+        if let ResourceRequest::Matching(pattern) = request.wanted {
+            self.discovery.add_pattern(request.user, pattern, request.scope, request.options);
         } else {
-            self.want(want, ctx);
+            self.request_informer(request, ctx);
         }
         self.reconcile(ctx);
         self.attach_all();
@@ -452,11 +460,11 @@ impl Handler<Want> for ClusterActor {
     }
 }
 
-impl Handler<Unwant> for ClusterActor {
+impl Handler<ReleaseInformers> for ClusterActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    fn handle(&mut self, Unwant(user): Unwant, ctx: &mut Self::Context) -> Self::Result {
-        self.unwant(&user, ctx)
+    fn handle(&mut self, ReleaseInformers(user): ReleaseInformers, ctx: &mut Self::Context) -> Self::Result {
+        self.release_user(&user, ctx)
     }
 }
 
@@ -464,11 +472,11 @@ impl Handler<Attach> for ClusterActor {
     type Result = MessageResult<Attach>;
 
     fn handle(&mut self, Attach(subscription): Attach, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
-        let own = subscription.own_want();
+        self.yield_budget.count(ctx);
+        let own = subscription.own_request();
         self.attached.insert(subscription.id, Arc::clone(&subscription));
-        if let Some(own) = own.filter(|_| self.wants_of(&subscription).is_empty()) {
-            self.want(own, ctx);
+        if let Some(own) = own.filter(|_| self.requests_of(&subscription).is_empty()) {
+            self.request_informer(own, ctx);
         }
         self.reconcile(ctx);
         let attaching = self.attach(&subscription);
@@ -481,12 +489,12 @@ impl Handler<Detach> for ClusterActor {
     type Result = ResponseActFuture<Self, ()>;
 
     fn handle(&mut self, Detach(id): Detach, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         self.attached.remove(&id);
         let addresses = self.informers.values().filter_map(|informer| informer.address.as_ref());
         let removals: Vec<_> = addresses.map(|address| address.send(RemoveListener(id))).collect();
         let removed = join_all(removals).into_actor(self);
-        Box::pin(removed.then(move |_, act, ctx| act.unwant(&User::Subscription(id), ctx)))
+        Box::pin(removed.then(move |_, act, ctx| act.release_user(&User::Subscription(id), ctx)))
     }
 }
 
@@ -495,9 +503,9 @@ impl Handler<StopCluster> for ClusterActor {
 
     fn handle(&mut self, StopCluster(stop): StopCluster, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
-        self.tell_last_troubles();
-        self.end_survey();
-        self.wants.clear();
+        self.log_pending_failures();
+        self.stop_discovery();
+        self.requests.clear();
         let informers = std::mem::take(&mut self.informers);
         Box::pin(self.stop_all(informers, stop).map(|(), _, ctx| ctx.stop()))
     }
@@ -509,7 +517,7 @@ impl Handler<crate::actors::tests::Crash> for ClusterActor {
 
     fn handle(&mut self, crash: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
         crash.strike(crate::actors::tests::Victim::Cluster);
-        self.survey.address().into_iter().for_each(|it| detach(it.send(crash)));
+        self.discovery.address().into_iter().for_each(|it| detach(it.send(crash)));
         self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| detach(it.send(crash)));
     }
 }

@@ -18,7 +18,7 @@ use actix::prelude::*;
 
 use crate::actors::control::messages::SetMemoryLimit;
 use crate::actors::env::Env;
-use crate::actors::memory::budget::TakeStep;
+use crate::actors::memory::budget::MemoryStepChanged;
 use crate::actors::memory::budget::{Member, MemoryStatus};
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
 use crate::actors::runtime::supervision::ExitGuard;
@@ -27,10 +27,10 @@ use crate::cache::{Partition, Snapshot};
 use informer_hub_types::{InformerHealth, MemoryStep, ObjectKey, Origin, clock, object_memory, rng};
 
 /// Assumed bytes of a queued object state if the sizes of its informer's objects are unknown.
-const STATE: u64 = 1024;
+const ASSUMED_STATE_BYTES: u64 = 1024;
 
 /// Upper bound on the remaining item count that an apiserver reports, which may be any number.
-const MOST: u64 = 1 << 32;
+const MAX_EXPECTED: u64 = 1 << 32;
 
 /// Enforces the memory limit; see the module.
 pub(in crate::actors) struct GovernorActor {
@@ -41,17 +41,17 @@ pub(in crate::actors) struct GovernorActor {
     /// Samples of restored partitions without an informer, by the address of their health.
     unopened: BTreeMap<usize, Sample>,
     /// Timer of the checks; set while a limit is set.
-    ticking: Option<SpawnHandle>,
+    timer: Option<SpawnHandle>,
     _guard: ExitGuard,
 }
 
 impl GovernorActor {
     pub(in crate::actors) fn new(env: Env, limit: Option<u64>, guard: ExitGuard) -> Self {
         let governor = Governor::new(env.tuning.memory.pace);
-        Self { env, limit, governor, samples: BTreeMap::new(), unopened: BTreeMap::new(), ticking: None, _guard: guard }
+        Self { env, limit, governor, samples: BTreeMap::new(), unopened: BTreeMap::new(), timer: None, _guard: guard }
     }
 
-    fn look(&mut self, ctx: &mut Context<Self>) {
+    fn check(&mut self, ctx: &mut Context<Self>) {
         let members = self.env.budget.members();
         let caches = self.env.caches.contents();
         let usages = usages(&members, &caches, &mut self.samples);
@@ -71,12 +71,12 @@ impl GovernorActor {
             memory.used.store(shown.used, Relaxed);
         }
         for change in verdict.changes {
-            tell(&members[&change.id], change);
+            apply_step(&members[&change.id], change);
         }
         self.env.budget.headroom().refill(verdict.report.headroom);
         self.show(&members, &verdict.report);
         if self.limit.is_none() {
-            self.ticking.take().map(|timer| ctx.cancel_future(timer));
+            self.timer.take().map(|timer| ctx.cancel_future(timer));
         }
     }
 
@@ -103,17 +103,17 @@ impl GovernorActor {
         self.env.budget.show(status, accounted);
     }
 
-    fn watch(&mut self, ctx: &mut Context<Self>) {
-        if self.ticking.is_none() {
-            self.ticking = Some(ctx.run_interval(self.env.tuning.memory.look, Self::look));
+    fn start(&mut self, ctx: &mut Context<Self>) {
+        if self.timer.is_none() {
+            self.timer = Some(ctx.run_interval(self.env.tuning.memory.look, Self::check));
         }
-        self.look(ctx);
+        self.check(ctx);
     }
 }
 
 /// Stores a step in the informer's health, then notifies the informer. If the step changes several times, the informer
 /// applies the last.
-fn tell(member: &Member, change: Change<u64>) {
+fn apply_step(member: &Member, change: Change<u64>) {
     let Origin { cluster, resource, scope, .. } = &*member.origin;
     let (from, to, reason) = (change.from, change.to, change.reason);
     if to > from {
@@ -123,7 +123,7 @@ fn tell(member: &Member, change: Change<u64>) {
     }
     member.health.memory.set_step(to, Some(reason));
     // An error means that the informer has just ended; its successor reads the step.
-    let _ = member.address.try_send(TakeStep);
+    let _ = member.address.try_send(MemoryStepChanged);
 }
 
 fn address(health: &Arc<InformerHealth>) -> usize {
@@ -153,9 +153,9 @@ fn usages(
                 (partition.len() as u64, partition.plain_bytes(), bodies, bodies.min(*young), staged)
             }
         };
-        let state = plain.checked_div(objects).filter(|bytes| *bytes > 0).unwrap_or(STATE);
+        let state = plain.checked_div(objects).filter(|bytes| *bytes > 0).unwrap_or(ASSUMED_STATE_BYTES);
         let queued = health.fifo_bytes.load(Relaxed) + staged + member.inboxes.pending() * state;
-        let expected = health.list_expected.load(Relaxed).min(MOST);
+        let expected = health.list_expected.load(Relaxed).min(MAX_EXPECTED);
         Usage { step: health.memory.step(), objects, expected, bodies, young, queued }
     };
     members.iter().map(|(number, member)| (*number, usage(*number, member))).collect()
@@ -177,18 +177,18 @@ impl Sample {
 
     /// Returns the estimated bytes of all bodies.
     fn bodies(&mut self, partition: &Partition) -> u64 {
-        let (mut lies, mut plain, mut looked) = (0, 0, 0);
+        let (mut stored, mut plain, mut visited) = (0, 0, 0);
         for object in partition.iter_after(self.after.take().as_ref()).take(Self::OBJECTS) {
-            lies += object.body_size();
+            stored += object.body_size();
             plain += object.plain_size();
-            looked += 1;
+            visited += 1;
             self.after = Some(object.key().clone());
         }
-        if looked < Self::OBJECTS {
+        if visited < Self::OBJECTS {
             self.after = None;
         }
         if plain > 0 {
-            let part = lies as f64 / plain as f64;
+            let part = stored as f64 / plain as f64;
             self.part = Some(self.part.map_or(part, |known| known + (part - known) * Self::WEIGHT));
         }
         (partition.plain_bytes() as f64 * self.part.unwrap_or(1.0)) as u64
@@ -200,7 +200,7 @@ impl Actor for GovernorActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CONTROL_MAILBOX);
-        self.watch(ctx);
+        self.start(ctx);
     }
 
     /// Lifts the limit, because nothing refills the headroom any more.
@@ -214,6 +214,6 @@ impl Handler<SetMemoryLimit> for GovernorActor {
 
     fn handle(&mut self, SetMemoryLimit(limit): SetMemoryLimit, ctx: &mut Self::Context) {
         self.limit = limit;
-        self.watch(ctx);
+        self.start(ctx);
     }
 }

@@ -16,20 +16,20 @@ use futures::future::join_all;
 use crate::actors::cache::actor::CacheActor;
 use crate::actors::cache::messages::{ClosePartition, OpenedPartition};
 use crate::actors::cache::write_half::Lease;
-use crate::actors::control::messages::{AddListener, RemoveListener, Rest, StopInformer};
+use crate::actors::control::messages::{AddListener, RemoveListener, StopInformer, WatchMode};
 use crate::actors::env::Env;
 use crate::actors::memory::budget::{Inboxes, Member, Membership};
 use crate::actors::pipeline::fifo::FifoActor;
 use crate::actors::pipeline::listener::ListenerActor;
 use crate::actors::pipeline::messages::{Enqueue, Join, Leave, Stop};
 use crate::actors::pipeline::processor::{CachePort, ProcessorActor, UseFifo};
-use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, Trouble};
+use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, WatchOutcome};
 use crate::actors::runtime::capacity::{CONTROL_MAILBOX, STOP_GRACE};
-use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::recovery::RecoverySignal;
 use crate::actors::runtime::supervision::{
     ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
-use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::subscribe::inbox::Inbox;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
@@ -40,7 +40,7 @@ use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{InformerHealth, MemoryStep, Origin, Phase, ResourceVersion};
 
 mod memory;
-mod moving;
+mod transitions;
 
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
@@ -59,11 +59,11 @@ pub(in crate::actors) struct InformerParts {
     pub(in crate::actors) settings: u64,
     pub(in crate::actors) watch_errors: Arc<WatchErrors>,
     /// Receiver of list and watch outcomes.
-    pub(in crate::actors) troubles: Recipient<Trouble>,
+    pub(in crate::actors) outcomes: Recipient<WatchOutcome>,
     /// Shared with the cluster's other informers.
-    pub(in crate::actors) answered: Answered,
+    pub(in crate::actors) recovery: RecoverySignal,
     /// Whether it lists and watches.
-    pub(in crate::actors) rest: Rest,
+    pub(in crate::actors) mode: WatchMode,
     /// Previous origin, whose objects the informer takes over.
     pub(in crate::actors) moved_from: Option<Arc<Origin>>,
 }
@@ -103,7 +103,7 @@ pub(in crate::actors) struct InformerActor {
     /// Registration with the governor; set once started.
     membership: Option<Membership>,
     stopping: bool,
-    turns: Turns,
+    yield_budget: YieldBudget,
     children: Children,
     guard: ExitGuard,
 }
@@ -134,7 +134,7 @@ impl InformerActor {
             inboxes: Arc::default(),
             membership: None,
             stopping: false,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
             children: Children::new(),
             guard,
         }
@@ -183,7 +183,7 @@ impl InformerActor {
         let cache = CachePort {
             apply: self.cache.clone().recipient(),
             snapshot: self.cache.clone().recipient(),
-            attend: self.cache.clone().recipient(),
+            maintain: self.cache.clone().recipient(),
             write_half: opened.write_half.clone(),
             partition: opened.id,
             lease: opened.lease,
@@ -201,8 +201,8 @@ impl InformerActor {
     /// Starts the fifo (1) and the reflector (2), beginning with `first`.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
-        if self.parts.rest != Rest::No {
-            return self.show_rest();
+        if self.parts.mode != WatchMode::Active {
+            return self.show_idle();
         }
         if !self.step.watches() {
             return self.show_paused();
@@ -225,10 +225,10 @@ impl InformerActor {
             options: self.env.tuning.reflector.clone(),
             resume: self.resume.take(),
             watch_errors: Arc::clone(&self.parts.watch_errors),
-            troubles: self.parts.troubles.clone(),
+            outcomes: self.parts.outcomes.clone(),
             handlers: self.env.handlers.clone(),
             budget: self.env.budget.clone(),
-            answered: self.parts.answered.clone(),
+            recovery: self.parts.recovery.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));
@@ -398,7 +398,7 @@ impl Handler<AddListener> for InformerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, AddListener(subscription): AddListener, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         let id = subscription.id;
         if self.stopping || self.listeners.contains_key(&id) {
             return Box::pin(std::future::ready(()));
@@ -419,7 +419,7 @@ impl Handler<RemoveListener> for InformerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, RemoveListener(id): RemoveListener, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         let Some(child) = self.listeners.remove(&id) else { return Box::pin(std::future::ready(())) };
         self.inboxes.remove(id);
         let leaving = self.pipeline.processor.as_ref().map(|processor| processor.send(Leave(id)));
@@ -448,17 +448,17 @@ impl Handler<StopInformer> for InformerActor {
         let work = async move {
             let until = stop.drain_until.unwrap_or_else(|| clock::now() + STOP_GRACE);
             if let Some(reflector) = pipeline.reflector {
-                by(until, reflector.send(Stop { drain: false })).await;
+                finish_by(until, reflector.send(Stop { drain: false })).await;
             }
             if let Some(fifo) = pipeline.fifo {
-                by(until, fifo.send(Stop { drain })).await;
+                finish_by(until, fifo.send(Stop { drain })).await;
             }
             for listener in dropped {
                 detach(listener.send(Stop { drain: false }));
             }
-            by(until, join_all(drained.iter().map(|listener| listener.send(Stop { drain: true })))).await;
+            finish_by(until, join_all(drained.iter().map(|listener| listener.send(Stop { drain: true })))).await;
             if let Some(processor) = pipeline.processor {
-                by(until, processor.send(Stop { drain: false })).await;
+                finish_by(until, processor.send(Stop { drain: false })).await;
             }
         };
         let closing = move |act: &Self| {
@@ -482,7 +482,7 @@ impl Handler<StopInformer> for InformerActor {
 }
 
 /// Waits for `work` until the deadline.
-async fn by<T>(until: Instant, work: impl Future<Output = T>) {
+async fn finish_by<T>(until: Instant, work: impl Future<Output = T>) {
     // Late children are stopped when their supervisor is dropped.
     let _ = tokio::time::timeout_at(until, work).await;
 }

@@ -1,6 +1,6 @@
 //! Messages of the control tree: to the registry, clusters and informers.
 
-use crate::actors::checkpoint::keeper::Keeping;
+use crate::actors::checkpoint::store::CheckpointStore;
 use crate::actors::status::hub::HubStatus;
 use crate::actors::status::hub::SurveyStatus;
 use crate::actors::status::sync::SyncView;
@@ -45,14 +45,14 @@ pub struct StopInformer {
 /// and delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Message)]
 #[rtype(result = "()")]
-pub enum Rest {
+pub enum WatchMode {
     /// Lists and watches.
     #[default]
-    No,
+    Active,
     /// Idle; objects stay as last seen.
-    Keep,
+    IdleKeep,
     /// Idle; objects are deleted.
-    Empty,
+    IdleClear,
 }
 
 /// Moves an informer to another resource or version, with its objects and subscribers.
@@ -64,7 +64,7 @@ pub struct MoveTo {
     /// Source for the new origin.
     pub source: Arc<dyn ListerWatcher>,
     /// Whether it lists and watches there.
-    pub rest: Rest,
+    pub mode: WatchMode,
     /// Whether the current objects are deleted first.
     pub renewed: bool,
 }
@@ -72,7 +72,7 @@ pub struct MoveTo {
 /// Reports a discovery result to the cluster actor.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Surveyed {
+pub struct DiscoveryReport {
     /// Number of the discovery actor.
     pub number: usize,
     /// Discovery result; `None` until the first success.
@@ -80,7 +80,7 @@ pub struct Surveyed {
     /// Status of discovery.
     pub view: SurveyStatus,
     /// Outcome of the last request, if this report follows one.
-    pub looked: Option<Result<(), SourceError>>,
+    pub outcome: Option<Result<(), SourceError>>,
 }
 
 /// Attaches a subscription to a cluster's informers. The answer is a future that completes when all running informers
@@ -180,7 +180,7 @@ pub struct SetMemoryLimit(pub Option<u64>);
 /// Enables checkpoints to a state directory.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Keep(pub Arc<Keeping>);
+pub struct EnableCheckpoints(pub Arc<CheckpointStore>);
 
 /// Runs the last checkpoint. Answered when it is durable or the deadline has passed.
 #[derive(Clone, Copy, Debug, Message)]

@@ -25,28 +25,28 @@ use crate::actors::runtime::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
 use crate::actors::runtime::waiters::Waiters;
-use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::status::hub::SharedView;
 use crate::actors::status::sync::{Awaited, NotSynced, SyncView, Views};
-use crate::actors::subscribe::requests::{InformerFor, Release, Unsubscribe, Unwant, Want};
+use crate::actors::subscribe::requests::{InformerFor, Release, ReleaseInformers, RequestInformer, Unsubscribe};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::{Subscribe, Subscription, Target};
 use crate::actors::subscribe::user::SubscriptionId;
 use informer_hub_reflector::Connector;
 use informer_hub_types::{ClusterLabels, ClusterName, Scope, View, clock};
 
+mod add_remove;
 mod checkpoint;
-mod coming;
-mod expecting;
+mod expected_clusters;
 mod labels;
 mod memory;
-mod report;
+mod status;
 
 /// Counted per cluster. The smallest of the tree: a cluster actor holds no objects and should never die.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
 
 /// Delay before a cluster actor that died too often is restarted.
-const REST: Duration = Duration::from_secs(60);
+const RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// Error of a registry request; the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,10 +79,10 @@ pub struct RegistryActor {
     clusters: BTreeMap<ClusterName, Cluster>,
     removing: BTreeSet<ClusterName>,
     /// Clusters whose saved partitions are being restored, and callers waiting for that.
-    coming: BTreeMap<ClusterName, Waiters>,
+    restoring: BTreeMap<ClusterName, Waiters>,
     views: Views,
     /// Number of messages to clusters that are not reflected in the published views yet.
-    telling: Arc<AtomicUsize>,
+    in_flight: Arc<AtomicUsize>,
     demands: Vec<InformerFor>,
     subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
     resolved: BTreeMap<ResourceRequest, BTreeSet<crate::actors::subscribe::resource_request::KnownResource>>,
@@ -92,14 +92,14 @@ pub struct RegistryActor {
     next_cluster: usize,
     memory: memory::Memory,
     checkpointer: Option<Addr<CheckpointActor>>,
-    turns: Turns,
+    yield_budget: YieldBudget,
     children: Children,
     _guard: ExitGuard,
 }
 
 impl RegistryActor {
     fn sync_view(&self) -> SyncView {
-        SyncView::new(Arc::clone(&self.views), Arc::clone(&self.telling), self.env.watch_syncs())
+        SyncView::new(Arc::clone(&self.views), Arc::clone(&self.in_flight), self.env.watch_syncs())
     }
 
     /// Returns a token that is cancelled when the registry and all clusters have ended.
@@ -115,9 +115,9 @@ impl RegistryActor {
             env,
             clusters: BTreeMap::new(),
             removing: BTreeSet::new(),
-            coming: BTreeMap::new(),
+            restoring: BTreeMap::new(),
             views: Views::default(),
-            telling: Arc::default(),
+            in_flight: Arc::default(),
             demands: Vec::new(),
             subscriptions: BTreeMap::new(),
             resolved: BTreeMap::new(),
@@ -127,7 +127,7 @@ impl RegistryActor {
             next_cluster: 0,
             memory: memory::Memory::default(),
             checkpointer: None,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
             children: Children::new(),
             _guard: guard,
         }
@@ -164,46 +164,52 @@ impl RegistryActor {
         self.views.write().insert(name.clone(), (labels.clone(), view));
         self.clusters.insert(name.clone(), Cluster { labels, connector, address, number, supervision });
         if self.started {
-            self.equip(name);
+            self.send_all_requests(name);
         }
     }
 
     /// Sends a cluster all requests and subscriptions that select it.
-    fn equip(&self, name: &ClusterName) {
+    fn send_all_requests(&self, name: &ClusterName) {
         let Some(cluster) = self.clusters.get(name) else { return };
         for demand in &self.demands {
-            detach(self.demand_of(name, cluster, demand));
+            detach(self.send_request(name, cluster, demand));
         }
         for subscription in self.subscriptions.values() {
-            detach(self.attach_to(name, cluster, subscription));
+            detach(self.send_subscription(name, cluster, subscription));
         }
     }
 
     /// Sends a request to a cluster. Completes when the cluster has handled it.
-    fn demand_of(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) -> Telling {
+    fn send_request(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) -> PendingHandling {
         if !demand.clusters.matches(name, &cluster.labels) {
             return Box::pin(std::future::ready(()));
         }
-        let want = |scope: &Scope| Want {
+        let request = |scope: &Scope| RequestInformer {
             user: demand.user.clone(),
             wanted: demand.wanted.clone(),
             scope: scope.clone(),
             options: demand.options.clone(),
             watch_errors: demand.watch_errors.clone(),
         };
-        let wants: Vec<_> = demand.scopes.iter().map(|scope| self.tell(cluster.address.send(want(scope)))).collect();
+        let requests: Vec<_> =
+            demand.scopes.iter().map(|scope| self.send_counted(cluster.address.send(request(scope)))).collect();
         for view in demand.views() {
             self.expect(name, cluster, &demand.wanted, view);
         }
-        Box::pin(join_all(wants).map(drop))
+        Box::pin(join_all(requests).map(drop))
     }
 
     /// Attaches a subscription to a cluster. Completes when its informers have added it.
-    fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) -> Telling {
+    fn send_subscription(
+        &self,
+        name: &ClusterName,
+        cluster: &Cluster,
+        subscription: &Arc<Subscription>,
+    ) -> PendingHandling {
         if !subscription.clusters.matches(name, &cluster.labels) {
             return Box::pin(std::future::ready(()));
         }
-        let attaching = self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
+        let attaching = self.send_counted(cluster.address.send(Attach(Arc::clone(subscription))));
         if let Target::Resource(wanted, scope) = &subscription.target {
             self.expect(name, cluster, wanted, &scope.view);
         }
@@ -216,15 +222,15 @@ impl RegistryActor {
 
     /// Sends a message and counts it until the cluster's view reflects it; until then the hub does not count as synced.
     /// The message is sent even if the returned future is dropped.
-    fn tell<T: 'static>(
+    fn send_counted<T: 'static>(
         &self,
         request: impl Future<Output = Result<T, MailboxError>> + 'static,
     ) -> LocalBoxFuture<'static, Option<T>> {
-        let telling = Arc::clone(&self.telling);
-        telling.fetch_add(1, SeqCst);
+        let in_flight = Arc::clone(&self.in_flight);
+        in_flight.fetch_add(1, SeqCst);
         let (done, answered) = tokio::sync::oneshot::channel();
         detach(request.map(move |answer| {
-            telling.fetch_sub(1, SeqCst);
+            in_flight.fetch_sub(1, SeqCst);
             // The caller may have dropped the future.
             let _ = done.send(answer.ok());
         }));
@@ -233,12 +239,12 @@ impl RegistryActor {
 }
 
 /// Completes when a cluster has handled a message, or cannot any more.
-type Telling = LocalBoxFuture<'static, ()>;
+type PendingHandling = LocalBoxFuture<'static, ()>;
 
 /// Waits until clusters have handled messages, so that a caller cannot flood them. Clusters never wait for callers.
-async fn taken_in(telling: Vec<Telling>) {
+async fn wait_for_clusters(in_flight: Vec<PendingHandling>) {
     // A delayed cluster handles the message later.
-    let _ = tokio::time::timeout(STOP_GRACE, join_all(telling)).await;
+    let _ = tokio::time::timeout(STOP_GRACE, join_all(in_flight)).await;
 }
 
 impl fmt::Debug for RegistryActor {
@@ -270,9 +276,9 @@ impl Handler<ChildExited> for RegistryActor {
         }
         let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
         let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
-        let rest = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
-        tracing::error!(cluster = %name, status = %exited.status, restart_in = ?rest, "cluster actor failed; restarting it");
-        ctx.run_later(rest, move |act, ctx| {
+        let delay = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { RESTART_DELAY };
+        tracing::error!(cluster = %name, status = %exited.status, restart_in = ?delay, "cluster actor failed; restarting it");
+        ctx.run_later(delay, move |act, ctx| {
             // It may have been removed, or removed and re-added, meanwhile.
             if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child)
                 && let Some(Cluster { labels, connector, supervision, .. }) = act.clusters.remove(&name)
@@ -287,9 +293,9 @@ impl Handler<InformerFor> for RegistryActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, demand: InformerFor, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         let clusters = self.clusters.iter().filter(|_| self.started);
-        let telling = clusters.map(|(name, cluster)| self.demand_of(name, cluster, &demand)).collect();
+        let in_flight = clusters.map(|(name, cluster)| self.send_request(name, cluster, &demand)).collect();
         if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
             self.env.note_partial(demand.wanted.clone());
         }
@@ -303,7 +309,7 @@ impl Handler<InformerFor> for RegistryActor {
         if !self.demands.iter().any(same) {
             self.demands.push(demand);
         }
-        Box::pin(taken_in(telling))
+        Box::pin(wait_for_clusters(in_flight))
     }
 }
 
@@ -314,8 +320,9 @@ impl Handler<Release> for RegistryActor {
         let (gone, kept): (Vec<_>, _) =
             std::mem::take(&mut self.demands).into_iter().partition(|demand| demand.user == user);
         self.demands = kept;
-        self.unexpect_what_nobody_demands(&gone);
-        let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Unwant(user.clone()))).collect();
+        self.unexpect_unrequested(&gone);
+        let all: Vec<_> =
+            self.clusters.values().map(|cluster| cluster.address.send(ReleaseInformers(user.clone()))).collect();
         let caches = self.env.caches.clone();
         Box::pin(join_all(all).map(move |_| {
             for demand in &gone {
@@ -333,7 +340,7 @@ impl Handler<Start> for RegistryActor {
     fn handle(&mut self, _: Start, _ctx: &mut Self::Context) {
         if !std::mem::replace(&mut self.started, true) {
             for name in self.clusters.keys() {
-                self.equip(name);
+                self.send_all_requests(name);
             }
         }
     }
@@ -344,10 +351,9 @@ impl Handler<Resolved> for RegistryActor {
 
     fn handle(&mut self, resolved: Resolved, _ctx: &mut Self::Context) {
         let Resolved { wanted, resource, .. } = resolved;
-        if let Some(keeping) =
-            self.env.checkpoints.keeping().filter(|_| !wanted.may_be(&ResourceRequest::known(&resource)))
+        if let Some(store) = self.env.checkpoints.store().filter(|_| !wanted.may_be(&ResourceRequest::known(&resource)))
         {
-            keeping.note_name(&wanted, &resource.gvr);
+            store.note_name(&wanted, &resource.gvr);
         }
         let known = crate::actors::subscribe::resource_request::KnownResource(resource);
         if !self.resolved.entry(wanted.clone()).or_default().insert(known) {
@@ -369,15 +375,15 @@ impl Handler<Subscribe> for RegistryActor {
     type Result = ResponseFuture<SubscriptionId>;
 
     fn handle(&mut self, subscribe: Subscribe, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         self.next_subscription += 1;
         let id = SubscriptionId(self.next_subscription);
         let subscription = Arc::new(Subscription::new(id, subscribe, ctx.address().recipient()));
         let clusters = self.clusters.iter().filter(|_| self.started);
-        let telling = clusters.map(|(name, cluster)| self.attach_to(name, cluster, &subscription)).collect();
+        let in_flight = clusters.map(|(name, cluster)| self.send_subscription(name, cluster, &subscription)).collect();
         self.env.checkpoints.add_reader(&subscription);
         self.subscriptions.insert(id, subscription);
-        Box::pin(taken_in(telling).map(move |()| id))
+        Box::pin(wait_for_clusters(in_flight).map(move |()| id))
     }
 }
 
@@ -393,7 +399,7 @@ impl Handler<Unsubscribe> for RegistryActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, Unsubscribe(id): Unsubscribe, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         self.env.checkpoints.remove_reader(id);
         if self.subscriptions.remove(&id).is_none() {
             return Box::pin(std::future::ready(()));

@@ -46,11 +46,11 @@ pub struct HubSystem {
     end: CancellationToken,
     env: Env,
     /// `None` for a system on the caller's thread.
-    _house: Option<House>,
+    _threads: Option<HubThreads>,
 }
 
 /// Threads of a hub.
-struct House {
+struct HubThreads {
     system: System,
     thread: Option<JoinHandle<()>>,
     /// Runtime for I/O, and runtime whose blocking threads run closures.
@@ -96,8 +96,8 @@ impl HubSystem {
             .map_err(|source| SystemError::Threads { what: "system thread", source })?;
         let (system, arbiters) = starting.recv().map_err(|_| SystemError::Died)?;
         let threads = [&io, &handlers].map(|runtime| Threads::of(runtime.handle().clone()));
-        let house = House { system, thread: Some(thread), runtimes: vec![io, handlers] };
-        Ok(Self::with(threads, arbiters, tuning, Some(house)))
+        let threads_of_hub = HubThreads { system, thread: Some(thread), runtimes: vec![io, handlers] };
+        Ok(Self::with(threads, arbiters, tuning, Some(threads_of_hub)))
     }
 
     /// Starts the registry on the actix system and runtime of the calling thread, and runs everything there, including
@@ -112,12 +112,17 @@ impl HubSystem {
         Self::with([threads.clone(), threads], vec![Arbiter::current()], tuning, None)
     }
 
-    fn with([io, handlers]: [Threads; 2], arbiters: Vec<ArbiterHandle>, tuning: Tuning, house: Option<House>) -> Self {
+    fn with(
+        [io, handlers]: [Threads; 2],
+        arbiters: Vec<ArbiterHandle>,
+        tuning: Tuning,
+        threads_of_hub: Option<HubThreads>,
+    ) -> Self {
         let env = Env::new(io, handlers, arbiters, tuning);
         let registry = RegistryActor::new(env.clone());
         let end = registry.end();
         let registry = start_control(env.arbiter(), move |_| registry);
-        Self { registry, end, env, _house: house }
+        Self { registry, end, env, _threads: threads_of_hub }
     }
 
     /// Returns the registry's address.
@@ -146,16 +151,16 @@ impl HubSystem {
 /// Its objects are in caches of their own, which the hub's queries, status, metrics and checkpoints do not include. Its
 /// actors count among the hub's actors. It ends by its own `Shutdown` or with the hub.
 #[derive(Clone, Debug)]
-pub struct Apart {
+pub struct SeparateRegistry {
     registry: Addr<RegistryActor>,
     env: Env,
 }
 
-impl Apart {
+impl SeparateRegistry {
     /// Starts a registry without clusters.
     #[must_use]
     pub fn start(env: &Env) -> Self {
-        let env = env.apart();
+        let env = env.separate();
         let registry = RegistryActor::new(env.clone());
         Self { registry: start_control(env.arbiter(), move |_| registry), env }
     }
@@ -173,7 +178,7 @@ impl Apart {
     }
 }
 
-impl Drop for House {
+impl Drop for HubThreads {
     /// Stops the threads at once. For an orderly stop, send the registry a `Shutdown` first.
     fn drop(&mut self) {
         self.system.stop();

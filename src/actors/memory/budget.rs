@@ -63,7 +63,7 @@ impl InformerMemory {
 /// Notifies an informer that the memory step in its health has changed.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct TakeStep;
+pub(crate) struct MemoryStepChanged;
 
 /// Inboxes of an informer's subscriptions.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl Inboxes {
 pub(in crate::actors) struct Member {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) health: Arc<InformerHealth>,
-    pub(in crate::actors) address: Recipient<TakeStep>,
+    pub(in crate::actors) address: Recipient<MemoryStepChanged>,
     pub(in crate::actors) inboxes: Arc<Inboxes>,
 }
 

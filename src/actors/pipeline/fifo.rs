@@ -25,7 +25,7 @@ pub(in crate::actors) struct FifoActor {
     processor: Recipient<Process>,
     health: Arc<InformerHealth>,
     /// Watermark last sent to the processor.
-    told: Option<ResourceVersion>,
+    sent_watermark: Option<ResourceVersion>,
     /// Whether the last batch ended a list. The store then holds the replaced objects until the next message, in case
     /// the processor dies before it has notified the listeners. The next batch, empty if need be, releases them.
     ended_list: bool,
@@ -47,8 +47,8 @@ impl FifoActor {
     ) -> Self {
         let fifo = DeltaFifo::new(limit);
         let (waiting, stopped) = (Waiters::default(), Waiters::default());
-        let (told, followed, ended_list, busy) = (None, None, false, false);
-        Self { fifo, processor, health, told, ended_list, followed, busy, waiting, stopped, guard }
+        let (sent_watermark, followed, ended_list, busy) = (None, None, false, false);
+        Self { fifo, processor, health, sent_watermark, ended_list, followed, busy, waiting, stopped, guard }
     }
 
     fn pump(&mut self, ctx: &mut Context<Self>) {
@@ -62,9 +62,9 @@ impl FifoActor {
         }
         let before = self.fifo.len();
         let batch = self.fifo.pop_within(PROCESS_BATCH, PROCESS_BYTES);
-        let followed = self.passed(before - self.fifo.len());
+        let followed = self.count_popped(before - self.fifo.len());
         let version = self.fifo.watermark().cloned();
-        if batch.is_empty() && (version.is_none() || version == self.told && !self.ended_list) {
+        if batch.is_empty() && (version.is_none() || version == self.sent_watermark && !self.ended_list) {
             if self.fifo.is_drained() {
                 ctx.stop();
             }
@@ -72,7 +72,7 @@ impl FifoActor {
         }
         self.busy = true;
         self.ended_list = matches!(batch.last(), Some(Popped::ReplaceEnd { .. }));
-        self.told.clone_from(&version);
+        self.sent_watermark.clone_from(&version);
         ctx.spawn(self.processor.send(Process { batch, version, followed }).into_actor(self).map(
             |processed, act, ctx| {
                 act.busy = false;
@@ -88,7 +88,7 @@ impl FifoActor {
 
 impl FifoActor {
     /// Counts popped keys. Returns the sampled change if it was among them.
-    fn passed(&mut self, keys: usize) -> Option<Followed> {
+    fn count_popped(&mut self, keys: usize) -> Option<Followed> {
         let (ahead, ..) = self.followed.as_mut()?;
         *ahead = ahead.saturating_sub(keys);
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)

@@ -14,28 +14,28 @@ use crate::actors::pipeline::messages::{Stop, Wake};
 use crate::actors::runtime::capacity::{DELIVER_BATCH, MAILBOX};
 use crate::actors::runtime::supervision::ExitGuard;
 use crate::actors::runtime::waiters::Waiters;
-use crate::actors::subscribe::inbox::{Inbox, Turn};
+use crate::actors::subscribe::inbox::{Inbox, InboxLease};
 use crate::actors::subscribe::subscriber::Delivered;
 use crate::actors::subscribe::subscription::Subscription;
 use informer_hub_types::{InformerHealth, Origin};
 
 /// How often to check whether objects that a durable subscriber waits for are on disk.
-const DISK_LOOK: Duration = Duration::from_millis(20);
+const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The same while the first list is incomplete. Its end wakes the listener.
-const LISTING_LOOK: Duration = Duration::from_secs(1);
+const LISTING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delivers to one subscriber of one informer; see the module.
 pub(in crate::actors) struct ListenerActor {
     env: Env,
     origin: Arc<Origin>,
     inbox: Arc<Inbox>,
-    turn: Turn,
+    lease: InboxLease,
     subscription: Arc<Subscription>,
     health: Arc<InformerHealth>,
     busy: bool,
     /// Timer of the next disk check, and its interval.
-    looking: Option<(SpawnHandle, Duration)>,
+    disk_check: Option<(SpawnHandle, Duration)>,
     draining: bool,
     stopping: bool,
     stopped: Waiters,
@@ -51,16 +51,16 @@ impl ListenerActor {
         health: Arc<InformerHealth>,
         guard: ExitGuard,
     ) -> Self {
-        let (turn, stopped) = (inbox.take_over(), Waiters::default());
+        let (lease, stopped) = (inbox.take_over(), Waiters::default());
         Self {
             env,
             origin,
             inbox,
-            turn,
+            lease,
             subscription,
             health,
             busy: false,
-            looking: None,
+            disk_check: None,
             draining: false,
             stopping: false,
             stopped,
@@ -71,27 +71,27 @@ impl ListenerActor {
     /// Returns whether a durable subscriber must wait until the objects have been on disk once. Otherwise a deletion
     /// during a restart could go unnoticed.
     fn waits_for_disk(&self) -> bool {
-        let is_kept = self.subscription.durable && self.env.checkpoints.keeping().is_some();
+        let is_kept = self.subscription.durable && self.env.checkpoints.store().is_some();
         is_kept && !self.health.is_on_disk() && !self.env.checkpoints.is_closing()
     }
 
     /// Schedules the next disk check.
-    fn look_again(&mut self, ctx: &mut Context<Self>) {
+    fn schedule_disk_check(&mut self, ctx: &mut Context<Self>) {
         let synced = self.health.has_synced();
         if synced {
-            self.env.checkpoints.hurry();
+            self.env.checkpoints.request_pass();
         }
         // A first list may take minutes with thousands of informers, so it is checked rarely.
-        let look = if synced { DISK_LOOK } else { LISTING_LOOK };
-        if let Some((timer, _)) = self.looking.take_if(|(_, pause)| look < *pause) {
+        let interval = if synced { DISK_CHECK_INTERVAL } else { LISTING_CHECK_INTERVAL };
+        if let Some((timer, _)) = self.disk_check.take_if(|(_, pause)| interval < *pause) {
             ctx.cancel_future(timer);
         }
-        if self.looking.is_none() {
-            let timer = ctx.run_later(look, |act, ctx| {
-                act.looking = None;
+        if self.disk_check.is_none() {
+            let timer = ctx.run_later(interval, |act, ctx| {
+                act.disk_check = None;
                 act.pump(ctx);
             });
-            self.looking = Some((timer, look));
+            self.disk_check = Some((timer, interval));
         }
     }
 
@@ -106,10 +106,10 @@ impl ListenerActor {
             return ctx.stop();
         }
         if waits {
-            return self.look_again(ctx);
+            return self.schedule_disk_check(ctx);
         }
         // A successor has taken over the inbox.
-        let Some(batch) = self.inbox.next(self.turn, DELIVER_BATCH) else { return ctx.stop() };
+        let Some(batch) = self.inbox.next(self.lease, DELIVER_BATCH) else { return ctx.stop() };
         if batch.is_empty() {
             if self.stopping {
                 ctx.stop();
@@ -122,10 +122,10 @@ impl ListenerActor {
             self.subscription.subscriber.deliver(batch, self.inbox.traced(), &self.env.handlers).into_actor(self);
         ctx.spawn(delivery.map(move |delivered, act, ctx| {
             act.busy = false;
-            act.inbox.done(act.turn);
+            act.inbox.done(act.lease);
             act.note(&delivered, count);
             if delivered == Delivered::Gone {
-                act.subscription.leave();
+                act.subscription.unsubscribe();
                 return ctx.stop();
             }
             act.pump(ctx);

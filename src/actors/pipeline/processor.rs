@@ -9,7 +9,7 @@ use actix::AtomicResponse;
 use actix::prelude::*;
 use tracing::Span;
 
-use crate::actors::cache::messages::{AppliedBatch, Apply, Attend, TakeSnapshot};
+use crate::actors::cache::messages::{AppliedBatch, Apply, Maintain, TakeSnapshot};
 use crate::actors::cache::write_half::Lease;
 use crate::actors::cache::write_half::{Direct, SharedWriteHalf, Written};
 use crate::actors::env::Env;
@@ -28,18 +28,18 @@ use informer_hub_types::{Change, Delta, DeltaKind, Followed, InformerHealth, Res
 pub(in crate::actors) struct CachePort {
     pub(in crate::actors) apply: Recipient<Apply>,
     pub(in crate::actors) snapshot: Recipient<TakeSnapshot>,
-    pub(in crate::actors) attend: Recipient<Attend>,
+    pub(in crate::actors) maintain: Recipient<Maintain>,
     pub(in crate::actors) write_half: SharedWriteHalf,
     pub(in crate::actors) partition: PartitionId,
     pub(in crate::actors) lease: Lease,
 }
 
-struct Joined {
+struct JoinedListener {
     inbox: Arc<Inbox>,
     listener: Recipient<Wake>,
 }
 
-impl Joined {
+impl JoinedListener {
     /// Wakes the listener. A full mailbox already holds a wake-up, and the successor of a dead listener checks the
     /// inbox when it starts.
     fn wake(&self) {
@@ -52,16 +52,16 @@ pub(in crate::actors) struct ProcessorActor {
     env: Env,
     cache: CachePort,
     health: Arc<InformerHealth>,
-    listeners: BTreeMap<SubscriptionId, Joined>,
+    listeners: BTreeMap<SubscriptionId, JoinedListener>,
     /// Queue for resyncs; set once the fifo has started.
     fifo: Option<Recipient<Enqueue>>,
     resyncs: ResyncSchedule<SubscriptionId>,
     /// Resync timer and its period.
     ticker: Option<(Duration, SpawnHandle)>,
     /// Whether a resync pass is being queued.
-    repeating: bool,
+    resyncing: bool,
     /// Last batch applied before the previous processor died, whose listeners may not have been notified.
-    untold: Option<Outbox>,
+    undelivered: Option<Outbox>,
     /// Sampled change in the current batch, and its span.
     followed: Option<(Followed, Span)>,
     guard: ExitGuard,
@@ -72,7 +72,7 @@ impl ProcessorActor {
         env: Env,
         cache: CachePort,
         health: Arc<InformerHealth>,
-        untold: Option<Outbox>,
+        undelivered: Option<Outbox>,
         guard: ExitGuard,
     ) -> Self {
         Self {
@@ -83,15 +83,15 @@ impl ProcessorActor {
             fifo: None,
             resyncs: ResyncSchedule::new(),
             ticker: None,
-            repeating: false,
-            untold,
+            resyncing: false,
+            undelivered,
             followed: None,
             guard,
         }
     }
 
     /// Puts a batch into every listener's inbox, without waiting for the listeners.
-    fn tell(&mut self, outbox: &Outbox) {
+    fn notify_listeners(&mut self, outbox: &Outbox) {
         let followed = self.followed.take();
         if let (Some((followed, _)), Some(timings)) = (&followed, self.health.timings()) {
             timings.stored.record(clock::now().duration_since(followed.read), None);
@@ -100,26 +100,26 @@ impl ProcessorActor {
             self.health.set_synced();
             self.env.sync_changed();
         }
-        for (subscription, joined) in &self.listeners {
+        for (subscription, target) in &self.listeners {
             // An empty batch still advances the batch number.
-            joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
+            target.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
             if !outbox.applied.is_empty() {
                 if let Some((followed, _)) = &followed {
-                    joined.inbox.follow(followed.clone());
+                    target.inbox.sample_latency(followed.clone());
                 }
-                joined.wake();
+                target.wake();
             }
         }
     }
 
     /// Handles the result of a direct write.
     fn applied_directly(&mut self, written: Option<Written>, ctx: &mut Context<Self>) {
-        let Some(Written { outbox, objects, attend }) = written else { return self.orphaned(ctx) };
+        let Some(Written { outbox, objects, maintain }) = written else { return self.orphaned(ctx) };
         self.health.objects.store(objects, Relaxed);
-        self.tell(&outbox);
-        if attend {
+        self.notify_listeners(&outbox);
+        if maintain {
             // If the mailbox is full, the next batch triggers the same work.
-            let _ = self.cache.attend.try_send(Attend);
+            let _ = self.cache.maintain.try_send(Maintain);
         }
     }
 
@@ -137,7 +137,7 @@ impl ProcessorActor {
             drop(span);
             let pressure = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
                 act.health.objects.store(objects, Relaxed);
-                act.tell(&outbox);
+                act.notify_listeners(&outbox);
                 pressure
             } else {
                 act.orphaned(ctx);
@@ -172,14 +172,14 @@ impl ProcessorActor {
     fn resync(&mut self, ctx: &mut Context<Self>) {
         // A paused informer does not resync.
         let Some(fifo) = self.fifo.clone().filter(Recipient::connected) else { return };
-        let under_way = self.repeating || self.health.fifo_keys.load(Relaxed) > 0;
+        let under_way = self.resyncing || self.health.fifo_keys.load(Relaxed) > 0;
         if !self.resyncs.tick(clock::now(), under_way) {
             return;
         }
-        self.repeating = true;
+        self.resyncing = true;
         let partition = self.cache.partition;
         let snapshot = self.cache.snapshot.clone();
-        let repeat = async move {
+        let resync_all = async move {
             let Ok(snapshot) = snapshot.send(TakeSnapshot).await else { return false };
             let Some(partition) = snapshot.partition(partition) else { return false };
             let sync = |object: &Arc<_>| Change::Delta(Delta { kind: DeltaKind::Sync, object: Arc::clone(object) });
@@ -191,9 +191,9 @@ impl ProcessorActor {
             }
             true
         };
-        ctx.spawn(repeat.into_actor(self).map(|repeated, act, ctx| {
-            act.repeating = false;
-            if !repeated {
+        ctx.spawn(resync_all.into_actor(self).map(|resynced, act, ctx| {
+            act.resyncing = false;
+            if !resynced {
                 act.orphaned(ctx);
             }
         }));
@@ -219,8 +219,8 @@ impl Handler<Process> for ProcessorActor {
 
     fn handle(&mut self, process: Process, ctx: &mut Self::Context) -> Self::Result {
         let Process { batch, version, followed } = process;
-        if let Some(untold) = self.untold.take() {
-            self.tell(&untold);
+        if let Some(undelivered) = self.undelivered.take() {
+            self.notify_listeners(&undelivered);
         }
         self.followed = followed.map(|followed| {
             let span = spans::stage("processor", followed.traced.as_ref());
@@ -231,7 +231,7 @@ impl Handler<Process> for ProcessorActor {
                 self.applied_directly(written, ctx);
                 AtomicResponse::new(Box::pin(actix::fut::ready(())))
             }
-            Direct::NotNow(batch, version) => AtomicResponse::new(self.apply_by_message(batch, version)),
+            Direct::Deferred(batch, version) => AtomicResponse::new(self.apply_by_message(batch, version)),
         }
     }
 }
@@ -251,12 +251,12 @@ impl Handler<Join> for ProcessorActor {
             inbox.join(id, ListenerQueue::of_reader(reader.as_deref(), options, partition, merge_above));
         }
         // The previous processor may have died before it notified of this batch.
-        if let Some(untold) = &self.untold {
-            inbox.offer(untold.number, &untold.applied, false);
+        if let Some(undelivered) = &self.undelivered {
+            inbox.offer(undelivered.number, &undelivered.applied, false);
         }
-        let joined = Joined { inbox, listener };
-        joined.wake();
-        self.listeners.insert(subscription, joined);
+        let target = JoinedListener { inbox, listener };
+        target.wake();
+        self.listeners.insert(subscription, target);
         self.resyncs.join(subscription, resync, clock::now());
         self.rearm_resync(ctx);
     }

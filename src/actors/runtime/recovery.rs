@@ -10,15 +10,15 @@ use informer_hub_types::{Watched, Watcher};
 
 /// Recovery signal of one cluster. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::actors) struct Answered(Arc<Watched<()>>);
+pub(in crate::actors) struct RecoverySignal(Arc<Watched<()>>);
 
-impl Answered {
+impl RecoverySignal {
     pub(in crate::actors) fn new() -> Self {
         Self(Arc::new(Watched::new(())))
     }
 
     /// Signals that the cluster answered after an unanswered request.
-    pub(in crate::actors) fn note(&self) {
+    pub(in crate::actors) fn signal(&self) {
         self.0.set(());
     }
 

@@ -40,7 +40,7 @@ impl fmt::Display for ExitStatus {
         f.write_str(match self {
             Self::Stopped => "stopped",
             Self::Panicked => "panicked",
-            Self::Orphaned => "lost a neighbour",
+            Self::Orphaned => "lost an actor it depends on",
             Self::GaveUp => "gave up restarting its children",
         })
     }
@@ -140,7 +140,7 @@ pub struct Census(Arc<AtomicUsize>);
 impl Census {
     /// Returns the number of running actors.
     #[must_use]
-    pub fn living(&self) -> usize {
+    pub fn running(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -7,17 +7,17 @@
 use actix::prelude::*;
 
 /// Messages between two yields.
-const TURN: u32 = 64;
+const MESSAGES: u32 = 64;
 
 /// Message counter of one actor; see the module.
 #[derive(Debug, Default)]
-pub(in crate::actors) struct Turns(u32);
+pub(in crate::actors) struct YieldBudget(u32);
 
-impl Turns {
+impl YieldBudget {
     /// Counts a message, and yields when the budget is used up. Messages are neither lost nor reordered.
-    pub(in crate::actors) fn note<A: Actor<Context = Context<A>>>(&mut self, ctx: &mut Context<A>) {
+    pub(in crate::actors) fn count<A: Actor<Context = Context<A>>>(&mut self, ctx: &mut Context<A>) {
         self.0 += 1;
-        if self.0 == TURN {
+        if self.0 == MESSAGES {
             self.0 = 0;
             ctx.wait(actix::fut::wrap_future(tokio::task::yield_now()));
         }
@@ -30,46 +30,48 @@ mod tests {
     use crate::actors::runtime::supervision::detach;
 
     /// Actor that keeps sending messages to itself.
-    struct Asked {
-        turns: Turns,
+    struct BusyActor {
+        yield_budget: YieldBudget,
         left: u32,
         /// Receives the number of remaining messages when the actor's other future runs.
-        came: Option<tokio::sync::oneshot::Sender<u32>>,
+        other_ran: Option<tokio::sync::oneshot::Sender<u32>>,
     }
 
     #[derive(Message)]
     #[rtype(result = "()")]
-    struct Again;
+    struct Continue;
 
-    impl Actor for Asked {
+    impl Actor for BusyActor {
         type Context = Context<Self>;
 
         fn started(&mut self, ctx: &mut Self::Context) {
-            detach(ctx.address().send(Again));
+            detach(ctx.address().send(Continue));
             let other = actix::fut::wrap_future::<_, Self>(tokio::task::yield_now());
             ctx.spawn(other.map(|(), act, _| {
-                let _ = act.came.take().unwrap().send(act.left);
+                let _ = act.other_ran.take().unwrap().send(act.left);
             }));
         }
     }
 
-    impl Handler<Again> for Asked {
+    impl Handler<Continue> for BusyActor {
         type Result = ();
 
-        fn handle(&mut self, _: Again, ctx: &mut Self::Context) {
-            self.turns.note(ctx);
+        fn handle(&mut self, _: Continue, ctx: &mut Self::Context) {
+            self.yield_budget.count(ctx);
             self.left -= 1;
             if self.left > 0 {
-                detach(ctx.address().send(Again));
+                detach(ctx.address().send(Continue));
             }
         }
     }
 
     #[actix::test]
     async fn yield_budget_lets_a_busy_actor_run_its_futures() {
-        let (came, when) = tokio::sync::oneshot::channel();
-        let _asked = Asked { turns: Turns::default(), left: 100 * TURN, came: Some(came) }.start();
+        let (other_ran, when) = tokio::sync::oneshot::channel();
+        let _actor =
+            BusyActor { yield_budget: YieldBudget::default(), left: 100 * MESSAGES, other_ran: Some(other_ran) }
+                .start();
         let left = when.await.unwrap();
-        assert!(left >= 97 * TURN, "{left} were left");
+        assert!(left >= 97 * MESSAGES, "{left} messages left");
     }
 }

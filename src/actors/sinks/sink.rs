@@ -31,12 +31,12 @@ use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Fsync, Notification, Threads, TraceParent, Traced, rng};
 
-mod estate;
-mod letters;
+mod dead_letters;
+mod recoverable;
 mod supervisor;
 
-use estate::Estate;
-pub use letters::{LetterAnswer, LetterRequest};
+pub use dead_letters::{LetterAnswer, LetterRequest};
+use recoverable::Recoverable;
 use supervisor::Reconfigure;
 pub use supervisor::{OpenStore, Sink};
 
@@ -89,14 +89,14 @@ pub struct DrainReport {
 
 /// Accepts notifications. Answered when all of them are queued, and on disk if the sink has a journal.
 #[derive(Debug)]
-pub(in crate::actors) struct TakeIn {
+pub(in crate::actors) struct AcceptNotifications {
     /// Notifications of one informer, in order.
     pub(in crate::actors) notifications: Vec<Notification>,
     /// Traced change that may be among them.
     pub(in crate::actors) traced: Option<Traced>,
 }
 
-impl Message for TakeIn {
+impl Message for AcceptNotifications {
     type Result = ();
 }
 
@@ -115,7 +115,7 @@ struct Sender {
 /// Delivers to one receiver; see the module.
 pub struct SinkActor {
     params: SinkParams,
-    state: Estate<State>,
+    state: Recoverable<State>,
     store: Arc<Mutex<Store>>,
     timer: Option<(SpawnHandle, Instant)>,
     /// Number of the configuration; outcomes of attempts of earlier ones are ignored.
@@ -180,7 +180,7 @@ impl SinkActor {
     /// is unknown.
     pub(in crate::actors) fn new(
         params: SinkParams,
-        mut state: Estate<State>,
+        mut state: Recoverable<State>,
         store: Arc<Mutex<Store>>,
         guard: ExitGuard,
     ) -> Self {
@@ -203,7 +203,7 @@ impl SinkActor {
         if !letters.is_empty() {
             let mut store = self.store.lock();
             let kept = store.push_letters(&letters);
-            debug_assert!(kept.is_ok(), "memory does not refuse");
+            debug_assert!(kept.is_ok(), "in-memory letters always fit");
             self.params.machine.health.dead_letters_forgotten.fetch_add(store.take_forgotten(), Relaxed);
             self.params.machine.health.note_letters(store.state().letters);
         }
@@ -262,8 +262,8 @@ impl SinkActor {
         let (left, all) = (machine.at_risk(), machine.left());
         let (delivered, written) = (status.delivered.load(Relaxed), !machine.is_unwritten());
         // Events in a journal need not wait for a receiver that does not answer.
-        let is_away = status.is_circuit_open() || status.is_disabled() || machine.is_waiting_after_refusals();
-        let given_up = self.params.place.is_some() && left == 0 && is_away;
+        let is_unavailable = status.is_circuit_open() || status.is_disabled() || machine.is_waiting_after_refusals();
+        let given_up = self.params.place.is_some() && left == 0 && is_unavailable;
         let is_over = |drain: &mut Draining| written && (all == 0 || given_up) || drain.deadline <= now;
         for drain in self.state.drains.extract_if(.., is_over) {
             if left > 0 {
@@ -319,10 +319,14 @@ impl Actor for SinkActor {
     }
 }
 
-impl Handler<TakeIn> for SinkActor {
+impl Handler<AcceptNotifications> for SinkActor {
     type Result = Reply<()>;
 
-    fn handle(&mut self, TakeIn { notifications, traced }: TakeIn, ctx: &mut Context<Self>) -> Reply<()> {
+    fn handle(
+        &mut self,
+        AcceptNotifications { notifications, traced }: AcceptNotifications,
+        ctx: &mut Context<Self>,
+    ) -> Reply<()> {
         let (reply, answer) = oneshot::channel();
         let span = spans::stage("sink", traced.as_ref());
         let traced = traced.and_then(|traced| Some((traced, TraceParent::of(&span)?)));

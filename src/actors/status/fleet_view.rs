@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::actors::checkpoint::keeper::StateStatus;
+use crate::actors::checkpoint::store::StateStatus;
 use crate::actors::env::Env;
 use crate::actors::memory::budget::MemoryStatus;
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView, PatternStatus};

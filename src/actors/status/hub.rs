@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 
 use crate::actors::cache::actor::CacheDirectory;
-use crate::actors::checkpoint::keeper::StateStatus;
+use crate::actors::checkpoint::store::StateStatus;
 use crate::actors::memory::budget::{InformerMemory, MemoryStatus};
 use crate::actors::subscribe::inbox::ListenerHealth;
 use crate::actors::subscribe::resource_request::ResourceRequest;
@@ -265,8 +265,8 @@ impl ClusterView {
     pub(in crate::actors) fn last_error(&self) -> Option<String> {
         let unreachable = self.state() == ClusterState::Unreachable;
         let unanswered = |informer: &&InformerView| informer.health.answers() == Some(false);
-        let told = || self.informers.iter().filter(unanswered).find_map(|informer| informer.health.error());
-        self.error.clone().or_else(|| told().filter(|_| unreachable).map(|error| error.to_string()))
+        let informer_error = || self.informers.iter().filter(unanswered).find_map(|informer| informer.health.error());
+        self.error.clone().or_else(|| informer_error().filter(|_| unreachable).map(|error| error.to_string()))
     }
 
     /// Returns whether all informers have settled or the cluster is unreachable. An unreachable cluster must not delay
@@ -333,8 +333,8 @@ impl InformerView {
     fn bytes(&self, caches: &CacheDirectory) -> u64 {
         let Some(resource) = self.resource.as_ref().or(self.restored.as_ref()) else { return 0 };
         let Some(snapshot) = caches.published(&resource.gvr, &self.scope.view) else { return 0 };
-        let mine = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
-        mine.map_or(0, |(_, partition)| object_memory(partition.len() as u64, partition.body_bytes()))
+        let own = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
+        own.map_or(0, |(_, partition)| object_memory(partition.len() as u64, partition.body_bytes()))
     }
 }
 
@@ -374,7 +374,11 @@ mod tests {
         assert_eq!((there.state(), there.last_error()), (ClusterState::Connected, None));
         let coming = view(vec![absent(), informer("pods", Phase::Pending, None, "")]);
         assert_eq!(coming.state(), ClusterState::Connecting);
-        assert_eq!(view(vec![absent()]).state(), ClusterState::Connected, "nobody knows better");
+        assert_eq!(
+            view(vec![absent()]).state(),
+            ClusterState::Connected,
+            "idle informers count if there are no others"
+        );
         assert_eq!(view(Vec::new()).state(), ClusterState::Connected);
     }
 }

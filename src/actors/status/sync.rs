@@ -18,7 +18,7 @@ use informer_hub_types::{
 const SYNC_POLL: Duration = Duration::from_millis(100);
 
 /// Timeout used in place of one that exceeds the range of the clock.
-const AGES: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Published views of all clusters, by name.
 pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
@@ -76,13 +76,13 @@ pub struct InformerSync {
 pub struct SyncView {
     views: Views,
     /// Number of messages to clusters that are not reflected in the views yet.
-    telling: Arc<AtomicUsize>,
+    in_flight: Arc<AtomicUsize>,
     changed: Watcher<()>,
 }
 
 impl SyncView {
-    pub(in crate::actors) fn new(views: Views, telling: Arc<AtomicUsize>, changed: Watcher<()>) -> Self {
-        Self { views, telling, changed }
+    pub(in crate::actors) fn new(views: Views, in_flight: Arc<AtomicUsize>, changed: Watcher<()>) -> Self {
+        Self { views, in_flight, changed }
     }
 
     /// Returns a copy of the current views.
@@ -93,14 +93,14 @@ impl SyncView {
     /// Returns the selected informers by cluster. An informer that was just requested may be missing.
     #[must_use]
     pub fn informers(&self, of: &Awaited) -> Vec<InformerSync> {
-        self.views.read().iter().flat_map(|(name, (labels, view))| seen(of, name, labels, view)).collect()
+        self.views.read().iter().flat_map(|(name, (labels, view))| informers_of(of, name, labels, view)).collect()
     }
 
     /// As [`Self::informers`], for one cluster.
     #[must_use]
     pub fn informers_in(&self, cluster: &ClusterName, of: &Awaited) -> Vec<InformerSync> {
         let views = self.views.read();
-        views.get(cluster).map(|(labels, view)| seen(of, cluster, labels, view)).unwrap_or_default()
+        views.get(cluster).map(|(labels, view)| informers_of(of, cluster, labels, view)).unwrap_or_default()
     }
 
     /// Returns the health of the selected informer in one cluster.
@@ -108,13 +108,13 @@ impl SyncView {
         let views = self.views.read();
         let (labels, view) = views.get(cluster)?;
         let view = view.load();
-        view.informers.iter().find(|it| is_of(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
+        view.informers.iter().find(|it| is_selected(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
     }
 
     /// Returns whether a request has not reached every cluster yet.
     #[must_use]
     pub fn is_starting(&self) -> bool {
-        self.telling.load(SeqCst) > 0
+        self.in_flight.load(SeqCst) > 0
     }
 
     /// Returns a watcher that is notified whenever an informer may have synced.
@@ -136,9 +136,9 @@ impl SyncView {
             let view = view.load();
             let mine = match of {
                 Awaited::Everything => view.informers.is_empty(),
-                Awaited::Informers(these) => {
-                    these.clusters.matches(name, labels)
-                        && !view.informers.iter().any(|informer| is_of(of, name, labels, informer))
+                Awaited::Informers(selected) => {
+                    selected.clusters.matches(name, labels)
+                        && !view.informers.iter().any(|informer| is_selected(of, name, labels, informer))
                 }
             };
             if let Some(error) = view.error.as_deref().filter(|_| mine) {
@@ -157,7 +157,7 @@ impl SyncView {
     /// [`NotSynced`] after the timeout, with the missing informers and their errors.
     pub async fn wait(mut self, of: Awaited, timeout: Duration) -> Result<(), NotSynced> {
         let now = clock::now();
-        let until = now.checked_add(timeout).unwrap_or(now + AGES);
+        let until = now.checked_add(timeout).unwrap_or(now + FAR_FUTURE);
         loop {
             let waiting = self.waiting(&of);
             if waiting.is_empty() {
@@ -175,24 +175,26 @@ impl SyncView {
     }
 }
 
-fn is_of(of: &Awaited, name: &ClusterName, labels: &ClusterLabels, informer: &InformerView) -> bool {
+fn is_selected(of: &Awaited, name: &ClusterName, labels: &ClusterLabels, informer: &InformerView) -> bool {
     match of {
         Awaited::Everything => true,
-        Awaited::Informers(these) => {
-            these.clusters.matches(name, labels) && informer.wanted == these.wanted && informer.scope == these.scope
+        Awaited::Informers(selected) => {
+            selected.clusters.matches(name, labels)
+                && informer.wanted == selected.wanted
+                && informer.scope == selected.scope
         }
     }
 }
 
 /// Returns the selected informers of one cluster.
-fn seen(of: &Awaited, cluster: &ClusterName, labels: &ClusterLabels, view: &SharedView) -> Vec<InformerSync> {
+fn informers_of(of: &Awaited, cluster: &ClusterName, labels: &ClusterLabels, view: &SharedView) -> Vec<InformerSync> {
     let view = view.load();
     let is_reached = !view.is_unreachable();
-    let mine = view.informers.iter().filter(|informer| is_of(of, cluster, labels, informer));
-    mine.map(|informer| see(cluster, informer, is_reached)).collect()
+    let mine = view.informers.iter().filter(|informer| is_selected(of, cluster, labels, informer));
+    mine.map(|informer| informer_sync(cluster, informer, is_reached)).collect()
 }
 
-fn see(cluster: &ClusterName, informer: &InformerView, is_reached: bool) -> InformerSync {
+fn informer_sync(cluster: &ClusterName, informer: &InformerView, is_reached: bool) -> InformerSync {
     InformerSync {
         cluster: cluster.clone(),
         synced: informer.health.has_synced(),

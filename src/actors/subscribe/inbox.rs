@@ -32,7 +32,7 @@ pub(in crate::actors) struct ListenerHealth {
 
 /// Right of one listener actor to empty an inbox, until the next one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::actors) struct Turn(u64);
+pub(in crate::actors) struct InboxLease(u64);
 
 /// Position that a subscriber must acknowledge: everything from a partition up to a batch.
 #[derive(Clone, Copy, Debug)]
@@ -63,14 +63,14 @@ struct State {
     /// Partition whose changes are queued.
     partition: Option<PartitionId>,
     /// Batch delivered to the subscriber and not acknowledged.
-    handed: Vec<Notification>,
+    unacknowledged: Vec<Notification>,
     /// Place of its first notification in the queue.
-    handed_from: u64,
+    unacknowledged_from: u64,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
     /// Sampled change: the place after it, its timestamps and its span.
     followed: Option<(u64, Followed, Span)>,
-    turn: Turn,
+    lease: InboxLease,
 }
 
 impl Inbox {
@@ -83,7 +83,7 @@ impl Inbox {
     /// Measures the time until the subscriber has acknowledged everything pending, which includes this change.
     ///
     /// One change is sampled at a time. A traced change replaces an untraced one; otherwise a second change is ignored.
-    pub(in crate::actors) fn follow(&self, followed: impl Into<Followed>) {
+    pub(in crate::actors) fn sample_latency(&self, followed: impl Into<Followed>) {
         let (mut state, followed) = (self.state.lock(), followed.into());
         let others = state.followed.as_ref().map(|(_, followed, _)| followed);
         let queue = state.queue.as_ref().filter(|queue| !queue.is_empty() && followed.is_before(others));
@@ -100,10 +100,10 @@ impl Inbox {
 
     /// Records the latency of an acknowledged sample. Merges shift places, so it may be recorded late, but at the
     /// latest when the queue is empty.
-    fn note_followed(&self, state: &mut State) {
+    fn record_latency(&self, state: &mut State) {
         let queue = state.queue.as_ref();
-        let is_told = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
-        if let Some((_, followed, _)) = state.followed.take_if(|(place, ..)| is_told(*place))
+        let is_acknowledged = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
+        if let Some((_, followed, _)) = state.followed.take_if(|(place, ..)| is_acknowledged(*place))
             && let Some(lag) = &self.health.lag
         {
             let seen_in = followed.traced.as_ref().and_then(|traced| TraceParent::of(&traced.span));
@@ -130,7 +130,7 @@ impl Inbox {
     }
 
     /// Continues with a moved partition and keeps pending notifications.
-    pub(in crate::actors) fn go_on_with(&self, partition: PartitionId, origin: Arc<Origin>) {
+    pub(in crate::actors) fn move_to(&self, partition: PartitionId, origin: Arc<Origin>) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {
             queue.go_on_as(origin);
@@ -148,41 +148,41 @@ impl Inbox {
     }
 
     /// Takes the right to empty the inbox from its current holder.
-    pub(in crate::actors) fn take_over(&self) -> Turn {
+    pub(in crate::actors) fn take_over(&self) -> InboxLease {
         let mut state = self.state.lock();
-        state.turn.0 += 1;
-        state.turn
+        state.lease.0 += 1;
+        state.lease
     }
 
     /// Returns the next batch of at most `max` notifications; a predecessor may have left a larger one. Returns `None`
     /// after another listener has taken over.
-    pub(in crate::actors) fn next(&self, turn: Turn, max: usize) -> Option<Vec<Notification>> {
+    pub(in crate::actors) fn next(&self, lease: InboxLease, max: usize) -> Option<Vec<Notification>> {
         let mut state = self.state.lock();
-        if state.turn != turn {
+        if state.lease != lease {
             return None;
         }
-        if state.handed.is_empty() {
-            state.handed_from = state.queue.as_ref().map_or(0, |queue| queue.places().0);
-            state.handed = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
+        if state.unacknowledged.is_empty() {
+            state.unacknowledged_from = state.queue.as_ref().map_or(0, |queue| queue.places().0);
+            state.unacknowledged = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
             self.show(&state);
         }
-        Some(state.handed.clone())
+        Some(state.unacknowledged.clone())
     }
 
     /// Records that the subscriber has acknowledged the current batch.
-    pub(in crate::actors) fn done(&self, turn: Turn) {
+    pub(in crate::actors) fn done(&self, lease: InboxLease) {
         let mut state = self.state.lock();
-        if state.turn == turn {
-            let handed = std::mem::take(&mut state.handed);
-            state.synced |= handed.iter().any(|notification| matches!(notification, Notification::Synced(_)));
-            self.note_followed(&mut state);
+        if state.lease == lease {
+            let unacknowledged = std::mem::take(&mut state.unacknowledged);
+            state.synced |= unacknowledged.iter().any(|notification| matches!(notification, Notification::Synced(_)));
+            self.record_latency(&mut state);
         }
     }
 
     /// Returns whether nothing is pending or unacknowledged.
     pub(in crate::actors) fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        state.handed.is_empty() && state.queue.as_ref().is_none_or(ListenerQueue::is_empty)
+        state.unacknowledged.is_empty() && state.queue.as_ref().is_none_or(ListenerQueue::is_empty)
     }
 
     /// Returns whether the subscriber has acknowledged every initial object.
@@ -192,16 +192,16 @@ impl Inbox {
 
     /// Returns whether the subscriber has acknowledged everything up to a mark. After a merge, places are no longer
     /// comparable, so everything pending must be acknowledged.
-    pub(in crate::actors) fn has_passed(&self, mark: &mut Mark) -> bool {
+    pub(in crate::actors) fn has_acknowledged(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
         let of_it = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));
         let Some(queue) = of_it.filter(|queue| queue.last_batch() >= mark.number) else { return false };
-        if state.handed.is_empty() && queue.is_empty() {
+        if state.unacknowledged.is_empty() && queue.is_empty() {
             return true;
         }
         let (first, end) = queue.places();
         let (place, merged) = *mark.place.get_or_insert((end, queue.merged()));
-        let answered = if state.handed.is_empty() { first } else { state.handed_from };
+        let answered = if state.unacknowledged.is_empty() { first } else { state.unacknowledged_from };
         !queue.is_replaying() && queue.merged() == merged && answered >= place
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let dying = inbox.take_over();
         assert_eq!(told(&inbox.next(dying, 2).unwrap()), ["synced", "+a@1"]);
         let successor = inbox.take_over();
-        assert!(inbox.next(dying, 2).is_none(), "its turn is over");
+        assert!(inbox.next(dying, 2).is_none(), "its lease is revoked");
         inbox.done(dying);
         assert_eq!(told(&inbox.next(successor, 2).unwrap()), ["synced", "+a@1"]);
         inbox.done(successor);
@@ -252,20 +252,20 @@ mod tests {
         inbox.join(informer.id, ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
         let outbox = informer.apply("+a@1 +b@2");
         inbox.offer(outbox.number, &outbox.applied, false);
-        inbox.follow(clock::now());
+        inbox.sample_latency(clock::now());
         let is_of = |name| inbox.traced().is_some_and(|traced| traced.key.name() == name);
         for name in ["a", "b"] {
             let (key, version) =
                 (informer_hub_types::ObjectKey::new("", name), informer_hub_types::ResourceVersion::new("1"));
             let traced = Some(Traced { span: Span::none(), key, version });
-            inbox.follow(Followed { read: clock::now(), traced });
-            inbox.follow(clock::now());
+            inbox.sample_latency(Followed { read: clock::now(), traced });
+            inbox.sample_latency(clock::now());
             assert!(is_of("a"));
         }
-        let turn = inbox.take_over();
-        inbox.next(turn, 9).unwrap();
+        let lease = inbox.take_over();
+        inbox.next(lease, 9).unwrap();
         assert!(is_of("a"), "the subscriber has not answered");
-        inbox.done(turn);
+        inbox.done(lease);
         assert!(inbox.traced().is_none());
     }
 
@@ -279,21 +279,21 @@ mod tests {
         let came = clock::now();
         let outbox = informer.apply("+a@1 +b@2");
         inbox.offer(outbox.number, &outbox.applied, false);
-        inbox.follow(came);
+        inbox.sample_latency(came);
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
-        inbox.follow(clock::now());
-        let turn = inbox.take_over();
-        assert_eq!(told(&inbox.next(turn, 2).unwrap()), ["synced", "+a@1"]);
-        inbox.done(turn);
-        assert_eq!(lag.state().count(), 0, "what came last still waits");
-        assert_eq!(told(&inbox.next(turn, 2).unwrap()), ["+b@2"]);
-        assert_eq!(lag.state().count(), 0, "nobody has answered for it");
+        inbox.sample_latency(clock::now());
+        let lease = inbox.take_over();
+        assert_eq!(told(&inbox.next(lease, 2).unwrap()), ["synced", "+a@1"]);
+        inbox.done(lease);
+        assert_eq!(lag.state().count(), 0, "the last notification is still pending");
+        assert_eq!(told(&inbox.next(lease, 2).unwrap()), ["+b@2"]);
+        assert_eq!(lag.state().count(), 0, "not acknowledged yet");
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
-        inbox.done(turn);
+        inbox.done(lease);
         assert_eq!((lag.state().count(), lag.state().sum), (1, 3.0));
-        inbox.follow(clock::now());
-        inbox.done(turn);
-        assert_eq!(lag.state().count(), 1, "nothing waits that could be followed");
+        inbox.sample_latency(clock::now());
+        inbox.done(lease);
+        assert_eq!(lag.state().count(), 1, "nothing is pending");
     }
 
     #[test]
@@ -303,15 +303,15 @@ mod tests {
         let inbox = Inbox::default();
         let queue = |informer: &Informer| ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024);
         inbox.join(informer.id, queue(&informer));
-        let turn = inbox.take_over();
-        inbox.next(turn, 9).unwrap();
-        inbox.done(turn);
+        let lease = inbox.take_over();
+        inbox.next(lease, 9).unwrap();
+        inbox.done(lease);
         inbox.join(informer.id, queue(&informer));
         assert!(inbox.has_joined(informer.id));
-        assert!(inbox.next(turn, 9).unwrap().is_empty(), "nobody is told twice");
+        assert!(inbox.next(lease, 9).unwrap().is_empty(), "nothing is delivered twice");
         let reopened = PartitionId(informer.id.0 + 1);
         assert!(!inbox.has_joined(reopened));
         inbox.join(reopened, queue(&informer));
-        assert_eq!(told(&inbox.next(turn, 9).unwrap()), ["!a@1", "synced"], "of a partition that began anew");
+        assert_eq!(told(&inbox.next(lease, 9).unwrap()), ["!a@1", "synced"], "a reopened partition starts again");
     }
 }

@@ -65,20 +65,20 @@ struct Run<'h> {
     history: &'h History,
     inbox: Inbox,
     /// Turn and current batch of each listener; unused for the processor.
-    listeners: Vec<(Turn, Vec<String>)>,
+    listeners: Vec<(InboxLease, Vec<String>)>,
     /// Listener that has taken over last.
     owner: Option<usize>,
     /// Acknowledged notifications.
-    heard: Vec<String>,
+    acknowledged: Vec<String>,
     /// Batch of a listener that was replaced.
-    orphaned: Option<Vec<String>>,
+    unfinished: Option<Vec<String>>,
 }
 
 impl<'h> Run<'h> {
     fn new(history: &'h History, merge_above: usize, scripts: usize) -> Self {
         let inbox = history.inbox(merge_above);
-        let listeners = vec![(Turn::default(), Vec::new()); scripts];
-        Self { history, inbox, listeners, owner: None, heard: Vec::new(), orphaned: None }
+        let listeners = vec![(InboxLease::default(), Vec::new()); scripts];
+        Self { history, inbox, listeners, owner: None, acknowledged: Vec::new(), unfinished: None }
     }
 
     fn call(&mut self, script: usize, call: Call) {
@@ -91,7 +91,7 @@ impl<'h> Run<'h> {
                 if let Some(owner) = self.owner {
                     let hand = std::mem::take(&mut self.listeners[owner].1);
                     // A batch that was not taken again after an earlier replacement is still the same.
-                    self.orphaned = (!hand.is_empty()).then_some(hand).or(self.orphaned.take());
+                    self.unfinished = (!hand.is_empty()).then_some(hand).or(self.unfinished.take());
                 }
                 self.listeners[script] = (self.inbox.take_over(), Vec::new());
                 self.owner = Some(script);
@@ -101,7 +101,7 @@ impl<'h> Run<'h> {
                 self.inbox.done(self.listeners[script].0);
                 let hand = std::mem::take(&mut self.listeners[script].1);
                 if self.owner == Some(script) {
-                    self.heard.extend(hand);
+                    self.acknowledged.extend(hand);
                 }
             }
         }
@@ -110,12 +110,12 @@ impl<'h> Run<'h> {
     fn next(&mut self, script: usize, max: usize) {
         let batch = self.inbox.next(self.listeners[script].0, max);
         if self.owner != Some(script) {
-            assert!(batch.is_none(), "its turn is over");
+            assert!(batch.is_none(), "its lease is revoked");
             return;
         }
-        let batch = told(&batch.expect("it is its turn"));
-        if let Some(orphaned) = self.orphaned.take() {
-            assert_eq!(batch, orphaned, "the successor begins with what its predecessor had in hand");
+        let batch = told(&batch.expect("the owner gets a batch"));
+        if let Some(unfinished) = self.unfinished.take() {
+            assert_eq!(batch, unfinished, "the successor starts with the unacknowledged batch");
         }
         self.listeners[script].1 = batch;
     }
@@ -123,12 +123,12 @@ impl<'h> Run<'h> {
     /// Runs a last listener without interruption.
     fn finish(mut self) -> (Vec<String>, u64) {
         let last = self.listeners.len();
-        self.listeners.push((Turn::default(), Vec::new()));
+        self.listeners.push((InboxLease::default(), Vec::new()));
         self.call(last, TakeOver);
         loop {
             self.next(last, 2);
             if self.listeners[last].1.is_empty() {
-                return (self.heard, self.inbox.health.merged.load(Relaxed));
+                return (self.acknowledged, self.inbox.health.merged.load(Relaxed));
             }
             self.call(last, Done);
         }
@@ -147,8 +147,8 @@ fn explore(history: &History, merge_above: usize, scripts: &[&[Call]], check: im
             run.call(script, scripts[script][at[script]]);
             at[script] += 1;
         }
-        let (heard, merged) = run.finish();
-        check(&heard, merged);
+        let (acknowledged, merged) = run.finish();
+        check(&acknowledged, merged);
     });
     count
 }
@@ -163,10 +163,10 @@ fn inbox_loses_nothing_and_repeats_only_the_unacknowledged_batch() {
     let first: &[Call] = &[TakeOver, Next, Done, Next];
     let successor: &[Call] = &[TakeOver, Next, Done];
     let history = History::new(&BATCHES);
-    let count = explore(&history, 1024, &[processor, first, successor], |heard, merged| {
-        assert_eq!((heard, merged), (ALL.map(str::to_owned).as_slice(), 0));
+    let count = explore(&history, 1024, &[processor, first, successor], |acknowledged, merged| {
+        assert_eq!((acknowledged, merged), (ALL.map(str::to_owned).as_slice(), 0));
     });
-    assert_eq!(count, 11_550, "all of them");
+    assert_eq!(count, 11_550, "number of interleavings");
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn inbox_survives_repeated_listener_deaths() {
     let history = History::new(&BATCHES);
     let scripts: [&[Call]; 4] =
         [&[Offer(0), Offer(1), Offer(2)], &[TakeOver, Next, Done], &[TakeOver, Next], &[TakeOver, Next]];
-    let count = explore(&history, 1024, &scripts, |heard, _| {
-        assert_eq!(heard, ALL.map(str::to_owned));
+    let count = explore(&history, 1024, &scripts, |acknowledged, _| {
+        assert_eq!(acknowledged, ALL.map(str::to_owned));
     });
-    assert_eq!(count, 25_200, "all of them");
+    assert_eq!(count, 25_200, "number of interleavings");
 }
 
 #[test]
@@ -185,16 +185,16 @@ fn inbox_merges_pending_but_not_unacknowledged_notifications() {
     let history = History::new(&BATCHES);
     let scripts: [&[Call]; 3] = [&[Offer(0), Offer(1), Offer(2)], &[TakeOver, Next, Done, Next], &[TakeOver, Next]];
     let outcomes = RefCell::new(BTreeSet::new());
-    let count = explore(&history, 0, &scripts, |heard, merged| {
-        assert_eq!(heard.len() as u64 + merged, ALL.len() as u64, "{heard:?}");
-        let others: Vec<_> = heard.iter().filter(|line| !line.contains("a@")).cloned().collect();
+    let count = explore(&history, 0, &scripts, |acknowledged, merged| {
+        assert_eq!(acknowledged.len() as u64 + merged, ALL.len() as u64, "{acknowledged:?}");
+        let others: Vec<_> = acknowledged.iter().filter(|line| !line.contains("a@")).cloned().collect();
         assert_eq!(others, ["synced", "+b@3"]);
-        let of_a: Vec<_> = heard.iter().filter(|line| line.contains("a@")).cloned().collect();
+        let of_a: Vec<_> = acknowledged.iter().filter(|line| line.contains("a@")).cloned().collect();
         outcomes.borrow_mut().insert(of_a.join(" "));
     });
     assert_eq!(
         outcomes.into_inner().into_iter().collect::<Vec<_>>(),
         ["", "!a@1 -a@4", "!a@1 a@1>2 -a@4", "!a@2 -a@4"]
     );
-    assert_eq!(count, 1_260, "all of them");
+    assert_eq!(count, 1_260, "number of interleavings");
 }

@@ -12,7 +12,7 @@ use informer_hub_types::View;
 /// Requests an informer of one cluster. Starts it, or adds a user if it runs.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Want {
+pub struct RequestInformer {
     /// User of the informer.
     pub user: User,
     /// Requested resource.
@@ -28,7 +28,7 @@ pub struct Want {
 /// Removes a user from all its informers; informers without users stop.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Unwant(pub User);
+pub struct ReleaseInformers(pub User);
 
 /// Requests an informer in each selected cluster, now and later. Informers are shared and their users counted. Answered
 /// when the clusters have received it, at the latest after

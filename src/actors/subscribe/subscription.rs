@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::inbox::Inbox;
-use crate::actors::subscribe::requests::{Unsubscribe, Want};
+use crate::actors::subscribe::requests::{RequestInformer, Unsubscribe};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscriber::{Deliver, Subscriber};
 use crate::actors::subscribe::user::{SubscriptionId, User};
@@ -191,12 +191,12 @@ impl Subscription {
     }
 
     /// Moves the inbox of an informer to its new origin.
-    pub(in crate::actors) fn go_on_at(&self, from: &Origin, to: &Arc<Origin>, partition: PartitionId) {
+    pub(in crate::actors) fn move_inbox(&self, from: &Origin, to: &Arc<Origin>, partition: PartitionId) {
         let mut inboxes = self.inboxes.lock();
         let known = inboxes.iter().position(|(at, _)| **at == *from);
         if let Some(known) = known {
             let (_, inbox) = inboxes.swap_remove(known);
-            inbox.go_on_with(partition, Arc::clone(to));
+            inbox.move_to(partition, Arc::clone(to));
             inboxes.retain(|(at, _)| at != to);
             inboxes.push((Arc::clone(to), inbox));
         }
@@ -221,26 +221,26 @@ impl Subscription {
     }
 
     /// Asks the registry to end the subscription, because its subscriber has ended.
-    pub(in crate::actors) fn leave(&self) {
+    pub(in crate::actors) fn unsubscribe(&self) {
         detach(self.registry.send(Unsubscribe(self.id)));
     }
 
     /// Returns whether the subscription selects an informer with this request, scope and users.
-    pub(in crate::actors) fn is_about(&self, wanted: &ResourceRequest, scope: &Scope, users: &BTreeSet<User>) -> bool {
+    pub(in crate::actors) fn selects(&self, wanted: &ResourceRequest, scope: &Scope, users: &BTreeSet<User>) -> bool {
         match &self.target {
             Target::Of(user) => users.contains(user),
             Target::Resource(mine, asked) => {
-                let apart =
+                let is_disjoint =
                     asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
-                mine.may_be(wanted) && !apart && asked.view == scope.view
+                mine.may_be(wanted) && !is_disjoint && asked.view == scope.view
             }
         }
     }
 
     /// Returns the request for the subscription's own informer, used if there is none to share.
-    pub(in crate::actors) fn own_want(&self) -> Option<Want> {
+    pub(in crate::actors) fn own_request(&self) -> Option<RequestInformer> {
         let Target::Resource(wanted, scope) = &self.target else { return None };
-        Some(Want {
+        Some(RequestInformer {
             user: User::Subscription(self.id),
             wanted: wanted.clone(),
             scope: scope.clone(),

@@ -39,21 +39,21 @@ impl fmt::Debug for WatchErrorHandler {
 
 /// Handlers of one informer, each as long as its user uses the informer.
 #[derive(Default)]
-pub(in crate::actors) struct WatchErrors(Mutex<Vec<Tap>>);
+pub(in crate::actors) struct WatchErrors(Mutex<Vec<UserHandler>>);
 
 #[derive(Clone)]
-struct Tap {
+struct UserHandler {
     user: User,
     handler: WatchErrorHandler,
 }
 
 impl WatchErrors {
     pub(in crate::actors) fn add(&self, user: User, handler: WatchErrorHandler) {
-        self.0.lock().push(Tap { user, handler });
+        self.0.lock().push(UserHandler { user, handler });
     }
 
     pub(in crate::actors) fn remove(&self, user: &User) {
-        self.0.lock().retain(|tap| tap.user != *user);
+        self.0.lock().retain(|entry| entry.user != *user);
     }
 
     /// Adds the handlers of a request that was resolved to the same informer.
@@ -63,8 +63,8 @@ impl WatchErrors {
     }
 
     /// Calls every handler that is not busy, without waiting.
-    pub(in crate::actors) fn tell(&self, origin: &Arc<Origin>, error: &SourceError, handlers: &Threads) {
-        for Tap { handler: WatchErrorHandler { call, busy }, .. } in self.0.lock().iter().cloned() {
+    pub(in crate::actors) fn notify(&self, origin: &Arc<Origin>, error: &SourceError, handlers: &Threads) {
+        for UserHandler { handler: WatchErrorHandler { call, busy }, .. } in self.0.lock().iter().cloned() {
             if busy.swap(true, AcqRel) {
                 continue;
             }

@@ -92,7 +92,7 @@ async fn put(cache: &Addr<CacheActor>, opened: &OpenedPartition, names: std::ops
         fifo.push(Change::Delta(delta(DeltaKind::Updated, pod)));
     }
     let apply = Apply { partition: opened.id, lease: opened.lease, batch: fifo.pop(usize::MAX), version: None };
-    assert!(timeout(PATIENCE, cache.send(apply)).await.expect("a write is not held up").unwrap().is_some());
+    assert!(timeout(PATIENCE, cache.send(apply)).await.expect("the write is not delayed").unwrap().is_some());
 }
 
 /// Runs a test on a cache of ten objects.
@@ -122,7 +122,7 @@ fn cache_accepts_writes_and_queries_during_an_index_build() {
     with_a_cache(async |_, cache, opened| {
         let gate = Gate::default();
         let first = actix::spawn(cache.send(AddIndexers(gate.indexers("first"))));
-        timeout(PATIENCE, gate.reached.notified()).await.expect("the building begins");
+        timeout(PATIENCE, gate.reached.notified()).await.expect("the build starts");
         put(&cache, &opened, 0..4, 2).await;
         assert!(matches!(carriers(&cache, "first", "2").await, Err(QueryError::UnknownIndex { .. })));
         let taken = cache.send(AddIndexers(gate.indexers("first"))).await.unwrap();
@@ -151,15 +151,15 @@ fn cache_that_dies_during_an_index_build_frees_the_index_names() {
     with_a_cache(async |env, cache, _| {
         let gate = Gate::default();
         let adding = actix::spawn(cache.send(AddIndexers(gate.indexers("first"))));
-        timeout(PATIENCE, gate.reached.notified()).await.expect("the building begins");
+        timeout(PATIENCE, gate.reached.notified()).await.expect("the build starts");
         assert!(cache.send(Crash(Victim::Registry)).await.is_err());
-        let answer = timeout(PATIENCE, adding).await.expect("whoever asked is told").unwrap();
+        let answer = timeout(PATIENCE, adding).await.expect("the caller gets an answer").unwrap();
         assert!(matches!(answer, Err(_) | Ok(Err(AddIndexersError::Stopped))), "{answer:?}");
         let cache = env.caches.of(&pods(), &View::default());
         assert!(matches!(carriers(&cache, "first", "1").await, Err(QueryError::UnknownIndex { .. })));
         gate.open();
         assert_eq!(cache.send(AddIndexers(gate.indexers("first"))).await.unwrap(), Ok(()));
-        assert_eq!(carriers(&cache, "first", "1").await, Ok(10), "what was published is still there");
+        assert_eq!(carriers(&cache, "first", "1").await, Ok(10), "the published objects are kept");
     });
 }
 
@@ -168,7 +168,7 @@ fn index_build_without_threads_fails() {
     with_a_cache_without_threads(async |cache| {
         for _ in 0..2 {
             let added = cache.send(AddIndexers(Gate::default().indexers("first"))).await.unwrap();
-            assert_eq!(added, Err(AddIndexersError::Stopped), "and the name is free again");
+            assert_eq!(added, Err(AddIndexersError::Stopped), "the name is free again");
         }
     });
 }

@@ -26,7 +26,7 @@ impl Crash {
     /// # Panics
     /// If `kind` matches.
     pub(in crate::actors) fn strike(self, kind: Victim) {
-        assert!(self.0 != kind, "the {kind:?} is shot on purpose");
+        assert!(self.0 != kind, "injected crash of the {kind:?}");
     }
 }
 

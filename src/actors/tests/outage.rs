@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::actors::control::cluster::{ClusterActor, ClusterParts};
 use crate::actors::control::messages::Resolved;
 use crate::actors::runtime::supervision::{ExitGuard, start_control};
-use crate::actors::subscribe::requests::Want;
+use crate::actors::subscribe::requests::RequestInformer;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::User;
 use crate::actors::{Env, Tuning};
@@ -155,7 +155,7 @@ fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recov
             let options = InformerOptions::default();
             let user = User::Caller("test".to_owned());
             actors[number % actors.len()]
-                .send(Want { user, wanted, scope, options, watch_errors: None })
+                .send(RequestInformer { user, wanted, scope, options, watch_errors: None })
                 .await
                 .unwrap();
         }
@@ -191,7 +191,7 @@ fn informers_of_a_cluster_recover_together_after_an_outage() {
                 "{informers} informers apart, seed {seed}: all after {:?}, {} requests",
                 apart.all, apart.requests
             );
-            assert!(informers == 1 || apart.all > Duration::from_secs(2), "seed {seed}: this needs no news");
+            assert!(informers == 1 || apart.all > Duration::from_secs(2), "seed {seed}: recovered without the signal");
             let Recovery { first, all, requests } = outage(seed, informers, before_start, false);
             println!(
                 "{informers} informers, never answered {before_start}, seed {seed}: first after {first:?}, all after \

@@ -116,7 +116,7 @@ async fn restarted_cluster_stops_its_informers_and_continues() {
     }
     watched_once(&fleet).await;
     for name in NAMES {
-        assert!(fleet.informer(name).await.synced, "what was synced stays so");
+        assert!(fleet.informer(name).await.synced, "a synced informer stays synced");
     }
     fleet.end().await;
 }
@@ -160,7 +160,7 @@ async fn degraded_informer_recovers_and_other_clusters_are_not_affected() {
     // A restarted reflector is crashed again at once.
     let state = async || fleet.cluster("left").await.state;
     for shot in 0.. {
-        assert!(shot < 10_000, "it never gave up");
+        assert!(shot < 10_000, "the informer was never degraded");
         left.do_send(CrashIn("left", Crash(Victim::Reflector)));
         if state().await == ClusterState::Degraded {
             break;
@@ -170,7 +170,7 @@ async fn degraded_informer_recovers_and_other_clusters_are_not_affected() {
     churns.step(&fleet, 50);
     fleet.converged_on("right").await;
     assert_eq!(fleet.cluster("right").await.state, ClusterState::Connected);
-    assert_eq!(fleet.informer("right").await.lists, lists, "the other cluster was disturbed");
+    assert_eq!(fleet.informer("right").await.lists, lists, "the other cluster was affected");
     fleet.converged_on("left").await;
     assert_eq!(state().await, ClusterState::Connected);
     let truth = fleet.clusters["right"].truth(&pods().gvr);
@@ -223,7 +223,7 @@ async fn restarted_discovery_continues_and_informers_are_not_affected() {
         assert!(follows("left").await);
     }
     let left = fleet.informer("left").await;
-    assert_eq!((left.lists, left.restarts), (lists, 0), "informers were disturbed");
+    assert_eq!((left.lists, left.restarts), (lists, 0), "informers were affected");
     assert_eq!(fleet.cluster("left").await.state, ClusterState::Connected);
     follows_definitions(&fleet, "right", "unharmed").await;
     fleet.end().await;
@@ -243,7 +243,7 @@ async fn subscribe_is_answered_once_every_running_informer_has_joined() {
         let subscription = registry.send(FindSubscription(id)).await.unwrap().unwrap();
         for (partition, origin) in &partitions {
             let inbox = subscription.known_inbox_at(origin);
-            assert!(inbox.is_some_and(|inbox| inbox.has_joined(*partition)), "{} does not know of it", origin.cluster);
+            assert!(inbox.is_some_and(|inbox| inbox.has_joined(*partition)), "{} has not joined", origin.cluster);
         }
         registry.send(Unsubscribe(id)).await.unwrap();
     }
@@ -257,11 +257,11 @@ async fn registry_death_stops_all_actors_and_completes_ended() {
     let ended = fleet.hub.system().ended();
     fleet.hub.registry().do_send(Crash(Victim::Registry));
     tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
-    assert!(fleet.hub.report().await.is_err(), "it says so to those who ask");
+    assert!(fleet.hub.report().await.is_err(), "the report fails");
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     // The cache has no supervisor; it stays available for queries.
-    while census.living() > 1 {
-        assert!(tokio::time::Instant::now() < deadline, "{} actors go on", census.living());
+    while census.running() > 1 {
+        assert!(tokio::time::Instant::now() < deadline, "{} actors still run", census.running());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -282,7 +282,7 @@ async fn removed_cluster_drops_objects_of_dead_informers() {
     for name in NAMES {
         assert!(!fleet.cached(name).await.is_empty());
         registry.send(RemoveCluster(name.parse().unwrap())).await.unwrap().unwrap();
-        assert!(fleet.cached(name).await.is_empty(), "{name} is gone and still in answers");
+        assert!(fleet.cached(name).await.is_empty(), "{name} was removed and is still in answers");
     }
     fleet.end().await;
 }

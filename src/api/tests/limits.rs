@@ -20,10 +20,10 @@ async fn slow_request_head_is_cut_off() {
                 return;
             }
         }
-        panic!("it was let drip to the end");
+        panic!("the slow request was accepted");
     };
-    tokio::time::timeout(PATIENCE, dripping).await.expect("an end");
-    assert_eq!(rest(&mut port.connect().await).await, "", "who says nothing is not kept either");
+    tokio::time::timeout(PATIENCE, dripping).await.expect("the connection is closed");
+    assert_eq!(rest(&mut port.connect().await).await, "", "a silent connection is closed too");
     assert!(port.get("/livez").await.ends_with("ok\n"));
     port.end().await;
 }
@@ -77,7 +77,7 @@ async fn unread_response_is_dropped() {
     // Reads only the first bytes; the rest stays in buffers.
     stream.read_exact(&mut [0; 100]).await.unwrap();
     drop(port.stop);
-    tokio::time::timeout(PATIENCE, port.serving).await.expect("nothing holds it up").unwrap();
+    tokio::time::timeout(PATIENCE, port.serving).await.expect("the service stops").unwrap();
     assert!(rest(&mut stream).await.len() < LARGE);
 }
 
@@ -94,7 +94,7 @@ async fn full_port_evicts_the_oldest_idle_connection_and_answers_probes() {
             assert!(port.get("/livez").await.ends_with("ok\n"));
         }
     }
-    assert_eq!(rest(&mut first).await, "", "closed, for all its good manners");
+    assert_eq!(rest(&mut first).await, "", "the idle connection was closed");
     assert_eq!(rest(&mut idle[0]).await, "");
     let mut last = idle.pop().unwrap();
     last.write_all(head("GET", "/readyz", &["Connection: close"]).as_bytes()).await.unwrap();
@@ -114,7 +114,7 @@ async fn busy_connection_keeps_its_slot_and_the_next_waits() {
     }
     port.asked(4).await;
     let mut waiting = Box::pin(port.get("/livez"));
-    assert!(tokio::time::timeout(SHORT, waiting.as_mut()).await.is_err(), "there is no place");
+    assert!(tokio::time::timeout(SHORT, waiting.as_mut()).await.is_err(), "no slot is free");
     port.may_answer.add_permits(4);
     assert!(waiting.as_mut().await.ends_with("ok\n"));
     drop(waiting);
@@ -140,5 +140,5 @@ async fn shutdown_finishes_requests_and_closes_idle_connections() {
     port.may_answer.add_permits(1);
     let told = rest(&mut busy).await;
     assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
-    tokio::time::timeout(PATIENCE, port.serving).await.expect("it ends").unwrap();
+    tokio::time::timeout(PATIENCE, port.serving).await.expect("the service stops").unwrap();
 }

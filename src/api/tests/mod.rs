@@ -73,7 +73,7 @@ impl Port {
     /// Waits for `times` requests of the status.
     async fn asked(&self, times: u32) {
         let asked = tokio::time::timeout(PATIENCE, self.asked.acquire_many(times)).await;
-        asked.expect("they ask").unwrap().forget();
+        asked.expect("requests arrive").unwrap().forget();
     }
 
     async fn connect(&self) -> TcpStream {
@@ -94,7 +94,7 @@ impl Port {
     /// Stops the service and waits for its end.
     async fn end(self) {
         drop(self.stop);
-        tokio::time::timeout(PATIENCE, self.serving).await.expect("it ends").unwrap();
+        tokio::time::timeout(PATIENCE, self.serving).await.expect("the service stops").unwrap();
     }
 }
 

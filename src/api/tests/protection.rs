@@ -87,10 +87,7 @@ async fn request_without_a_token_sees_probes_without_details() {
     let purge = "/v1/sinks/a/dead-letters/purge";
     assert!(port.say(&with("POST", purge, READ_TOKEN)).await.starts_with("HTTP/1.1 403 "));
     let told = port.say(&with("POST", purge, TOKEN)).await;
-    assert!(
-        told.starts_with("HTTP/1.1 415 ") && told.contains("{\"error\":"),
-        "let in, and told what it lacks: {told}"
-    );
+    assert!(told.starts_with("HTTP/1.1 415 ") && told.contains("{\"error\":"), "authorized but incomplete: {told}");
     let told = port.say(&with("GET", "/none", TOKEN)).await;
     assert!(told.starts_with("HTTP/1.1 404 "), "{told}");
     let told = port.say(&with("DELETE", "/v1/status", TOKEN)).await;
@@ -110,7 +107,7 @@ async fn client_certificate_grants_access_and_without_one_only_probes_work() {
     let stranger = self::files();
     let foreign = stranger.issue("operator", "client.pem", "client-key.pem");
     let refused = files.client(Some(&foreign)).get(format!("https://{}/livez", port.address)).send().await;
-    assert!(refused.is_err(), "a certificate of somebody else's CA ends the handshake");
+    assert!(refused.is_err(), "a certificate of another CA fails the handshake");
     let told = port.get("/livez").await;
     assert!(!told.contains("ok"), "plain HTTP: {told}");
     port.end().await;
@@ -139,7 +136,7 @@ async fn replaced_certificate_serves_new_connections_and_keeps_open_ones() {
     };
     let second = tokio::time::timeout(PATIENCE, changed).await.expect("the new certificate");
     assert_ne!(second, first);
-    assert_eq!(ask(&old, &port, "/livez").await, (200, first), "on the connection that it had");
+    assert_eq!(ask(&old, &port, "/livez").await, (200, first), "on the open connection");
     port.end().await;
 }
 

@@ -50,10 +50,10 @@ impl<K: 'static> SharedInformer<K> {
                 }
                 Err(AddIndexersError::Conflict(_) | AddIndexersError::Stopped) => Vec::new(),
             };
-            let too_late = inner.keep_indexers(there);
-            join_all(too_late.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
+            let after_stop = inner.keep_indexers(there);
+            join_all(after_stop.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
             Ok::<_, MailboxError>(added)
         };
-        Ok(self.inner.whole(adding).await???)
+        Ok(self.inner.run_to_end(adding).await???)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::actors::checkpoint::keeper::StateStatus;
+use crate::actors::checkpoint::store::StateStatus;
 use crate::cache::testing::{delta, object_with};
 use crate::cache::{DeltaFifo, PartitionId, Store};
 use crate::state::caches::{Claim, Loaded, load};
@@ -62,10 +62,10 @@ impl Version {
         id
     }
 
-    pub(in crate::actors::control::checkpoint) fn part(&self, keeping: &Keeping, may_be_written: bool) -> Part {
+    pub(in crate::actors::control::checkpoint) fn part(&self, store: &CheckpointStore, may_be_written: bool) -> Part {
         let snapshot = self.store.published().load_full();
         let barriers = if may_be_written {
-            snapshot.partitions().map(|one| Barrier::new(keeping, one, &[])).collect()
+            snapshot.partitions().map(|one| Barrier::new(store, one, &[])).collect()
         } else {
             Vec::new()
         };
@@ -76,7 +76,7 @@ impl Version {
 /// Two versions of a resource, and a disk with the first of them.
 pub(in crate::actors::control::checkpoint) struct Hub {
     pub(in crate::actors::control::checkpoint) disk: SimDisk,
-    pub(in crate::actors::control::checkpoint) keeping: Keeping,
+    pub(in crate::actors::control::checkpoint) store: CheckpointStore,
     pub(in crate::actors::control::checkpoint) from: Version,
     pub(in crate::actors::control::checkpoint) to: Version,
     pub(in crate::actors::control::checkpoint) moving: PartitionId,
@@ -89,11 +89,11 @@ impl Hub {
         disk.sync_dir(Path::new("/")).unwrap();
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let (every, status) = (Duration::from_secs(5), StateStatus::default());
-        let keeping = Keeping::new(shared, ROOT.into(), every, Duration::ZERO, [], status);
+        let store = CheckpointStore::new(shared, ROOT.into(), every, Duration::ZERO, [], status);
         let (mut from, to) = (Version::new(from), Version::new(to));
         let moving = from.fill("a");
         from.fill("b");
-        let hub = Self { disk, keeping, from, to, moving };
+        let hub = Self { disk, store, from, to, moving };
         assert!(hub.pass(true).is_none());
         hub
     }
@@ -103,18 +103,18 @@ impl Hub {
         let snapshot = self.from.store.published().load_full();
         let partition = snapshot.partition(self.moving).unwrap();
         let to = origin("a", &self.to.resource);
-        self.keeping.moves.lock().begin(partition.origin(), &to);
+        self.store.moves.lock().begin(partition.origin(), &to);
         self.to.store.adopt(partition, Arc::clone(&to));
-        self.keeping.moves.lock().done(&to);
+        self.store.moves.lock().done(&to);
         self.from.store.close(self.moving);
     }
 
     /// Runs a pass and returns its error. `moved_may_be_written` is false if readers have not acknowledged the moved
     /// partition.
     pub(in crate::actors::control::checkpoint) fn pass(&self, moved_may_be_written: bool) -> Option<String> {
-        let mut parts = vec![self.from.part(&self.keeping, true), self.to.part(&self.keeping, moved_may_be_written)];
+        let mut parts = vec![self.from.part(&self.store, true), self.to.part(&self.store, moved_may_be_written)];
         parts.sort_by(|a, b| a.key.cmp(&b.key));
-        write(&self.keeping, &parts, false).error
+        write(&self.store, &parts, false).error
     }
 
     /// Returns cluster, version and object count of each partition that the next start loads.
@@ -169,7 +169,7 @@ fn interrupted_pass_leaves_a_moved_partition_complete_in_one_version() {
             }
         }
     }
-    assert_eq!(seen.len(), 4, "either version was found after some call: {seen:?}");
+    assert_eq!(seen.len(), 4, "interruptions leave the old and the new version: {seen:?}");
 }
 
 #[test]
@@ -185,8 +185,8 @@ fn moved_partition_stays_in_its_old_version_until_readers_acknowledge() {
         };
         assert_eq!(versions(&hub, true), [from]);
         assert_eq!(hub.pass(true), None);
-        assert_eq!(versions(&hub, false), [to], "and is there no more afterwards");
-        assert!(!hub.keeping.moves.lock().hold(&hub.from.resource.gvr, &View::Shared));
+        assert_eq!(versions(&hub, false), [to], "the old version is removed");
+        assert!(!hub.store.moves.lock().hold(&hub.from.resource.gvr, &View::Shared));
     }
 }
 
@@ -211,10 +211,10 @@ fn twice_moved_partition_keeps_its_files_and_a_closed_one_loses_them() {
     moves.done(&at(&v2));
     moves.begin(&at(&v2), &at(&v3));
     moves.written(&at(&v3));
-    assert!(keeps(&moves, &v1) && keeps(&moves, &v2), "it is not there yet");
+    assert!(keeps(&moves, &v1) && keeps(&moves, &v2), "v3 is not complete yet");
     moves.done(&at(&v3));
     moves.written(&at(&v2));
-    assert!(keeps(&moves, &v1), "it is not there any more");
+    assert!(keeps(&moves, &v1), "v2 is not current any more");
     let before = moves.clone();
     moves.forget_closed(&before, |_, _| true);
     assert!(keeps(&moves, &v1));
@@ -223,7 +223,7 @@ fn twice_moved_partition_keeps_its_files_and_a_closed_one_loses_them() {
     moves.begin(&at(&v1), &at(&v2));
     moves.begin(&at(&v2), &at(&v1));
     moves.done(&at(&v1));
-    assert!(!keeps(&moves, &v1), "it is back");
+    assert!(!keeps(&moves, &v1), "v1 is current again");
     moves.written(&at(&v1));
     assert!(!keeps(&moves, &v2));
 }
@@ -235,7 +235,7 @@ async fn system_clock_jump_does_not_expire_unclaimed_partitions() {
     let hub = Hub::new(1, "v1", "v1beta1");
     let disk: Arc<dyn Disk> = Arc::new(hub.disk.clone());
     let week = Duration::from_secs(8 * 24 * 3600);
-    for (set, passes, left) in [(week, Duration::from_secs(60), 2), (Duration::ZERO, week, 1)] {
+    for (set, passes, unsaved) in [(week, Duration::from_secs(60), 2), (Duration::ZERO, week, 1)] {
         let claim = || Claim { labels: ClusterLabels::new(), indexes: Vec::new(), settings: 1, any_version: false };
         let wants = |cluster: &ClusterName| (cluster.as_str() == "b").then(claim);
         let mut cache = load(&disk, Path::new(ROOT), &|_, header| wants(&header.cluster)).unwrap().caches.remove(0);
@@ -243,14 +243,14 @@ async fn system_clock_jump_does_not_expire_unclaimed_partitions() {
         let snapshot = cache.store.published().load_full();
         let status = StateStatus::default();
         let every = Duration::from_secs(5);
-        let keeping = Keeping::new(Arc::clone(&disk), ROOT.into(), every, Duration::ZERO, [cache.files], status);
+        let store = CheckpointStore::new(Arc::clone(&disk), ROOT.into(), every, Duration::ZERO, [cache.files], status);
         clock::set_wall(Some(begun + set));
         tokio::time::advance(passes).await;
-        let barriers = snapshot.partitions().map(|one| Barrier::new(&keeping, one, &[])).collect();
+        let barriers = snapshot.partitions().map(|one| Barrier::new(&store, one, &[])).collect();
         let part = Part { key: (hub.from.resource.gvr.clone(), View::Shared), snapshot, barriers };
-        assert_eq!(write(&keeping, &[part], false).error, None);
+        assert_eq!(write(&store, &[part], false).error, None);
         let report = crate::state::caches::inspect(&*disk, Path::new(ROOT), false).unwrap().remove(0);
-        assert_eq!(report.partitions.len(), left);
+        assert_eq!(report.partitions.len(), unsaved);
         clock::set_wall(Some(begun));
     }
     clock::set_wall(None);

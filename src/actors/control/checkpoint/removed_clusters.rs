@@ -4,7 +4,7 @@
 //! cluster is re-added, in this process or a later one.
 //!
 //! If a reader has not acknowledged everything, or the disk fails, the partition stays on disk as it was. It also stays
-//! in memory with its pending events, until the cluster is re-added or for [`PATIENCE`]. Until then no pass is
+//! in memory with its pending events, until the cluster is re-added or for [`SAVE_TIMEOUT`]. Until then no pass is
 //! complete, so journals keep the events. After that the partition is dropped.
 
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::actors::cache::actor::CacheDirectory;
 use crate::actors::checkpoint::barrier::Barrier;
-use crate::actors::checkpoint::keeper::{Keeping, Left};
 use crate::actors::checkpoint::restore_plan::RestorePlan;
+use crate::actors::checkpoint::store::{CheckpointStore, UnsavedPartition};
 use crate::actors::control::checkpoint::pass::{Part, write_one};
 use crate::actors::env::Env;
 use crate::cache::{Partition, PartitionId};
@@ -26,7 +26,7 @@ use informer_hub_types::clock::{self};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, Scope, View};
 
 /// How long an unsaved partition stays in memory, and how long to wait for a hanging disk.
-pub(in crate::actors) const PATIENCE: Duration = Duration::from_secs(60);
+pub(in crate::actors) const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Partition that was kept in memory and is open again, with its old and new origin.
 #[derive(Debug)]
@@ -52,44 +52,44 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Keeping {
+impl CheckpointStore {
     /// Returns whether a caller waits for the files while a pass holds them.
-    pub(in crate::actors) fn is_waited_for(&self) -> bool {
+    pub(in crate::actors) fn has_waiters(&self) -> bool {
         self.waiting.load(SeqCst) > 0
     }
 
     /// Waits for the files; a running pass stops waiting for readers. Returns `None` after `most`, if the disk hangs.
-    async fn take_turn(&self, most: Duration) -> Option<OwnedMutexGuard<()>> {
+    async fn acquire(&self, most: Duration) -> Option<OwnedMutexGuard<()>> {
         let _waiting = Waiting::begin(&self.waiting);
         tokio::time::timeout(most, Arc::clone(&self.turn).lock_owned()).await.ok()
     }
 
     /// Returns the closed partitions of a cache that must stay on disk.
-    pub(in crate::actors) fn left_of(&self, cache: &(Gvr, View)) -> Vec<(ClusterName, Scope)> {
-        let left = self.left.lock();
-        let of_it = left.iter().filter(|left| left.cache == *cache).map(|left| left.partition.origin());
+    pub(in crate::actors) fn unsaved_of(&self, cache: &(Gvr, View)) -> Vec<(ClusterName, Scope)> {
+        let unsaved = self.unsaved.lock();
+        let of_it = unsaved.iter().filter(|unsaved| unsaved.cache == *cache).map(|unsaved| unsaved.partition.origin());
         of_it.map(|origin| (origin.cluster.clone(), origin.scope.clone())).collect()
     }
 
     /// Returns whether disk or memory may have a partition of a cluster that no cache has open.
-    pub(in crate::actors) fn has_away(&self, cluster: &ClusterName) -> bool {
-        self.away.lock().contains(cluster)
-            || self.left.lock().iter().any(|left| left.partition.origin().cluster == *cluster)
+    pub(in crate::actors) fn has_removed(&self, cluster: &ClusterName) -> bool {
+        self.removed.lock().contains(cluster)
+            || self.unsaved.lock().iter().any(|unsaved| unsaved.partition.origin().cluster == *cluster)
     }
 
     /// Returns the caches whose files have a partition of the cluster that is not open.
-    fn away_of(&self, cluster: &ClusterName) -> Vec<(Gvr, View)> {
+    fn removed_of(&self, cluster: &ClusterName) -> Vec<(Gvr, View)> {
         let files = self.files.lock();
         files.iter().filter(|(_, files)| files.has_away(cluster)).map(|(cache, _)| cache.clone()).collect()
     }
 
     /// Drops the unsaved partitions whose time is up and returns their origins.
-    pub(in crate::actors) fn give_up(&self) -> Vec<Arc<Origin>> {
+    pub(in crate::actors) fn drop_expired(&self) -> Vec<Arc<Origin>> {
         let now = clock::now();
-        let mut left = self.left.lock();
-        let (gone, kept) = std::mem::take(&mut *left).into_iter().partition(|left| left.until <= now);
-        *left = kept;
-        let gone: Vec<Left> = gone;
+        let mut unsaved = self.unsaved.lock();
+        let (gone, kept) = std::mem::take(&mut *unsaved).into_iter().partition(|unsaved| unsaved.until <= now);
+        *unsaved = kept;
+        let gone: Vec<UnsavedPartition> = gone;
         for it in &gone {
             let origin = it.partition.origin();
             tracing::warn!(
@@ -97,16 +97,20 @@ impl Keeping {
                 "dropping unsaved objects of a removed cluster: readers did not acknowledge them or the disk failed; \
                  if the cluster is re-added, they are listed again"
             );
-            self.forget_number(&it.cache, it.id);
+            self.remove_number(&it.cache, it.id);
         }
-        gone.into_iter().map(|left| Arc::clone(left.partition.origin())).collect()
+        gone.into_iter().map(|unsaved| Arc::clone(unsaved.partition.origin())).collect()
     }
 }
 
 /// Saves and closes the partitions of a removed cluster, whose informers have stopped and left them open. Returns the
 /// origins of the partitions that could not be saved and stay in memory.
-pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, cluster: &ClusterName) -> Vec<Arc<Origin>> {
-    let turn = keeping.take_turn(PATIENCE).await;
+pub(in crate::actors) async fn save_removed(
+    env: &Env,
+    store: &Arc<CheckpointStore>,
+    cluster: &ClusterName,
+) -> Vec<Arc<Origin>> {
+    let turn = store.acquire(SAVE_TIMEOUT).await;
     if env.checkpoints.is_closing() {
         // The last checkpoint saves them.
         return Vec::new();
@@ -115,19 +119,19 @@ pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, clust
     let snapshots = env.caches.snapshots_of_all().into_iter();
     let parts = snapshots.filter(|((_, view), _)| !matches!(view, View::Private(_))).map(|(key, snapshot)| {
         let theirs = snapshot.partitions().filter(|(_, partition)| partition.origin().cluster == *cluster);
-        let mut barriers: Vec<_> = theirs.map(|one| Barrier::new(keeping, one, &readers)).collect();
+        let mut barriers: Vec<_> = theirs.map(|one| Barrier::new(store, one, &readers)).collect();
         for barrier in &mut barriers {
-            barrier.look();
+            barrier.poll();
         }
         Part { key, snapshot, barriers }
     });
     let parts: Vec<_> = parts.filter(|part| !part.barriers.is_empty()).collect();
     // Registered before they are closed, so that their files stay until the outcome is known.
-    keeping.left.lock().extend(parts.iter().flat_map(left_of));
+    store.unsaved.lock().extend(parts.iter().flat_map(unsaved_of));
     let turn = match turn {
         None => None,
         Some(turn) => {
-            let writing = Arc::clone(keeping);
+            let writing = Arc::clone(store);
             let writing = env.io.spawn_blocking(move || {
                 for part in &parts {
                     write(&writing, part);
@@ -135,51 +139,56 @@ pub(in crate::actors) async fn put_away(env: &Env, keeping: &Arc<Keeping>, clust
                 turn
             });
             // If the disk hangs, the write keeps the lock until it ends.
-            tokio::time::timeout(PATIENCE, writing).await.ok().and_then(Result::ok)
+            tokio::time::timeout(SAVE_TIMEOUT, writing).await.ok().and_then(Result::ok)
         }
     };
     join_all(env.caches.abandon(cluster)).await;
     // A pass that saw them open would start them anew on disk.
     drop(turn);
-    let left = keeping.left.lock();
-    left.iter().map(|left| left.partition.origin()).filter(|it| it.cluster == *cluster).map(Arc::clone).collect()
+    let unsaved = store.unsaved.lock();
+    unsaved
+        .iter()
+        .map(|unsaved| unsaved.partition.origin())
+        .filter(|it| it.cluster == *cluster)
+        .map(Arc::clone)
+        .collect()
 }
 
-fn left_of(part: &Part) -> impl Iterator<Item = Left> {
-    let until = clock::now() + PATIENCE;
+fn unsaved_of(part: &Part) -> impl Iterator<Item = UnsavedPartition> {
+    let until = clock::now() + SAVE_TIMEOUT;
     part.barriers.iter().filter_map(move |barrier| {
         let (cache, partition) = (part.key.clone(), part.snapshot.partition(barrier.id)?.clone());
-        Some(Left { cache, id: barrier.id, partition, until })
+        Some(UnsavedPartition { cache, id: barrier.id, partition, until })
     })
 }
 
 /// Writes the partitions that may be written; the others stay on disk as they are.
-fn write(keeping: &Keeping, part: &Part) {
+fn write(store: &CheckpointStore, part: &Part) {
     let commits: Vec<Commit> = part.barriers.iter().filter_map(Barrier::commit).collect();
-    if let Err(error) = write_one(keeping, part, &commits, true) {
+    if let Err(error) = write_one(store, part, &commits, true) {
         tracing::error!(resource = %part.key.0, %error, "cannot save the cache of a removed cluster");
         return;
     }
-    let mut left = keeping.left.lock();
+    let mut unsaved = store.unsaved.lock();
     // Until a partition has caught up, journals must keep the events that its readers received before the start.
     let has_caught_up = |barrier: &&Barrier| {
         let partition = part.snapshot.partition(barrier.id);
-        partition.is_some_and(|partition| keeping.has_caught_up(&part.key, barrier.id, partition))
+        partition.is_some_and(|partition| store.has_caught_up(&part.key, barrier.id, partition))
     };
     for barrier in part.barriers.iter().filter(|barrier| barrier.is_open()).filter(has_caught_up) {
-        let is_it = |left: &Left| left.cache == part.key && left.id == barrier.id;
+        let is_it = |unsaved: &UnsavedPartition| unsaved.cache == part.key && unsaved.id == barrier.id;
         // Gone if the cluster was re-added or its time was up.
-        let Some(at) = left.iter().position(is_it) else { continue };
-        if barrier.commit().is_none() || put_one_away(keeping, &part.key, &left[at].partition) {
-            keeping.away.lock().insert(left.swap_remove(at).partition.origin().cluster.clone());
-            keeping.forget_number(&part.key, barrier.id);
+        let Some(at) = unsaved.iter().position(is_it) else { continue };
+        if barrier.commit().is_none() || save_one(store, &part.key, &unsaved[at].partition) {
+            store.removed.lock().insert(unsaved.swap_remove(at).partition.origin().cluster.clone());
+            store.remove_number(&part.key, barrier.id);
         }
     }
 }
 
-fn put_one_away(keeping: &Keeping, cache: &(Gvr, View), partition: &Partition) -> bool {
-    keeping.moves.lock().written(partition.origin());
-    let mut files = keeping.files.lock();
+fn save_one(store: &CheckpointStore, cache: &(Gvr, View), partition: &Partition) -> bool {
+    store.moves.lock().written(partition.origin());
+    let mut files = store.files.lock();
     let Some(files) = files.get_mut(cache) else { return false };
     // An empty partition that has not synced has no file.
     files.put_away(partition) || partition.is_empty() && !partition.has_synced()
@@ -187,23 +196,23 @@ fn put_one_away(keeping: &Keeping, cache: &(Gvr, View), partition: &Partition) -
 
 /// Restores the requested partitions of a re-added cluster before its informers open them. Returns those that were
 /// still in memory.
-pub(in crate::actors) async fn bring_back(
+pub(in crate::actors) async fn restore_removed(
     env: &Env,
-    keeping: &Arc<Keeping>,
+    store: &Arc<CheckpointStore>,
     (cluster, labels): (ClusterName, ClusterLabels),
     plan: RestorePlan,
 ) -> Vec<Reopened> {
-    let Some(turn) = keeping.take_turn(PATIENCE).await else {
+    let Some(turn) = store.acquire(SAVE_TIMEOUT).await else {
         tracing::error!(%cluster, "cannot restore a re-added cluster: the disk does not respond; its objects are listed again");
         return Vec::new();
     };
-    let (caches, keeping, began) = (env.caches.clone(), Arc::clone(keeping), clock::now());
+    let (caches, store, began) = (env.caches.clone(), Arc::clone(store), clock::now());
     let work = move || {
-        let reopened = reopen(&caches, &keeping, (&cluster, &labels), &plan);
-        let keys = keeping.away_of(&cluster);
-        let objects: usize = keys.iter().map(|key| read_back(&caches, &keeping, key, &plan)).sum();
-        if keeping.away_of(&cluster).is_empty() {
-            keeping.away.lock().remove(&cluster);
+        let reopened = reopen(&caches, &store, (&cluster, &labels), &plan);
+        let keys = store.removed_of(&cluster);
+        let objects: usize = keys.iter().map(|key| read_back(&caches, &store, key, &plan)).sum();
+        if store.removed_of(&cluster).is_empty() {
+            store.removed.lock().remove(&cluster);
         }
         let (partitions, took) = (reopened.len(), clock::now().duration_since(began));
         tracing::info!(%cluster, objects, partitions, ?took, "restored a re-added cluster: objects from disk, partitions from memory");
@@ -211,32 +220,32 @@ pub(in crate::actors) async fn bring_back(
         reopened
     };
     // If the disk hangs, the informers start without the saved partitions.
-    let brought = tokio::time::timeout(PATIENCE, env.io.spawn_blocking(work)).await;
+    let brought = tokio::time::timeout(SAVE_TIMEOUT, env.io.spawn_blocking(work)).await;
     brought.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// Reopens the partitions that are still in memory.
 fn reopen(
     caches: &CacheDirectory,
-    keeping: &Keeping,
+    store: &CheckpointStore,
     (cluster, labels): (&ClusterName, &ClusterLabels),
     plan: &RestorePlan,
 ) -> Vec<Reopened> {
-    let mut left = keeping.left.lock();
-    let is_theirs = |left: &Left| left.partition.origin().cluster == *cluster;
-    let (theirs, others) = std::mem::take(&mut *left).into_iter().partition::<Vec<_>, _>(is_theirs);
-    *left = others;
-    drop(left);
+    let mut unsaved = store.unsaved.lock();
+    let is_theirs = |unsaved: &UnsavedPartition| unsaved.partition.origin().cluster == *cluster;
+    let (theirs, others) = std::mem::take(&mut *unsaved).into_iter().partition::<Vec<_>, _>(is_theirs);
+    *unsaved = others;
+    drop(unsaved);
     let mut reopened = Vec::new();
-    for Left { cache, id: before, partition, .. } in theirs {
+    for UnsavedPartition { cache, id: before, partition, .. } in theirs {
         let from = Arc::clone(partition.origin());
         if !plan.is_wanted(&from.resource, cluster, &from.scope) {
-            keeping.forget_number(&cache, before);
+            store.remove_number(&cache, before);
             continue;
         }
         let to = Arc::new(Origin { cluster_labels: labels.clone(), ..Origin::clone(&from) });
         let id = caches.reopen(&partition, &to);
-        keeping.note_number(&cache, Some(before), id);
+        store.note_number(&cache, Some(before), id);
         reopened.push(Reopened { from, to, id });
     }
     reopened
@@ -244,9 +253,9 @@ fn reopen(
 
 /// Restores the requested partitions of one cache from disk and returns the number of objects. Unreadable partitions
 /// are dropped and listed again.
-fn read_back(caches: &CacheDirectory, keeping: &Keeping, cache: &(Gvr, View), plan: &RestorePlan) -> usize {
+fn read_back(caches: &CacheDirectory, store: &CheckpointStore, cache: &(Gvr, View), plan: &RestorePlan) -> usize {
     // Removed from the map during the read: after a panic, the files are started anew.
-    let Some(mut files) = keeping.files.lock().remove(cache) else { return 0 };
+    let Some(mut files) = store.files.lock().remove(cache) else { return 0 };
     let claim = |resource: &ApiResource, header: &PartitionHeader| plan.claim(resource, header);
     let mut objects = 0;
     if files.is_claimed(&claim) {
@@ -260,16 +269,16 @@ fn read_back(caches: &CacheDirectory, keeping: &Keeping, cache: &(Gvr, View), pl
             tracing::error!(resource = %cache.0, error, "a cache on disk is damaged: readable objects are restored, and its informers list again");
         }
         for (stored, saved) in partitions {
-            let Some((id, partition)) = caches.bring_back(&cache.1, saved, &plain) else { continue };
+            let Some((id, partition)) = caches.restore_partition(&cache.1, saved, &plain) else { continue };
             objects += partition.len();
-            keeping.note_number(cache, None, id);
+            store.note_number(cache, None, id);
             files.came_back(stored, &partition);
         }
     }
-    keeping.files.lock().insert(cache.clone(), files);
+    store.files.lock().insert(cache.clone(), files);
     objects
 }
 
 #[cfg(test)]
-#[path = "leaving_tests.rs"]
+#[path = "removed_clusters_tests.rs"]
 mod tests;

@@ -10,14 +10,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use actix::prelude::*;
 
 use crate::actors::cache::messages::{ClosePartition, KeepStep, OpenPartition};
-use crate::actors::control::informer::{CHILDREN, InformerActor, by};
-use crate::actors::memory::budget::TakeStep;
+use crate::actors::control::informer::{CHILDREN, InformerActor, finish_by};
+use crate::actors::memory::budget::MemoryStepChanged;
 use crate::actors::pipeline::messages::{Process, Stop};
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::detach;
 use informer_hub_types::{MemoryStep, Phase, clock};
 
-pub(super) type Waiting = ResponseActFuture<InformerActor, ()>;
+pub(super) type Pending = ResponseActFuture<InformerActor, ()>;
 
 impl InformerActor {
     fn take_step(&mut self, ctx: &mut Context<Self>) {
@@ -26,7 +26,7 @@ impl InformerActor {
         if self.stopping || from == to {
             return;
         }
-        let work: Waiting = match (from, to) {
+        let work: Pending = match (from, to) {
             (_, MemoryStep::Released) => self.release(),
             (_, MemoryStep::Paused) => Box::pin(self.stop_intake(false).map(|(), act, _| act.show_paused())),
             (MemoryStep::Released, _) => {
@@ -46,7 +46,7 @@ impl InformerActor {
     }
 
     /// Sets the partition's memory step in the cache.
-    fn keep(&mut self, step: MemoryStep) -> Waiting {
+    fn keep(&mut self, step: MemoryStep) -> Pending {
         let keeping = self.partition.map(|(partition, lease)| self.cache.send(KeepStep { partition, lease, step }));
         let processor = self.pipeline.processor.clone().filter(|_| step != MemoryStep::Full);
         let keeping = async move {
@@ -64,7 +64,7 @@ impl InformerActor {
 
     /// Stops reflector and fifo and waits for them, so that no late report overwrites the phase. With `drain`, changes
     /// already read reach the store first.
-    pub(super) fn stop_intake(&mut self, drain: bool) -> Waiting {
+    pub(super) fn stop_intake(&mut self, drain: bool) -> Pending {
         for child in 1..CHILDREN.len() {
             self.supervision.begin(child);
         }
@@ -72,10 +72,10 @@ impl InformerActor {
         let work = async move {
             let until = clock::now() + STOP_GRACE;
             if let Some(reflector) = reflector {
-                by(until, reflector.send(Stop { drain: false })).await;
+                finish_by(until, reflector.send(Stop { drain: false })).await;
             }
             if let Some(fifo) = fifo {
-                by(until, fifo.send(Stop { drain })).await;
+                finish_by(until, fifo.send(Stop { drain })).await;
             }
         };
         Box::pin(work.into_actor(self))
@@ -85,7 +85,7 @@ impl InformerActor {
         self.parts.health.set_phase(Phase::Paused);
     }
 
-    fn release(&mut self) -> Waiting {
+    fn release(&mut self) -> Pending {
         let stopping = self.stop_intake(false);
         Box::pin(stopping.then(|(), act, _| {
             act.supervision.begin(0);
@@ -95,7 +95,7 @@ impl InformerActor {
             let opening = act.cache.send(act.open_partition());
             let work = async move {
                 if let Some(processor) = processor {
-                    by(clock::now() + STOP_GRACE, processor).await;
+                    finish_by(clock::now() + STOP_GRACE, processor).await;
                 }
                 if let Some(closing) = closing {
                     let _ = closing.await;
@@ -131,10 +131,10 @@ impl InformerActor {
     }
 }
 
-impl Handler<TakeStep> for InformerActor {
+impl Handler<MemoryStepChanged> for InformerActor {
     type Result = ();
 
-    fn handle(&mut self, _: TakeStep, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: MemoryStepChanged, ctx: &mut Self::Context) {
         self.take_step(ctx);
     }
 }

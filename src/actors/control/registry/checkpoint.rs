@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 
 use crate::actors::control::checkpoint::CheckpointActor;
-use crate::actors::control::messages::{Keep, LastCheckpoint};
+use crate::actors::control::messages::{EnableCheckpoints, LastCheckpoint};
 use crate::actors::control::registry::RegistryActor;
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::{ChildExited, ExitGuard, start_control, stop_with};
@@ -16,8 +16,8 @@ pub(super) const CHECKPOINTER: usize = usize::MAX;
 
 impl RegistryActor {
     fn start_checkpointer(&mut self, ctx: &mut Context<Self>) {
-        let Some(keeping) = self.env.checkpoints.keeping() else { return };
-        let (env, every, token) = (self.env.clone(), keeping.every(), self.children.token());
+        let Some(store) = self.env.checkpoints.store() else { return };
+        let (env, every, token) = (self.env.clone(), store.every(), self.children.token());
         let guard = ExitGuard::new(CHECKPOINTER, 0, Some(&ctx.address().recipient()), &self.env.census);
         self.checkpointer = Some(start_control(self.env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
@@ -27,8 +27,8 @@ impl RegistryActor {
 
     /// Restarts the checkpoint actor. Nothing is lost: completed writes are on disk and the files are owned elsewhere.
     pub(super) fn on_checkpointer_exit(exited: ChildExited, ctx: &mut Context<Self>) {
-        tracing::error!(status = %exited.status, restart_in = ?super::REST, "checkpoint actor failed; restarting it");
-        ctx.run_later(super::REST, Self::start_checkpointer);
+        tracing::error!(status = %exited.status, restart_in = ?super::RESTART_DELAY, "checkpoint actor failed; restarting it");
+        ctx.run_later(super::RESTART_DELAY, Self::start_checkpointer);
     }
 }
 
@@ -39,11 +39,11 @@ pub(super) async fn last(actor: Option<Addr<CheckpointActor>>, until: Instant) {
     }
 }
 
-impl Handler<Keep> for RegistryActor {
+impl Handler<EnableCheckpoints> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, Keep(keeping): Keep, ctx: &mut Self::Context) {
-        self.env.checkpoints.keep(Arc::clone(&keeping));
+    fn handle(&mut self, EnableCheckpoints(store): EnableCheckpoints, ctx: &mut Self::Context) {
+        self.env.checkpoints.set_store(Arc::clone(&store));
         self.start_checkpointer(ctx);
     }
 }

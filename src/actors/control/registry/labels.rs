@@ -6,7 +6,7 @@ use futures::future::join_all;
 use crate::actors::control::messages::{Detach, SetClusterLabels, SetLabels};
 use crate::actors::control::registry::{RegistryActor, RegistryError};
 use crate::actors::runtime::supervision::detach;
-use crate::actors::subscribe::requests::Unwant;
+use crate::actors::subscribe::requests::ReleaseInformers;
 use informer_hub_types::ClusterSelector;
 
 impl Handler<SetClusterLabels> for RegistryActor {
@@ -23,13 +23,13 @@ impl Handler<SetClusterLabels> for RegistryActor {
         let cluster = &self.clusters[&name];
         let change = |selector: &ClusterSelector| (selector.matches(&name, &before), selector.matches(&name, &labels));
         let of_user = |user| self.demands.iter().filter(move |demand| demand.user == user);
-        let nobodys: Vec<_> = self
+        let released: Vec<_> = self
             .demands
             .iter()
             .filter(|demand| {
                 change(&demand.clusters).0 && !of_user(demand.user.clone()).any(|it| change(&it.clusters).1)
             })
-            .map(|demand| cluster.address.send(Unwant(demand.user.clone())))
+            .map(|demand| cluster.address.send(ReleaseInformers(demand.user.clone())))
             .collect();
         let (gone, come): (Vec<_>, Vec<_>) = self
             .subscriptions
@@ -42,14 +42,14 @@ impl Handler<SetClusterLabels> for RegistryActor {
         let relabelled = cluster.address.send(SetLabels(labels.clone()));
         if self.started {
             for demand in self.demands.iter().filter(|demand| change(&demand.clusters) == (false, true)) {
-                detach(self.demand_of(&name, cluster, demand));
+                detach(self.send_request(&name, cluster, demand));
             }
             for subscription in &come {
-                detach(self.attach_to(&name, cluster, subscription));
+                detach(self.send_subscription(&name, cluster, subscription));
             }
         }
         let work = async move {
-            join_all(nobodys).await;
+            join_all(released).await;
             join_all(detached).await;
             // If the cluster actor dies, it is restarted with the new labels.
             let _ = relabelled.await;

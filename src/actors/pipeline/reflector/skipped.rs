@@ -3,7 +3,7 @@
 use informer_hub_types::ObjectKey;
 
 /// Maximum number of keys remembered. The oldest is dropped; the status names only one object.
-const MOST: usize = 256;
+const MAX_KEYS: usize = 256;
 
 /// Skipped objects with their status messages, latest last.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ impl SkippedObjects {
     /// Adds a skipped object. Of objects without a readable key only the latest is kept.
     pub(super) fn add(&mut self, key: Option<ObjectKey>, message: String) {
         self.0.retain(|(known, _)| *known != key);
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_KEYS {
             self.0.remove(0);
         }
         self.0.push((key, message));
@@ -57,10 +57,10 @@ mod tests {
     #[test]
     fn skipped_objects_are_bounded() {
         let mut skipped = SkippedObjects::default();
-        for number in 0..2 * MOST {
+        for number in 0..2 * MAX_KEYS {
             skipped.add(Some(ObjectKey::new("shop", &number.to_string())), String::new());
             skipped.add(None, number.to_string());
         }
-        assert_eq!((skipped.0.len(), skipped.last()), (MOST, Some((2 * MOST - 1).to_string())));
+        assert_eq!((skipped.0.len(), skipped.last()), (MAX_KEYS, Some((2 * MAX_KEYS - 1).to_string())));
     }
 }

@@ -13,9 +13,9 @@ use crate::actors::env::Env;
 use crate::actors::runtime::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };
-use crate::actors::sinks::sink::estate::Heir;
-use crate::actors::sinks::sink::letters::LetterRequest;
-use crate::actors::sinks::sink::{Drain, DrainReport, SinkActor, SinkParams, State, StorePlace, TakeIn};
+use crate::actors::sinks::sink::dead_letters::LetterRequest;
+use crate::actors::sinks::sink::recoverable::RecoverySlot;
+use crate::actors::sinks::sink::{AcceptNotifications, Drain, DrainReport, SinkActor, SinkParams, State, StorePlace};
 use crate::actors::subscribe::subscriber::{Deliver, Delivered, Subscriber};
 use informer_hub_journal::JournalError;
 use informer_hub_sink::{Durability, Event, Found, SinkHealth, Store};
@@ -25,7 +25,7 @@ const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Dura
 
 /// Delay before a sink actor that died too often is restarted. Meanwhile listeners queue and coalesce its
 /// notifications.
-const REST: Duration = Duration::from_secs(60);
+const RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// Additional time to wait for the answer to a drain after its deadline.
 const DRAIN_SLACK: Duration = Duration::from_millis(500);
@@ -97,14 +97,14 @@ impl Sink {
         let address = Watched::new(None);
         let current = address.subscribe();
         let guard = ExitGuard::new(0, 0, None, &env.census);
-        let heir = Heir::new(State::new(&params, durability));
+        let slot = RecoverySlot::new(State::new(&params, durability));
         let store = Arc::new(Mutex::new(store));
         let handle = Children::new();
         let token = handle.token();
         let supervisor = Supervisor {
             env: env.clone(),
             params,
-            heir,
+            slot,
             store: Arc::clone(&store),
             address,
             supervision: Supervision::new(&[], INTENSITY),
@@ -128,7 +128,7 @@ impl Sink {
     /// Sends a request about dead letters. Returns `None` if the sink has ended.
     pub async fn letters(&self, request: LetterRequest) -> Option<<LetterRequest as Message>::Result> {
         let mut sink = self.clone();
-        sink.living().await?.send(request).await.ok()
+        sink.running().await?.send(request).await.ok()
     }
 
     /// Releases acknowledged journal records with lower numbers, because the caches on disk cover them. Blocks while
@@ -158,15 +158,15 @@ impl Sink {
     /// Delivers pending events without waiting for full batches. Returns `None` if the sink has no running actor.
     pub async fn drain(&self, drain: Drain) -> Option<DrainReport> {
         let mut sink = self.clone();
-        let drained = async move { sink.living().await?.send(drain).await.ok() };
+        let drained = async move { sink.running().await?.send(drain).await.ok() };
         // The actor answers at the deadline, unless it dies.
         tokio::time::timeout_at(drain.deadline + DRAIN_SLACK, drained).await.ok()?
     }
 
     /// Returns the actor as soon as it runs; `None` if the sink has ended.
-    pub(super) async fn living(&mut self) -> Address {
-        let living = |address: &Address| address.as_ref().is_some_and(Addr::connected);
-        self.address.wait_for(living).await.ok()?.clone()
+    pub(super) async fn running(&mut self) -> Address {
+        let running = |address: &Address| address.as_ref().is_some_and(Addr::connected);
+        self.address.wait_for(running).await.ok()?.clone()
     }
 }
 
@@ -179,8 +179,8 @@ impl Deliver for Sink {
     ) -> BoxFuture<'static, Delivered> {
         let mut sink = self.clone();
         async move {
-            while let Some(address) = sink.living().await {
-                let message = TakeIn { notifications: notifications.clone(), traced: traced.clone() };
+            while let Some(address) = sink.running().await {
+                let message = AcceptNotifications { notifications: notifications.clone(), traced: traced.clone() };
                 if address.send(message).await.is_ok() {
                     return Delivered::All;
                 }
@@ -207,7 +207,7 @@ pub(super) struct Reconfigure(pub(super) SinkParams);
 struct Supervisor {
     env: Env,
     params: SinkParams,
-    heir: Heir<State>,
+    slot: RecoverySlot<State>,
     store: Arc<Mutex<Store>>,
     address: Watched<Address>,
     supervision: Supervision,
@@ -217,7 +217,7 @@ struct Supervisor {
 
 impl Supervisor {
     fn launch(&mut self, ctx: &mut Context<Self>) {
-        let Some(state) = self.heir.claim() else { return };
+        let Some(state) = self.slot.claim() else { return };
         let guard = ExitGuard::new(0, 0, Some(&ctx.address().recipient()), &self.env.census);
         let (params, token, store) = (self.params.clone(), self.children.token(), Arc::clone(&self.store));
         let address = SinkActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
@@ -241,17 +241,17 @@ impl Supervisor {
         });
         ctx.spawn(reopening.into_actor(self).map(|reopened, act, ctx| match reopened {
             Ok(Ok(durability)) => {
-                let drains = act.heir.claim().map(|mut state| std::mem::take(&mut state.drains)).unwrap_or_default();
+                let drains = act.slot.claim().map(|mut state| std::mem::take(&mut state.drains)).unwrap_or_default();
                 let mut state = State::new(&act.params, durability);
                 state.drains = drains;
-                act.heir = Heir::new(state);
+                act.slot = RecoverySlot::new(state);
                 act.launch(ctx);
             }
             failed => {
                 let error = failed.map_or_else(|join| join.to_string(), |inner| inner.err().map_or_else(String::new, |e| e.to_string()));
-                tracing::error!(sink = %act.params.machine.name, error, retry_in = ?REST, "cannot reopen the journal; retrying");
+                tracing::error!(sink = %act.params.machine.name, error, retry_in = ?RESTART_DELAY, "cannot reopen the journal; retrying");
                 act.params.machine.health.set_error(format!("cannot reopen the journal: {error}"));
-                ctx.run_later(REST, Self::relaunch);
+                ctx.run_later(RESTART_DELAY, Self::relaunch);
             }
         }));
     }
@@ -272,7 +272,7 @@ impl Handler<ChildExited> for Supervisor {
         if exited.status == ExitStatus::Stopped {
             return;
         }
-        let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
+        let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { RESTART_DELAY };
         tracing::error!(sink = %self.params.machine.name, status = %exited.status, restart_in = ?rest, "sink actor failed; restarting it");
         self.params.machine.health.set_error(format!("sink actor {}", exited.status));
         self.address.set(None);

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::*;
-use crate::actors::sinks::sink::estate::Heir;
+use crate::actors::sinks::sink::recoverable::RecoverySlot;
 use crate::actors::subscribe::subscriber::{Deliver, Delivered};
 use crate::actors::{Census, Env, Tuning};
 use informer_hub_sink::test_objects::{added, pod};
@@ -121,8 +121,8 @@ fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
     SinkParams { machine, transport: Arc::new(Shared(Arc::clone(transport))), io: Threads::current(), place: None }
 }
 
-fn take(notifications: impl IntoIterator<Item = Notification>) -> TakeIn {
-    TakeIn { notifications: notifications.into_iter().collect(), traced: None }
+fn take(notifications: impl IntoIterator<Item = Notification>) -> AcceptNotifications {
+    AcceptNotifications { notifications: notifications.into_iter().collect(), traced: None }
 }
 
 impl Bench {
@@ -134,7 +134,7 @@ impl Bench {
         let mut params = params(&transport);
         change(&mut params);
         let health = Arc::clone(&params.machine.health);
-        let state = Heir::new(State::new(&params, None)).claim().unwrap();
+        let state = RecoverySlot::new(State::new(&params, None)).claim().unwrap();
         let guard = ExitGuard::new(0, 0, None, &Census::default());
         let store = Arc::new(parking_lot::Mutex::new(Store::in_memory()));
         let sink = SinkActor::new(params, state, Arc::clone(&store), guard).start();
@@ -244,11 +244,11 @@ fn full_sink_delays_its_sender_and_stays_within_its_limit() {
                 },
             );
         let bench = Bench::with(transport, |params| params.machine.bounds.events = 50);
-        assert!(bench.takes(adds(5, 10)).await, "exactly what fits");
+        assert!(bench.takes(adds(5, 10)).await, "fills the queue exactly");
         let waiting = bench.sink.send(take((11..=20).flat_map(|v| (0..5).map(move |i| add(&format!("web-{i}"), v)))));
         let mut waiting = tokio::spawn(waiting);
         let waited = tokio::time::timeout(Duration::from_secs(3600), &mut waiting).await;
-        assert!(waited.is_err(), "no room, no answer");
+        assert!(waited.is_err(), "unanswered while the queue is full");
         let status = bench.health.status();
         assert_eq!((status.pending_events, status.held), (50, 50));
         up.store(true, Relaxed);
@@ -371,7 +371,7 @@ fn status_410_disables_the_sink_and_every_event_is_counted() {
     paused(async {
         let gone = |_: usize, _: &[Event]| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() };
         let bench = Bench::with(ScriptedTransport::new(gone), |params| params.machine.bounds.events = 20);
-        assert!(bench.takes(adds(30, 1)).await, "a disabled sink holds nobody back");
+        assert!(bench.takes(adds(30, 1)).await, "a disabled sink delays no sender");
         assert!(bench.takes(adds(5, 2)).await);
         assert!(bench.health.is_disabled());
         let status = bench.health.status();
@@ -461,7 +461,7 @@ fn stopped_sink_fails_its_waiting_senders() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!waiting.is_finished());
         bench.sink.send(Stop).await.unwrap();
-        assert!(waiting.await.unwrap().is_err(), "closed, not accepted");
+        assert!(waiting.await.unwrap().is_err(), "the mailbox closes");
         assert!(!bench.sink.connected());
     });
 }
@@ -541,10 +541,10 @@ fn sink_actor_restart_loses_nothing() {
         let sink = Sink::start(bounded, OpenStore::in_memory(), &env);
         for chunk in adds(20, 50).chunks(90) {
             let delivered = Deliver::deliver(&sink, chunk.to_vec(), None, &env.io);
-            let living = sink.clone().living().await.unwrap();
+            let running = sink.clone().running().await.unwrap();
             let kill = async {
                 tokio::time::sleep(Duration::from_millis(7)).await;
-                living.try_send(Crash).unwrap();
+                running.try_send(Crash).unwrap();
             };
             let delivered = tokio::time::timeout(LONG, delivered);
             let (delivered, ()) = futures::join!(delivered, kill);
@@ -563,7 +563,7 @@ fn sink_actor_restart_loses_nothing() {
             assert!(seen.iter().copied().eq(1..=50), "{subject}: {seen:?}");
         }
         drop(sink);
-        while env.census.living() > 0 {
+        while env.census.running() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });

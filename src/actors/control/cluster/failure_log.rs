@@ -9,8 +9,8 @@ use std::time::Duration;
 use actix::prelude::*;
 
 use crate::actors::control::cluster::{ClusterActor, Informer, InformerKey};
-use crate::actors::control::messages::Rest;
-use crate::actors::pipeline::reflector::Trouble;
+use crate::actors::control::messages::WatchMode;
+use crate::actors::pipeline::reflector::WatchOutcome;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::ChildExited;
 use informer_hub_reflector::{ErrorClass, SourceError};
@@ -21,24 +21,24 @@ const GATHER: Duration = Duration::from_secs(2);
 
 /// Failing informers and the failures already logged. Pure.
 #[derive(Default)]
-pub(super) struct Troubles {
-    of: BTreeMap<InformerKey, Failing>,
+pub(super) struct FailureLog {
+    of: BTreeMap<InformerKey, FailingInformer>,
     /// Whether a log timer is running.
-    is_due: bool,
+    timer_runs: bool,
 }
 
 /// Informer whose list or watch fails.
 #[derive(Default)]
-struct Failing {
+struct FailingInformer {
     /// Failures not logged yet, the first of each kind.
-    news: Vec<SourceError>,
+    pending: Vec<SourceError>,
     /// Kinds of failure logged since the informer last succeeded.
-    told: Vec<ErrorClass>,
-    is_over: bool,
+    logged: Vec<ErrorClass>,
+    has_recovered: bool,
 }
 
 /// One failure shared by several informers.
-struct Outbreak {
+struct SharedFailure {
     error: SourceError,
     resources: Vec<String>,
 }
@@ -52,22 +52,22 @@ pub(in crate::actors) fn kind_of(class: ErrorClass) -> ErrorClass {
     }
 }
 
-impl Troubles {
+impl FailureLog {
     /// Records a failure, or a success (`None`). Returns whether the caller must start the log timer.
     fn note(&mut self, key: InformerKey, error: Option<SourceError>) -> bool {
         let Some(error) = error else {
             let Some(failing) = self.of.get_mut(&key) else { return false };
-            failing.is_over = true;
-            return !std::mem::replace(&mut self.is_due, true);
+            failing.has_recovered = true;
+            return !std::mem::replace(&mut self.timer_runs, true);
         };
         let failing = self.of.entry(key).or_default();
-        failing.is_over = false;
+        failing.has_recovered = false;
         let kind = kind_of(error.class);
-        if failing.told.contains(&kind) || failing.news.iter().any(|known| kind_of(known.class) == kind) {
+        if failing.logged.contains(&kind) || failing.pending.iter().any(|known| kind_of(known.class) == kind) {
             return false;
         }
-        failing.news.push(error);
-        !std::mem::replace(&mut self.is_due, true)
+        failing.pending.push(error);
+        !std::mem::replace(&mut self.timer_runs, true)
     }
 
     /// Drops informers that no longer exist.
@@ -76,34 +76,36 @@ impl Troubles {
     }
 
     /// Returns the new failures, grouped by kind.
-    fn begun(&mut self) -> Vec<Outbreak> {
-        let mut begun: Vec<Outbreak> = Vec::new();
+    fn take_new(&mut self) -> Vec<SharedFailure> {
+        let mut new: Vec<SharedFailure> = Vec::new();
         for (key, failing) in &mut self.of {
-            for error in std::mem::take(&mut failing.news) {
+            for error in std::mem::take(&mut failing.pending) {
                 let kind = kind_of(error.class);
-                failing.told.push(kind);
-                match begun.iter_mut().find(|known| kind_of(known.error.class) == kind) {
+                failing.logged.push(kind);
+                match new.iter_mut().find(|known| kind_of(known.error.class) == kind) {
                     Some(known) => known.resources.push(name(key)),
-                    None => begun.push(Outbreak { error, resources: vec![name(key)] }),
+                    None => new.push(SharedFailure { error, resources: vec![name(key)] }),
                 }
             }
         }
-        begun
+        new
     }
 
     /// Returns the informers that were logged as failing and have recovered.
-    fn over(&mut self) -> Vec<String> {
-        let over =
-            |(key, failing): (&InformerKey, &Failing)| (failing.is_over && !failing.told.is_empty()).then(|| name(key));
-        let names = self.of.iter().filter_map(over).collect();
-        self.of.retain(|_, failing| !failing.is_over);
+    fn take_recovered(&mut self) -> Vec<String> {
+        let recovered = |(key, failing): (&InformerKey, &FailingInformer)| {
+            (failing.has_recovered && !failing.logged.is_empty()).then(|| name(key))
+        };
+        let names = self.of.iter().filter_map(recovered).collect();
+        self.of.retain(|_, failing| !failing.has_recovered);
         names
     }
 
     /// Removes the failures that mean that the cluster does not answer, and returns the first. Used when the whole
     /// cluster is unreachable, which is logged instead.
-    fn hush(&mut self) -> Option<SourceError> {
-        let silences = self.of.values_mut().flat_map(|failing| failing.news.extract_if(.., |it| it.class.is_silence()));
+    fn take_unreachable(&mut self) -> Option<SourceError> {
+        let silences =
+            self.of.values_mut().flat_map(|failing| failing.pending.extract_if(.., |it| it.class.is_silence()));
         silences.reduce(|first, _| first)
     }
 }
@@ -114,17 +116,17 @@ fn name((gvr, scope): &InformerKey) -> String {
 }
 
 impl ClusterActor {
-    fn tell_troubles(&mut self) {
-        self.troubles.is_due = false;
-        let asks = |informer: &Informer| informer.parts.rest == Rest::No;
-        self.troubles.retain(|key| self.informers.get(key).is_some_and(|informer| asks(informer)));
-        if self.is_silent()
-            && let Some(error) = self.troubles.hush()
+    fn log_failures(&mut self) {
+        self.failures.timer_runs = false;
+        let asks = |informer: &Informer| informer.parts.mode == WatchMode::Active;
+        self.failures.retain(|key| self.informers.get(key).is_some_and(|informer| asks(informer)));
+        if self.is_unanswered()
+            && let Some(error) = self.failures.take_unreachable()
         {
-            self.tell_out_of_reach(&error);
+            self.log_unreachable(&error);
         }
         let cluster = &self.parts.name;
-        for Outbreak { error, resources } in self.troubles.begun() {
+        for SharedFailure { error, resources } in self.failures.take_new() {
             let resources = first_names(&resources);
             if error.class == ErrorClass::Forbidden {
                 tracing::warn!(%cluster, resources, %error, "the cluster forbids list or watch; retrying");
@@ -132,23 +134,23 @@ impl ClusterActor {
                 tracing::warn!(%cluster, resources, %error, "list or watch failed; retrying");
             }
         }
-        let over = self.troubles.over();
-        if !over.is_empty() {
-            tracing::info!(%cluster, resources = first_names(&over), "watching again");
+        let recovered = self.failures.take_recovered();
+        if !recovered.is_empty() {
+            tracing::info!(%cluster, resources = first_names(&recovered), "watching again");
         }
-        self.tell_in_reach();
+        self.log_reachable();
     }
 
     /// Logs pending failures at once.
-    pub(super) fn tell_last_troubles(&mut self) {
-        if self.troubles.is_due {
-            self.tell_troubles();
+    pub(super) fn log_pending_failures(&mut self) {
+        if self.failures.timer_runs {
+            self.log_failures();
         }
     }
 
     /// Returns whether all active informers are unanswered.
-    pub(super) fn is_silent(&self) -> bool {
-        let mut asking = self.informers.values().filter(|informer| informer.parts.rest == Rest::No).peekable();
+    pub(super) fn is_unanswered(&self) -> bool {
+        let mut asking = self.informers.values().filter(|informer| informer.parts.mode == WatchMode::Active).peekable();
         asking.peek().is_some() && asking.all(|informer| informer.parts.health.answers() == Some(false))
     }
 
@@ -175,18 +177,18 @@ impl ClusterActor {
     }
 }
 
-impl Handler<Trouble> for ClusterActor {
+impl Handler<WatchOutcome> for ClusterActor {
     type Result = ();
 
-    fn handle(&mut self, Trouble { origin, error }: Trouble, ctx: &mut Self::Context) {
-        self.turns.note(ctx);
+    fn handle(&mut self, WatchOutcome { origin, error }: WatchOutcome, ctx: &mut Self::Context) {
+        self.yield_budget.count(ctx);
         if error.is_none() {
-            self.greet(ctx);
+            self.probe_server(ctx);
         }
         let key = (origin.resource.gvr.clone(), origin.scope.clone());
         // A late report may be about an informer that has moved or is gone.
-        if self.informers.contains_key(&key) && self.troubles.note(key, error) {
-            ctx.run_later(GATHER, |act, _| act.tell_troubles());
+        if self.informers.contains_key(&key) && self.failures.note(key, error) {
+            ctx.run_later(GATHER, |act, _| act.log_failures());
         }
     }
 }
@@ -200,61 +202,61 @@ mod tests {
         (Gvr::new("", "v1", resource), Scope::all())
     }
 
-    fn fails(troubles: &mut Troubles, resource: &str, class: ErrorClass) -> bool {
-        troubles.note(key(resource), Some(SourceError { class, message: format!("{class:?}") }))
+    fn fails(failures: &mut FailureLog, resource: &str, class: ErrorClass) -> bool {
+        failures.note(key(resource), Some(SourceError { class, message: format!("{class:?}") }))
     }
 
-    fn told(troubles: &mut Troubles) -> Vec<(ErrorClass, String)> {
-        troubles.is_due = false;
-        troubles.begun().into_iter().map(|it| (it.error.class, it.resources.join(" "))).collect()
+    fn logged(failures: &mut FailureLog) -> Vec<(ErrorClass, String)> {
+        failures.timer_runs = false;
+        failures.take_new().into_iter().map(|it| (it.error.class, it.resources.join(" "))).collect()
     }
 
     #[test]
     fn failure_log_groups_informers_by_kind_of_failure_and_reports_once() {
-        let mut troubles = Troubles::default();
-        assert!(fails(&mut troubles, "pods", ErrorClass::Transient));
-        assert!(!fails(&mut troubles, "nodes", ErrorClass::Refused), "somebody will tell");
-        assert!(!fails(&mut troubles, "secrets", ErrorClass::Forbidden));
+        let mut failures = FailureLog::default();
+        assert!(fails(&mut failures, "pods", ErrorClass::Transient));
+        assert!(!fails(&mut failures, "nodes", ErrorClass::Refused), "the timer runs already");
+        assert!(!fails(&mut failures, "secrets", ErrorClass::Forbidden));
         assert_eq!(
-            told(&mut troubles),
+            logged(&mut failures),
             [(ErrorClass::Refused, "nodes pods".to_owned()), (ErrorClass::Forbidden, "secrets".to_owned())]
         );
         for class in [ErrorClass::Refused, ErrorClass::Stalled, ErrorClass::Transient] {
-            let are_new = ["pods", "nodes"].map(|resource| fails(&mut troubles, resource, class));
-            assert_eq!(are_new, [false, false], "{class:?} is one outage with what was told");
+            let are_new = ["pods", "nodes"].map(|resource| fails(&mut failures, resource, class));
+            assert_eq!(are_new, [false, false], "{class:?} belongs to the outage already logged");
         }
-        assert!(fails(&mut troubles, "pods", ErrorClass::Forbidden), "that is something else");
-        assert_eq!(told(&mut troubles), [(ErrorClass::Forbidden, "pods".to_owned())]);
-        assert!(troubles.over().is_empty());
-        assert!(troubles.note(key("pods"), None) && !troubles.note(key("nodes"), None));
-        assert_eq!(troubles.over(), ["nodes", "pods"]);
-        assert!(troubles.over().is_empty());
-        troubles.is_due = false;
-        assert!(fails(&mut troubles, "pods", ErrorClass::Refused), "it went well in between");
+        assert!(fails(&mut failures, "pods", ErrorClass::Forbidden), "another kind of failure");
+        assert_eq!(logged(&mut failures), [(ErrorClass::Forbidden, "pods".to_owned())]);
+        assert!(failures.take_recovered().is_empty());
+        assert!(failures.note(key("pods"), None) && !failures.note(key("nodes"), None));
+        assert_eq!(failures.take_recovered(), ["nodes", "pods"]);
+        assert!(failures.take_recovered().is_empty());
+        failures.timer_runs = false;
+        assert!(fails(&mut failures, "pods", ErrorClass::Refused), "it had recovered");
     }
 
     #[test]
     fn failure_log_omits_unreachable_failures_reported_for_the_cluster() {
-        let mut troubles = Troubles::default();
-        fails(&mut troubles, "pods", ErrorClass::Transient);
-        fails(&mut troubles, "nodes", ErrorClass::Refused);
-        fails(&mut troubles, "nodes", ErrorClass::Malformed);
-        assert!(troubles.hush().is_some_and(|error| error.class.is_silence()));
-        assert_eq!(told(&mut troubles), [(ErrorClass::Malformed, "nodes".to_owned())]);
-        assert!(troubles.hush().is_none());
-        troubles.note(key("nodes"), None);
-        assert!(fails(&mut troubles, "pods", ErrorClass::Refused) || troubles.is_due);
-        assert_eq!(told(&mut troubles), [(ErrorClass::Refused, "pods".to_owned())]);
-        assert_eq!(troubles.over(), ["nodes"]);
+        let mut failures = FailureLog::default();
+        fails(&mut failures, "pods", ErrorClass::Transient);
+        fails(&mut failures, "nodes", ErrorClass::Refused);
+        fails(&mut failures, "nodes", ErrorClass::Malformed);
+        assert!(failures.take_unreachable().is_some_and(|error| error.class.is_silence()));
+        assert_eq!(logged(&mut failures), [(ErrorClass::Malformed, "nodes".to_owned())]);
+        assert!(failures.take_unreachable().is_none());
+        failures.note(key("nodes"), None);
+        assert!(fails(&mut failures, "pods", ErrorClass::Refused) || failures.timer_runs);
+        assert_eq!(logged(&mut failures), [(ErrorClass::Refused, "pods".to_owned())]);
+        assert_eq!(failures.take_recovered(), ["nodes"]);
     }
 
     #[test]
     fn failure_log_drops_removed_informers() {
-        let mut troubles = Troubles::default();
-        fails(&mut troubles, "pods", ErrorClass::Forbidden);
-        troubles.retain(|_| false);
-        assert!(told(&mut troubles).is_empty() && troubles.over().is_empty());
-        assert!(!troubles.note(key("pods"), None));
+        let mut failures = FailureLog::default();
+        fails(&mut failures, "pods", ErrorClass::Forbidden);
+        failures.retain(|_| false);
+        assert!(logged(&mut failures).is_empty() && failures.take_recovered().is_empty());
+        assert!(!failures.note(key("pods"), None));
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl Handler<GetStatus> for RegistryActor {
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
         let (views, caches, memory) = (Arc::clone(&self.views), self.env.caches.clone(), self.env.budget.status());
         let state_dir = self.env.checkpoints.status();
-        let started = self.started && self.telling.load(SeqCst) == 0;
+        let started = self.started && self.in_flight.load(SeqCst) == 0;
         let work = self.env.io.spawn_blocking(move || {
             let views = views.read().clone();
             let ready = started && views.values().all(|(_, view)| view.load().is_ready());

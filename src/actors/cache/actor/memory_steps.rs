@@ -10,26 +10,26 @@ use crate::cache::PartitionId;
 use informer_hub_types::{MemoryStep, ObjectKey};
 
 /// Objects whose bodies are dropped in one slice. Takes about a millisecond.
-const STRIP: usize = 1024;
+const STRIP_SLICE: usize = 1024;
 
 /// Pause between slices, in which writers run.
-const STRIP_REST: Duration = Duration::from_millis(1);
+const STRIP_PAUSE: Duration = Duration::from_millis(1);
 
 impl CacheActor {
     /// Drops the bodies of a partition slice by slice, as long as its memory step keeps none.
     pub(super) fn strip(&mut self, partition: PartitionId, after: Option<&ObjectKey>, ctx: &mut Context<Self>) {
-        if let Some(next) = self.write_half.write(|half| half.strip(partition, after, STRIP)) {
-            ctx.run_later(STRIP_REST, move |act, ctx| act.strip(partition, Some(&next), ctx));
+        if let Some(next) = self.write_half.write(|half| half.strip(partition, after, STRIP_SLICE)) {
+            ctx.run_later(STRIP_PAUSE, move |act, ctx| act.strip(partition, Some(&next), ctx));
             return;
         }
         // Uncompressed objects still hold bodies, and chunks may be mostly unused.
         self.pack(ctx);
-        self.watch_for_rest(ctx);
+        self.watch_for_idle(ctx);
         self.sweep(ctx);
     }
 
     /// Applies a new memory step to the objects a partition already has.
-    pub(super) fn kept(&mut self, partition: PartitionId, step: MemoryStep, ctx: &mut Context<Self>) {
+    pub(super) fn apply_step(&mut self, partition: PartitionId, step: MemoryStep, ctx: &mut Context<Self>) {
         if !step.keeps_bodies() {
             self.strip(partition, None, ctx);
         } else if step != MemoryStep::Full {
@@ -43,7 +43,7 @@ impl Handler<KeepStep> for CacheActor {
 
     fn handle(&mut self, KeepStep { partition, lease, step }: KeepStep, ctx: &mut Self::Context) {
         if self.write_half.write(|half| half.keep(partition, lease, step)) {
-            self.kept(partition, step, ctx);
+            self.apply_step(partition, step, ctx);
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::actors::pipeline::reflector::{Driver, Trouble};
+use crate::actors::pipeline::reflector::{Driver, WatchOutcome};
 use crate::actors::runtime::supervision::detach;
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_types::{ObjectKey, Origin, Phase};
 
 impl Driver {
     /// Marks a synced informer as stale while no watch is open.
-    pub(super) fn show_no_watch(&self) {
+    pub(super) fn mark_not_watching(&self) {
         if self.parts.health.phase() == Phase::Watching {
             self.parts.health.set_phase(Phase::Stale);
         }
@@ -21,7 +21,7 @@ impl Driver {
     }
 
     /// Clears the error of a skipped object that was accepted or deleted.
-    pub(super) fn note_taken(&mut self, key: &ObjectKey) {
+    pub(super) fn note_accepted(&mut self, key: &ObjectKey) {
         if self.skipped.remove(key) {
             self.parts.health.set_error(self.skipped.last());
         }
@@ -41,31 +41,31 @@ impl Driver {
     }
 
     /// Reports success, if it has not been reported since the last failure.
-    pub(super) fn show_well(&mut self) {
+    pub(super) fn report_success(&mut self) {
         if std::mem::take(&mut self.unproven) {
-            self.tell(None);
+            self.report(None);
         }
     }
 
     /// Records that the cluster answered, and signals it if the previous request was unanswered.
     pub(super) fn note_answer(&mut self) {
         let health = &self.parts.health;
-        let was_silent = health.answers() == Some(false);
+        let was_unanswered = health.answers() == Some(false);
         health.set_answers(true);
-        if was_silent {
-            self.parts.answered.note();
-            self.ignore_others();
+        if was_unanswered {
+            self.parts.recovery.signal();
+            self.clear_recovery();
         }
     }
 
     /// Ignores earlier signals, so that only answers after the next request or wait count.
-    pub(super) fn ignore_others(&mut self) {
-        drop(self.others.see());
+    pub(super) fn clear_recovery(&mut self) {
+        drop(self.recovery_watcher.see());
     }
 
-    fn tell(&self, error: Option<SourceError>) {
-        let trouble = Trouble { origin: Arc::clone(&self.parts.origin), error };
-        detach(self.parts.troubles.send(trouble));
+    fn report(&self, error: Option<SourceError>) {
+        let outcome = WatchOutcome { origin: Arc::clone(&self.parts.origin), error };
+        detach(self.parts.outcomes.send(outcome));
     }
 
     pub(super) fn show_failure(&mut self, error: &SourceError) {
@@ -77,7 +77,7 @@ impl Driver {
         }
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
-        self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.handlers);
+        self.parts.watch_errors.notify(&self.parts.origin, error, &self.parts.handlers);
         let phase = match error.class {
             ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
             ErrorClass::NotFound => Phase::Absent,
@@ -92,7 +92,7 @@ impl Driver {
         } else {
             tracing::debug!(%cluster, resource = %resource.gvr, %error, "list or watch failed");
             self.unproven = true;
-            self.tell(Some(error.clone()));
+            self.report(Some(error.clone()));
         }
     }
 }

@@ -12,43 +12,44 @@ const REST: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// State of the server identification.
 #[derive(Default)]
-pub(super) enum Greeting {
+pub(super) enum ServerProbe {
     /// Not asked yet.
     #[default]
-    Due,
+    Pending,
     /// The request is in progress.
-    Asked,
+    InFlight,
     /// The server has answered.
-    Done(Server),
+    Known(Server),
 }
 
-impl Greeting {
+impl ServerProbe {
     pub(super) fn server(&self) -> Option<&Server> {
         match self {
-            Self::Done(server) => Some(server),
-            Self::Due | Self::Asked => None,
+            Self::Known(server) => Some(server),
+            Self::Pending | Self::InFlight => None,
         }
     }
 }
 
 impl ClusterActor {
     /// Asks for the server's address and version, if unknown. Called after connecting and whenever the cluster answers.
-    pub(super) fn greet(&mut self, ctx: &mut Context<Self>) {
-        let Some(connection) = self.connection.as_ref().filter(|_| matches!(self.greeting, Greeting::Due)) else {
+    pub(super) fn probe_server(&mut self, ctx: &mut Context<Self>) {
+        let Some(connection) = self.connection.as_ref().filter(|_| matches!(self.server_probe, ServerProbe::Pending))
+        else {
             return;
         };
-        self.greeting = Greeting::Asked;
+        self.server_probe = ServerProbe::InFlight;
         ctx.spawn(connection.server().into_actor(self).map(|answer, act, ctx| {
             // The cause is logged by the lookups and informers that fail for the same reason.
             let Ok(server) = answer else {
-                act.greeting = Greeting::Due;
-                ctx.run_later(jittered(REST), Self::greet);
+                act.server_probe = ServerProbe::Pending;
+                ctx.run_later(jittered(REST), Self::probe_server);
                 return;
             };
             let Server { address, version } = &server;
             let version = version.as_deref();
             tracing::info!(cluster = %act.parts.name, server = address, version, "connected to the cluster");
-            act.greeting = Greeting::Done(server);
+            act.server_probe = ServerProbe::Known(server);
             act.show();
         }));
     }

@@ -32,7 +32,7 @@ impl RegistryActor {
     }
 
     /// Removes the expected mark from clusters that only the removed requests selected.
-    pub(super) fn unexpect_what_nobody_demands(&self, gone: &[InformerFor]) {
+    pub(super) fn unexpect_unrequested(&self, gone: &[InformerFor]) {
         for demand in gone {
             let ResourceRequest::Known(known) = &demand.wanted else { continue };
             for view in demand.views() {

@@ -25,9 +25,9 @@ use informer_hub_types::{Threads, clock, rng};
 
 /// Query resources shared by the caches of one hub. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::actors) struct Questions {
+pub(in crate::actors) struct QueryRunner {
     io: Threads,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     threads: usize,
     tokens: TokenKey,
@@ -45,21 +45,21 @@ impl Drop for Waiting {
 }
 
 /// Cancels the scan if its caller drops the future.
-struct WhileWaitedFor(Arc<Inquiry>);
+struct CancelOnDrop(Arc<Inquiry>);
 
-impl Drop for WhileWaitedFor {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
 }
 
-impl Questions {
+impl QueryRunner {
     /// Runs at most `scans` scans at a time on the blocking threads of `io`.
     pub(in crate::actors) fn new(io: Threads, scans: usize) -> Self {
         let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(SCAN_THREADS);
         Self {
             io,
-            turns: Arc::new(Semaphore::new(scans.max(1))),
+            permits: Arc::new(Semaphore::new(scans.max(1))),
             waiting: Arc::default(),
             threads,
             tokens: TokenKey::new(rng::rng().random()),
@@ -68,23 +68,28 @@ impl Questions {
     }
 
     /// Answers a query from `newest`, or from the retained snapshot that its continue token names.
-    pub(in crate::actors) fn answer(&self, query: Query, newest: Arc<Snapshot>, held: &Arc<Mutex<Held>>) -> Answering {
+    pub(in crate::actors) fn answer(
+        &self,
+        query: Query,
+        newest: Arc<Snapshot>,
+        held: &Arc<Mutex<Held>>,
+    ) -> PendingAnswer {
         let prepared = self.prepare(query, newest, held);
         let (inquiry, fingerprint) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return Answering::now(Err(error)),
+            Err(error) => return PendingAnswer::now(Err(error)),
         };
         match inquiry.answer_if_short() {
-            Ok(Some(answer)) => Answering::now(Ok(self.keep(answer, &inquiry, fingerprint, held))),
-            Err(error) => Answering::now(Err(error)),
+            Ok(Some(answer)) => PendingAnswer::now(Ok(self.keep(answer, &inquiry, fingerprint, held))),
+            Err(error) => PendingAnswer::now(Err(error)),
             Ok(None) => {
-                let (this, held) = (self.clone(), Arc::clone(held));
+                let (runner, held) = (self.clone(), Arc::clone(held));
                 let lacks_owners = inquiry.lacks_owners();
                 let answer = Box::pin(async move {
-                    let answer = this.scan(Arc::clone(&inquiry)).await?;
-                    Ok(this.keep(answer, &inquiry, fingerprint, &held))
+                    let answer = runner.scan(Arc::clone(&inquiry)).await?;
+                    Ok(runner.keep(answer, &inquiry, fingerprint, &held))
                 });
-                Answering { answer, lacks_owners }
+                PendingAnswer { answer, lacks_owners }
             }
         }
     }
@@ -109,11 +114,17 @@ impl Questions {
     }
 
     /// Retains the snapshot of an incomplete answer and sets its continue token.
-    fn keep(&self, mut answer: Answer, inquiry: &Inquiry, of: Option<Fingerprint>, held: &Mutex<Held>) -> Answer {
-        if let (Some(end), Some(of)) = (answer.end(), of) {
+    fn keep(
+        &self,
+        mut answer: Answer,
+        inquiry: &Inquiry,
+        fingerprint: Option<Fingerprint>,
+        held: &Mutex<Held>,
+    ) -> Answer {
+        if let (Some(end), Some(fingerprint)) = (answer.end(), fingerprint) {
             let fresh = || self.held.fetch_add(1, Relaxed);
             let number = held.lock().hold(inquiry.snapshot(), clock::now(), fresh);
-            answer.next = Some(self.tokens.sign(number, of, end));
+            answer.next = Some(self.tokens.sign(number, fingerprint, end));
         }
         answer
     }
@@ -126,15 +137,15 @@ impl Questions {
     async fn scan(&self, inquiry: Arc<Inquiry>) -> Result<Answer, QueryError> {
         let within = inquiry.query().bounds().within;
         let deadline = clock::now() + within;
-        let guard = WhileWaitedFor(Arc::clone(&inquiry));
-        let turn = self.turn();
-        let turn = timeout_at(deadline, turn).await.map_err(|_| QueryError::Crowded { within })??;
+        let guard = CancelOnDrop(Arc::clone(&inquiry));
+        let permit = self.permit();
+        let permit = timeout_at(deadline, permit).await.map_err(|_| QueryError::Crowded { within })??;
         let threads = self.threads.min(inquiry.threads());
         let work = (0..threads).map(|_| {
-            let (inquiry, turn) = (Arc::clone(&inquiry), Arc::clone(&turn));
+            let (inquiry, permit) = (Arc::clone(&inquiry), Arc::clone(&permit));
             self.io.spawn_blocking(move || {
                 inquiry.work();
-                drop(turn);
+                drop(permit);
             })
         });
         let work = join_all(work.collect::<Vec<_>>());
@@ -143,7 +154,7 @@ impl Questions {
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
         let finish = self.io.spawn_blocking(move || {
             let answer = inquiry.finish();
-            drop(turn);
+            drop(permit);
             answer
         });
         let answer = finish.await.unwrap_or_else(|error| Err(failure(&error)));
@@ -152,13 +163,13 @@ impl Questions {
     }
 
     /// Acquires a scan permit, shared by the threads of one scan.
-    async fn turn(&self) -> Result<Arc<OwnedSemaphorePermit>, QueryError> {
+    async fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, QueryError> {
         let waiting = self.waiting.fetch_add(1, Relaxed);
         let _waiting = Waiting(Arc::clone(&self.waiting));
         if waiting >= SCANS_WAITING {
             return Err(QueryError::Busy { waiting });
         }
-        Arc::clone(&self.turns).acquire_owned().await.map(Arc::new).map_err(|_| QueryError::Stopped)
+        Arc::clone(&self.permits).acquire_owned().await.map(Arc::new).map_err(|_| QueryError::Stopped)
     }
 }
 
@@ -167,26 +178,26 @@ fn failure(error: &JoinError) -> QueryError {
     if error.is_panic() { QueryError::Broken } else { QueryError::Stopped }
 }
 
-impl fmt::Debug for Questions {
+impl fmt::Debug for QueryRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Questions").field("turns", &self.turns.available_permits()).finish_non_exhaustive()
+        f.debug_struct("Questions").field("turns", &self.permits.available_permits()).finish_non_exhaustive()
     }
 }
 
 /// Pending answer to an [`Ask`]. Dropped unanswered if the caller no longer waits.
-pub struct Answering {
+pub struct PendingAnswer {
     answer: Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>,
     /// Whether the query would have used the owner index, which does not exist.
     pub(in crate::actors) lacks_owners: bool,
 }
 
-impl Answering {
+impl PendingAnswer {
     fn now(answer: Result<Answer, QueryError>) -> Self {
         Self { answer: Box::pin(ready(answer)), lacks_owners: false }
     }
 }
 
-impl<A: Actor> MessageResponse<A, Ask> for Answering {
+impl<A: Actor> MessageResponse<A, Ask> for PendingAnswer {
     fn handle(self, _ctx: &mut A::Context, asker: Option<OneshotSender<Result<Answer, QueryError>>>) {
         let Some(mut asker) = asker else { return };
         actix_rt::spawn(async move {
@@ -199,7 +210,7 @@ impl<A: Actor> MessageResponse<A, Ask> for Answering {
     }
 }
 
-impl fmt::Debug for Answering {
+impl fmt::Debug for PendingAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Answering")
     }

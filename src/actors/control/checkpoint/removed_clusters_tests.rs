@@ -16,11 +16,11 @@ fn change(hub: &mut Hub) {
 }
 
 /// Removes the cluster as [`save_removed`] does, without actors.
-fn take_out(hub: &mut Hub) {
-    let mut part = hub.from.part(&hub.keeping, true);
+fn remove_cluster(hub: &mut Hub) {
+    let mut part = hub.from.part(&hub.store, true);
     part.barriers.retain(|barrier| barrier.id == hub.moving);
-    hub.keeping.left.lock().extend(left_of(&part));
-    write(&hub.keeping, &part);
+    hub.store.unsaved.lock().extend(unsaved_of(&part));
+    write(&hub.store, &part);
     hub.from.store.close(hub.moving);
 }
 
@@ -32,13 +32,13 @@ fn clusters(hub: &Hub) -> Vec<String> {
 fn saved_cluster_stays_on_disk_with_its_last_change_and_leaves_memory() {
     let mut hub = Hub::new(1, "v1", "v2");
     change(&mut hub);
-    take_out(&mut hub);
-    assert!(hub.keeping.left.lock().is_empty() && hub.keeping.has_away(&"a".parse().unwrap()));
+    remove_cluster(&mut hub);
+    assert!(hub.store.unsaved.lock().is_empty() && hub.store.has_removed(&"a".parse().unwrap()));
     for _ in 0..3 {
         assert_eq!(hub.pass(true), None);
         assert_eq!(clusters(&hub), ["a", "b"]);
     }
-    assert!(!hub.keeping.has_away(&"b".parse().unwrap()));
+    assert!(!hub.store.has_removed(&"b".parse().unwrap()));
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn partition_that_has_not_caught_up_after_a_restart_stays_unsaved() {
     let mut hub = Hub::new(1, "v1", "v2");
     let snapshot = hub.from.store.published().load_full();
     snapshot.partition(hub.moving).unwrap().health().lists.store(0, Relaxed);
-    take_out(&mut hub);
-    assert_eq!(hub.keeping.left.lock().len(), 1, "journals keep their words of it meanwhile");
+    remove_cluster(&mut hub);
+    assert_eq!(hub.store.unsaved.lock().len(), 1, "journals keep its events until then");
     assert_eq!(hub.pass(true), None);
     assert_eq!(clusters(&hub), ["a", "b"]);
 }
@@ -57,18 +57,18 @@ async fn unsaved_partition_is_kept_for_a_minute_and_then_deleted() {
     let mut hub = Hub::new(2, "v1", "v2");
     change(&mut hub);
     hub.disk.set_fail_rate(1.0);
-    take_out(&mut hub);
+    remove_cluster(&mut hub);
     hub.disk.set_fail_rate(0.0);
     assert_eq!(hub.pass(true), None);
     assert_eq!(clusters(&hub), ["a", "b"]);
     let second = Duration::from_secs(1);
-    tokio::time::advance(PATIENCE.saturating_sub(second)).await;
-    assert!(hub.keeping.give_up().is_empty() && hub.keeping.has_away(&"a".parse().unwrap()));
+    tokio::time::advance(SAVE_TIMEOUT.saturating_sub(second)).await;
+    assert!(hub.store.drop_expired().is_empty() && hub.store.has_removed(&"a".parse().unwrap()));
     assert_eq!(hub.pass(true), None);
     assert_eq!(clusters(&hub), ["a", "b"]);
     tokio::time::advance(second).await;
-    assert_eq!(hub.keeping.give_up().len(), 1);
-    assert!(!hub.keeping.has_away(&"a".parse().unwrap()));
+    assert_eq!(hub.store.drop_expired().len(), 1);
+    assert!(!hub.store.has_removed(&"a".parse().unwrap()));
     assert_eq!(hub.pass(true), None);
     assert_eq!(clusters(&hub), ["b"]);
 }
@@ -76,13 +76,13 @@ async fn unsaved_partition_is_kept_for_a_minute_and_then_deleted() {
 #[tokio::test(start_paused = true)]
 async fn waiting_writer_interrupts_a_pass_and_times_out_on_a_hanging_disk() {
     let hub = Hub::new(3, "v1", "v2");
-    let hangs = Arc::clone(&hub.keeping.turn).lock_owned().await;
-    assert!(!hub.keeping.is_waited_for());
-    let (turn, ()) = tokio::join!(hub.keeping.take_turn(PATIENCE), async {
+    let hangs = Arc::clone(&hub.store.turn).lock_owned().await;
+    assert!(!hub.store.has_waiters());
+    let (turn, ()) = tokio::join!(hub.store.acquire(SAVE_TIMEOUT), async {
         tokio::task::yield_now().await;
-        assert!(hub.keeping.is_waited_for());
+        assert!(hub.store.has_waiters());
     });
-    assert!(turn.is_none() && !hub.keeping.is_waited_for());
+    assert!(turn.is_none() && !hub.store.has_waiters());
     drop(hangs);
-    assert!(hub.keeping.take_turn(PATIENCE).await.is_some());
+    assert!(hub.store.acquire(SAVE_TIMEOUT).await.is_some());
 }

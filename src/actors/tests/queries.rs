@@ -49,12 +49,12 @@ impl Bed {
         }
         let apply =
             Apply { partition: self.opened.id, lease: self.opened.lease, batch: fifo.pop(usize::MAX), version: None };
-        let applied = timeout(PATIENCE, self.cache.send(apply)).await.expect("a write is not held up");
+        let applied = timeout(PATIENCE, self.cache.send(apply)).await.expect("the write is not delayed");
         assert!(applied.unwrap().is_some());
     }
 
     async fn ask(&self, query: Query) -> Result<Answer, QueryError> {
-        timeout(PATIENCE, self.cache.send(Ask(query))).await.expect("an answer is in time").unwrap()
+        timeout(PATIENCE, self.cache.send(Ask(query))).await.expect("answered in time").unwrap()
     }
 }
 
@@ -123,7 +123,7 @@ fn scans_beyond_the_waiting_limit_are_rejected() {
         assert_eq!(refused, QueryError::Busy { waiting: SCANS_WAITING });
         bed.gate.open();
         for one in asked {
-            let answer = timeout(PATIENCE, one).await.expect("each has its turn").unwrap().unwrap();
+            let answer = timeout(PATIENCE, one).await.expect("every scan gets a permit").unwrap().unwrap();
             assert_eq!(answer.unwrap().items.len(), 2_000);
         }
     });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::actors::cache::actor::{Attend, CacheDirectory, Packing, Store};
+use crate::actors::cache::actor::{CacheDirectory, Maintain, Packing, Store};
 use crate::actors::cache::messages::CloseAbandoned;
 use crate::actors::cache::write_half::WriteHalf;
 use crate::actors::runtime::supervision::detach;
@@ -15,12 +15,12 @@ use informer_hub_types::{
 impl CacheDirectory {
     /// Starts a cache from its state on disk, before any informer runs. `plain` are its objects that are not compressed
     /// yet.
-    pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
+    pub fn insert_restored(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
         entry.write_half.write(|half| add_young(half, plain));
         // Cannot fail: the mailbox is new and empty.
-        let _ = entry.address.try_send(Attend);
+        let _ = entry.address.try_send(Maintain);
         self.caches.lock().insert((gvr, view), entry);
     }
 
@@ -31,14 +31,14 @@ impl CacheDirectory {
 
     /// Restores a partition from disk into a cache in use, before an informer opens it. `plain` are its objects that
     /// are not compressed yet. Returns `None` if an informer has opened the partition. Blocks.
-    pub(in crate::actors) fn bring_back(
+    pub(in crate::actors) fn restore_partition(
         &self,
         view: &View,
         saved: SavedPartition,
         plain: &[Arc<StoredObject>],
     ) -> Option<(PartitionId, Partition)> {
         let resource = saved.origin.resource.clone();
-        self.take_in(&resource, view, |half| {
+        self.write_and_maintain(&resource, view, |half| {
             let id = half.store.restore(saved)?;
             let snapshot = half.store.published().load_full();
             let partition = snapshot.partition(id)?.clone();
@@ -54,14 +54,14 @@ impl CacheDirectory {
     /// Reopens a partition that was closed when its cluster was removed. `to` carries the cluster's current labels.
     /// Blocks.
     pub(in crate::actors) fn reopen(&self, partition: &Partition, to: &Arc<Origin>) -> PartitionId {
-        self.take_in(&to.resource, &to.scope.view, |half| {
+        self.write_and_maintain(&to.resource, &to.scope.view, |half| {
             let id = half.store.reopen(partition, Arc::clone(to));
             add_young(half, partition.iter().filter(|object| object.plain().is_some()));
             id
         })
     }
 
-    fn take_in<T>(&self, resource: &ApiResource, view: &View, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
+    fn write_and_maintain<T>(&self, resource: &ApiResource, view: &View, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
         let (half, address) = {
             let mut caches = self.caches.lock();
             let entry = self.find(&mut caches, resource, view);
@@ -69,7 +69,7 @@ impl CacheDirectory {
         };
         let done = half.write(work);
         // If the mailbox is full, the next batch triggers the same work.
-        let _ = address.try_send(Attend);
+        let _ = address.try_send(Maintain);
         done
     }
 
@@ -84,7 +84,7 @@ impl CacheDirectory {
         let mut found = Vec::new();
         for ((_, view), snapshot) in self.snapshots_of_all() {
             let resource = snapshot.resource();
-            let is_named = || self.checkpoints.keeping().is_some_and(|it| it.name_means(wanted, &resource.gvr));
+            let is_named = || self.checkpoints.store().is_some_and(|it| it.is_resolved_to(wanted, &resource.gvr));
             if view != scope.view || !wanted.may_be(&ResourceRequest::known(resource)) && !is_named() {
                 continue;
             }
@@ -102,7 +102,7 @@ impl CacheDirectory {
     /// Moves the objects of the informer with this `health` to the partition `to`, in the cache of `to`'s resource.
     /// Readers find them in at least one of the two caches at any time. Returns `None` if the informer has no
     /// partition. Blocks; nothing may write to the partition meanwhile.
-    pub(in crate::actors) fn go_on_as(
+    pub(in crate::actors) fn move_partition(
         &self,
         from: &Origin,
         to: &Arc<Origin>,
@@ -116,7 +116,7 @@ impl CacheDirectory {
         };
         let snapshot = old.published().load_full();
         let (before, partition) = snapshot.partitions().find(|(_, partition)| partition.is_of(health))?;
-        let moves = self.checkpoints.keeping().map(|keeping| &keeping.moves);
+        let moves = self.checkpoints.store().map(|store| &store.moves);
         moves.inspect(|moves| moves.lock().begin(from, to));
         let id = new.write(|half| {
             let id = half.store.adopt(partition, Arc::clone(to));
@@ -128,7 +128,7 @@ impl CacheDirectory {
             old.write(|half| half.forget(before));
         }
         // If the mailbox is full, the next batch triggers the same work.
-        let _ = address.try_send(Attend);
+        let _ = address.try_send(Maintain);
         Some(id)
     }
 
@@ -148,5 +148,5 @@ fn add_young<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc
     for object in objects {
         half.young.add(Arc::clone(object));
     }
-    half.measure();
+    half.publish_size();
 }

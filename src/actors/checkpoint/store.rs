@@ -27,21 +27,21 @@ use informer_hub_types::{ClusterName, Gvr, ResourceVersion, View};
 /// began.
 pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     /// Called when a pass begins. The pass covers everything journalled so far.
-    fn begins(&self);
+    fn pass_begins(&self);
     /// Called when the last begun pass is complete: every partition is on disk in its state at the beginning, or a
     /// newer one.
     ///
     /// Not called for a pass that left a partition out. After a start, not called before every partition has been heard
     /// of and the journals' events from before the start had the time of one pass to be repeated. Partitions whose
     /// delivered events were all on disk are exempt.
-    fn completed(&self);
+    fn pass_completed(&self);
 }
 
 /// Version up to which readers have received events that were not on disk at the start, by cache and partition.
-pub type ToldVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
+pub type DeliveredVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
 
 /// State directory of a hub: its files, and what must stay in them.
-pub struct Keeping {
+pub struct CheckpointStore {
     pub(in crate::actors) disk: Arc<dyn Disk>,
     pub(in crate::actors) root: PathBuf,
     /// Interval between passes.
@@ -59,21 +59,21 @@ pub struct Keeping {
     pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
     /// Delivered versions of restored partitions.
-    told: Mutex<ToldVersions>,
+    delivered: Mutex<DeliveredVersions>,
     /// Lock for the files, and the number of callers waiting for it.
     pub(in crate::actors) turn: Arc<tokio::sync::Mutex<()>>,
     pub(in crate::actors) waiting: AtomicUsize,
     /// Partitions of removed clusters that could not be saved yet.
-    pub(in crate::actors) left: Mutex<Vec<Left>>,
+    pub(in crate::actors) unsaved: Mutex<Vec<UnsavedPartition>>,
     /// Clusters that may have partitions on disk that no cache has open. Kept here because the files are locked during
     /// a write.
-    pub(in crate::actors) away: Mutex<BTreeSet<ClusterName>>,
+    pub(in crate::actors) removed: Mutex<BTreeSet<ClusterName>>,
     /// Whether every partition had caught up at the last pass.
-    heard: AtomicBool,
+    caught_up: AtomicBool,
 }
 
 /// Partition of a removed cluster that could not be saved yet: a reader has not acknowledged, or the disk failed.
-pub(in crate::actors) struct Left {
+pub(in crate::actors) struct UnsavedPartition {
     pub(in crate::actors) cache: (Gvr, View),
     pub(in crate::actors) id: PartitionId,
     pub(in crate::actors) partition: Partition,
@@ -81,7 +81,7 @@ pub(in crate::actors) struct Left {
 }
 
 /// Shared by the actors of a hub. Absent without a state directory.
-pub(in crate::actors) type SharedKeeping = Arc<Keeping>;
+pub(in crate::actors) type SharedCheckpointStore = Arc<CheckpointStore>;
 
 /// Status of the state directory.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -123,7 +123,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl Keeping {
+impl CheckpointStore {
     /// Creates the state for files below `root`, starting with the files that were loaded.
     #[must_use]
     pub fn new(
@@ -139,10 +139,10 @@ impl Keeping {
             ((resource.gvr.clone(), view.clone()), files)
         };
         let files: BTreeMap<_, _> = files.into_iter().map(key).collect();
-        let away = Mutex::new(files.values().flat_map(CacheFiles::away).cloned().collect());
+        let removed = Mutex::new(files.values().flat_map(CacheFiles::away).cloned().collect());
         let files = Mutex::new(files);
-        let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
-        let (told, turn, waiting, left) = Default::default();
+        let (status, caught_up) = (Mutex::new(status), AtomicBool::new(false));
+        let (delivered, turn, waiting, unsaved) = Default::default();
         let (moves, names, names_file) = (Mutex::default(), Mutex::default(), None);
         let (since, clock) = (clock::now(), SteadyClock::begin());
         Self {
@@ -157,20 +157,20 @@ impl Keeping {
             names_file,
             moves,
             status,
-            told,
+            delivered,
             turn,
             waiting,
-            left,
-            away,
-            heard,
+            unsaved,
+            removed,
+            caught_up,
         }
     }
 
     /// Sets the versions that readers have received of restored partitions. `None` marks partitions whose delivered
     /// events are all on disk.
     #[must_use]
-    pub fn told(mut self, told: ToldVersions) -> Self {
-        self.told = Mutex::new(told);
+    pub fn delivered(mut self, delivered: DeliveredVersions) -> Self {
+        self.delivered = Mutex::new(delivered);
         self
     }
 
@@ -182,21 +182,21 @@ impl Keeping {
     }
 
     /// Returns the known resource names.
-    pub(in crate::actors) fn meanings(&self) -> Names {
+    pub(in crate::actors) fn names_snapshot(&self) -> Names {
         self.names.lock().0.clone()
     }
 
     /// Records what a cluster resolved a name to, unless the name alone determines it.
-    pub(in crate::actors) fn note_name(&self, wanted: &ResourceRequest, gvr: &Gvr) {
-        if let ResourceRequest::Written(written) = wanted {
+    pub(in crate::actors) fn note_name(&self, requested: &ResourceRequest, gvr: &Gvr) {
+        if let ResourceRequest::Written(written) = requested {
             let mut names = self.names.lock();
             names.1 |= names.0.note(written, gvr);
         }
     }
 
     /// Returns whether a cluster has resolved the name to this resource before.
-    pub(in crate::actors) fn name_means(&self, wanted: &ResourceRequest, gvr: &Gvr) -> bool {
-        matches!(wanted, ResourceRequest::Written(written) if self.names.lock().0.mean(written, gvr))
+    pub(in crate::actors) fn is_resolved_to(&self, requested: &ResourceRequest, gvr: &Gvr) -> bool {
+        matches!(requested, ResourceRequest::Written(written) if self.names.lock().0.mean(written, gvr))
     }
 
     /// Writes the resource names if they have changed or the file is missing.
@@ -215,40 +215,40 @@ impl Keeping {
     /// keep its events from then on.
     pub(in crate::actors) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
-        let is_heard = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
-        match self.told.lock().get(cache).and_then(|told| told.get(&id)) {
-            None => is_heard(),
+        let has_answered = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
+        match self.delivered.lock().get(cache).and_then(|delivered| delivered.get(&id)) {
+            None => has_answered(),
             // The disk already had everything delivered, so an unreachable cluster does not block this.
             Some(None) => true,
-            Some(Some(told)) if told.as_number().is_none() => is_heard(),
-            Some(Some(told)) => partition.resume_version().is_some_and(|now| !told.newer_than(now)),
+            Some(Some(delivered)) if delivered.as_number().is_none() => has_answered(),
+            Some(Some(delivered)) => partition.resume_version().is_some_and(|now| !delivered.newer_than(now)),
         }
     }
 
     /// Records that a partition has a new number. `before` is `None` for a partition whose delivered events are all on
     /// disk.
     pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
-        let mut told = self.told.lock();
-        let told = told.entry(cache.clone()).or_default();
+        let mut delivered = self.delivered.lock();
+        let delivered = delivered.entry(cache.clone()).or_default();
         match before {
-            None => _ = told.insert(now, None),
+            None => _ = delivered.insert(now, None),
             Some(before) => {
-                let known = told.remove(&before);
-                told.extend(known.map(|known| (now, known)));
+                let known = delivered.remove(&before);
+                delivered.extend(known.map(|known| (now, known)));
             }
         }
     }
 
     /// Removes a closed partition.
-    pub(in crate::actors) fn forget_number(&self, cache: &(Gvr, View), id: PartitionId) {
-        if let Some(told) = self.told.lock().get_mut(cache) {
-            told.remove(&id);
+    pub(in crate::actors) fn remove_number(&self, cache: &(Gvr, View), id: PartitionId) {
+        if let Some(delivered) = self.delivered.lock().get_mut(cache) {
+            delivered.remove(&id);
         }
     }
 
     /// Records whether every partition had caught up at this pass. Returns the value of the last pass.
-    pub(in crate::actors) fn note_heard(&self, all: bool) -> bool {
-        self.heard.swap(all, SeqCst)
+    pub(in crate::actors) fn note_caught_up(&self, all: bool) -> bool {
+        self.caught_up.swap(all, SeqCst)
     }
 
     /// Returns the interval between passes.
@@ -272,7 +272,7 @@ impl Keeping {
     }
 }
 
-impl fmt::Debug for Keeping {
+impl fmt::Debug for CheckpointStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keeping").field("root", &self.root).finish_non_exhaustive()
     }
@@ -284,22 +284,22 @@ pub struct Checkpoints(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    keeping: OnceLock<SharedKeeping>,
+    store: OnceLock<SharedCheckpointStore>,
     closing: AtomicBool,
     readers: Mutex<BTreeMap<SubscriptionId, Arc<Subscription>>>,
     listeners: Mutex<Vec<Arc<dyn CheckpointListener>>>,
-    wanted: Notify,
+    requested: Notify,
 }
 
 impl Checkpoints {
     /// Requests a pass soon, because a subscriber waits for it.
-    pub(in crate::actors) fn hurry(&self) {
-        self.0.wanted.notify_one();
+    pub(in crate::actors) fn request_pass(&self) {
+        self.0.requested.notify_one();
     }
 
     /// Completes when a pass has been requested.
-    pub(in crate::actors) async fn hurried(&self) {
-        self.0.wanted.notified().await;
+    pub(in crate::actors) async fn pass_requested(&self) {
+        self.0.requested.notified().await;
     }
 
     /// Adds a listener for all later passes.
@@ -310,18 +310,18 @@ impl Checkpoints {
     /// Returns the status of the state directory; `None` without one.
     #[must_use]
     pub fn status(&self) -> Option<StateStatus> {
-        self.keeping().map(|keeping| {
-            let leaving = keeping.left.lock().len() as u64;
-            StateStatus { leaving, ..keeping.status.lock().clone() }
+        self.store().map(|store| {
+            let leaving = store.unsaved.lock().len() as u64;
+            StateStatus { leaving, ..store.status.lock().clone() }
         })
     }
 
-    pub(in crate::actors) fn keep(&self, keeping: SharedKeeping) {
-        let _ = self.0.keeping.set(keeping);
+    pub(in crate::actors) fn set_store(&self, store: SharedCheckpointStore) {
+        let _ = self.0.store.set(store);
     }
 
-    pub(in crate::actors) fn keeping(&self) -> Option<&SharedKeeping> {
-        self.0.keeping.get()
+    pub(in crate::actors) fn store(&self) -> Option<&SharedCheckpointStore> {
+        self.0.store.get()
     }
 
     /// Marks the hub as stopping: partitions that informers close stay open for the last checkpoint.
@@ -331,7 +331,7 @@ impl Checkpoints {
 
     /// Returns whether the hub is stopping and will write a last checkpoint.
     pub(in crate::actors) fn is_closing(&self) -> bool {
-        self.0.closing.load(SeqCst) && self.keeping().is_some()
+        self.0.closing.load(SeqCst) && self.store().is_some()
     }
 
     pub(in crate::actors) fn add_reader(&self, subscription: &Arc<Subscription>) {
@@ -360,6 +360,6 @@ impl Checkpoints {
 
 impl fmt::Debug for Checkpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Checkpoints").field("keeping", &self.keeping()).finish_non_exhaustive()
+        f.debug_struct("Checkpoints").field("store", &self.store()).finish_non_exhaustive()
     }
 }

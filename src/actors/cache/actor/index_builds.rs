@@ -46,11 +46,11 @@ impl CacheActor {
             self.io.spawn_blocking(move || build.work())
         };
         let work = try_join_all((0..workers()).map(worker));
-        ctx.spawn(work.into_actor(self).map(move |done, act, ctx| act.go_on(id, done.is_ok(), ctx)));
+        ctx.spawn(work.into_actor(self).map(move |done, act, ctx| act.continue_build(id, done.is_ok(), ctx)));
     }
 
     /// Runs the next step of a build, or ends it if its work failed.
-    fn go_on(&mut self, id: BuildId, done: bool, ctx: &mut Context<Self>) {
+    fn continue_build(&mut self, id: BuildId, done: bool, ctx: &mut Context<Self>) {
         let step = if done { self.write_half.write(|half| half.store.resume_build()) } else { None };
         let result = match step {
             Some(BuildStep::Work(build)) => return self.work_on(id, &build, ctx),
@@ -64,9 +64,9 @@ impl CacheActor {
                 Err(AddIndexersError::Stopped)
             }
         };
-        if let Some(asker) = self.waiting.remove(&id) {
+        if let Some(caller) = self.waiting.remove(&id) {
             // The caller may be gone; the indices exist all the same.
-            let _ = asker.send(result);
+            let _ = caller.send(result);
         }
         self.next_build(ctx);
     }
@@ -80,8 +80,8 @@ impl Handler<AddIndexers> for CacheActor {
             Ok(id) => id,
             Err(conflict) => return Box::pin(std::future::ready(Err(conflict.into()))),
         };
-        let (asker, answer) = oneshot::channel();
-        self.waiting.insert(id, asker);
+        let (caller, answer) = oneshot::channel();
+        self.waiting.insert(id, caller);
         self.next_build(ctx);
         Box::pin(answer.map(|answer| answer.unwrap_or(Err(AddIndexersError::Stopped))))
     }
