@@ -23,7 +23,7 @@ use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::answer::wrong;
+use super::answer::error_response;
 use super::hosts::Hosts;
 use informer_hub_disk::FileStates;
 
@@ -289,7 +289,7 @@ impl Denied {
             ),
             Self::WebPage => (StatusCode::FORBIDDEN, "a web page may not send this request without a token"),
         };
-        let mut response = wrong(status, problem);
+        let mut response = error_response(status, problem);
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"informer-hub\""));
         }

@@ -7,21 +7,22 @@ use axum::response::{IntoResponse, Json, Response};
 use serde_json::json;
 
 /// Maximum bytes of an axum error text to convert; axum's texts are short.
-const MOST: usize = 4096;
+const MAX_TEXT: usize = 4096;
 
-pub(super) fn wrong(status: StatusCode, problem: impl Into<String>) -> Response {
+pub(super) fn error_response(status: StatusCode, problem: impl Into<String>) -> Response {
     (status, Json(json!({ "error": problem.into() }))).into_response()
 }
 
 /// Converts an error response below `/v1/` to JSON. axum's own error responses are plain text or empty.
-pub(super) async fn uniform(path: &str, response: Response) -> Response {
+pub(super) async fn to_json_error(path: &str, response: Response) -> Response {
     let status = response.status();
     let is_ours = response.headers().get(CONTENT_TYPE) == Some(&HeaderValue::from_static("application/json"));
     if is_ours || !(status.is_client_error() || status.is_server_error()) || !path.starts_with("/v1/") {
         return response;
     }
     let (head, body) = response.into_parts();
-    let text = to_bytes(body, MOST).await.ok().and_then(|text| String::from_utf8(text.into()).ok()).unwrap_or_default();
+    let text =
+        to_bytes(body, MAX_TEXT).await.ok().and_then(|text| String::from_utf8(text.into()).ok()).unwrap_or_default();
     let problem = match (text.trim(), status) {
         ("", StatusCode::NOT_FOUND) => format!("there is no {path}; docs/http.md lists all paths"),
         ("", StatusCode::METHOD_NOT_ALLOWED) => {
@@ -30,7 +31,7 @@ pub(super) async fn uniform(path: &str, response: Response) -> Response {
         ("", _) => status.canonical_reason().unwrap_or("the request failed").to_lowercase(),
         (text, _) => text.to_owned(),
     };
-    let mut response = wrong(status, problem);
+    let mut response = error_response(status, problem);
     for (name, value) in &head.headers {
         // Keeps axum's other headers, such as the allowed methods.
         response.headers_mut().entry(name).or_insert_with(|| value.clone());

@@ -33,7 +33,7 @@ mod tls;
 
 use access::MayRead;
 pub use access::{InvalidToken, ReadSecret, TokenError, TokenFrom, check_token};
-use answer::wrong;
+use answer::error_response;
 pub use dead_letters::{AskLetters, Asked};
 pub use guard::{Guard, GuardError, Limits, Protection};
 pub use reload::{AskReload, Reloaded};
@@ -133,6 +133,6 @@ fn lines(first: &str, rest: &[String]) -> String {
 async fn status(State(show): State<Show>) -> Response {
     match shown(&show).await {
         Some(shown) => Json(shown.status).into_response(),
-        None => wrong(StatusCode::SERVICE_UNAVAILABLE, "the hub is starting or shutting down"),
+        None => error_response(StatusCode::SERVICE_UNAVAILABLE, "the hub is starting or shutting down"),
     }
 }

@@ -25,11 +25,11 @@ pub(super) fn routes(ask: AskReload) -> Router {
 async fn reload(State(ask): State<AskReload>) -> Response {
     match tokio::time::timeout(DEADLINE, ask()).await {
         Ok(Some(Ok(changes))) => Json(changes).into_response(),
-        Ok(Some(Err(problem))) => answer::wrong(StatusCode::UNPROCESSABLE_ENTITY, problem),
-        Ok(None) => answer::wrong(StatusCode::CONFLICT, "there is no configuration file to reload"),
+        Ok(Some(Err(problem))) => answer::error_response(StatusCode::UNPROCESSABLE_ENTITY, problem),
+        Ok(None) => answer::error_response(StatusCode::CONFLICT, "there is no configuration file to reload"),
         Err(_) => {
             let problem = format!("the reload takes longer than {DEADLINE:?} and continues; /v1/status has the result");
-            answer::wrong(StatusCode::GATEWAY_TIMEOUT, problem)
+            answer::error_response(StatusCode::GATEWAY_TIMEOUT, problem)
         }
     }
 }

@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::answer::{uniform, wrong};
+use super::answer::{error_response, to_json_error};
 use super::connection_slots::{ConnectionSlots, Slot};
 use super::guard::{Guard, Limits};
 
@@ -163,7 +163,7 @@ async fn answer(
         Err(denied) => denied.response(),
         Ok(_) if request.body().size_hint().lower() > server.guard.limits.body_bytes as u64 => {
             let most = server.guard.limits.body_bytes;
-            wrong(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: {most} bytes at most"))
+            error_response(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: {most} bytes at most"))
         }
         Ok(known) => {
             let path = request.uri().path().to_owned();
@@ -171,10 +171,10 @@ async fn answer(
             request.extensions_mut().insert(known);
             let limit = server.guard.limits.request;
             match timeout(limit, server.routes.clone().oneshot(request)).await {
-                Ok(Ok(response)) => uniform(&path, response).await,
+                Ok(Ok(response)) => to_json_error(&path, response).await,
                 Err(_) => {
                     let problem = format!("the request was not completed within {limit:?}");
-                    let mut response = wrong(StatusCode::REQUEST_TIMEOUT, problem);
+                    let mut response = error_response(StatusCode::REQUEST_TIMEOUT, problem);
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     response
                 }

@@ -195,7 +195,7 @@ impl HubBuilder {
                 let (sinks, marks) = (Arc::clone(&hub.running().sinks), Mutex::default());
                 let sources = Arc::clone(&hub.running().sources);
                 let state = state.downgrade();
-                env.checkpoints.listen(Arc::new(Releasing { sinks, sources, state, io: io.clone(), marks }));
+                env.checkpoints.add_listener(Arc::new(Releasing { sinks, sources, state, io: io.clone(), marks }));
                 hub.registry().send(EnableCheckpoints(Arc::new(keeping))).await?;
                 stores
             }

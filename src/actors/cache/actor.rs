@@ -98,7 +98,7 @@ impl CacheActor {
 
     /// Starts a compression round if enough objects have aged and no round is running.
     fn pack(&mut self, ctx: &mut Context<Self>) {
-        if self.packing.is_none() && self.write_half.write(|half| half.young.is_over()) {
+        if self.packing.is_none() && self.write_half.write(|half| half.uncompressed.is_over()) {
             self.start_round(Young::take_aged, ctx);
         }
     }
@@ -139,9 +139,9 @@ impl CacheActor {
         let (packs, published) = (&self.packs, self.write_half.published().load());
         let round = self.write_half.write(|half| {
             half.packing = true;
-            let aged = take(&mut half.young);
+            let aged = take(&mut half.uncompressed);
             half.publish_size();
-            packs.round(aged, &half.young, &published)
+            packs.round(aged, &half.uncompressed, &published)
         });
         self.packing = Some(PressureSource::new());
         let work = self.io.spawn_blocking(move || round.run());
@@ -179,7 +179,7 @@ impl CacheActor {
         self.packing = None;
         self.write_half.write(|half| {
             half.packing = false;
-            half.young.aged();
+            half.uncompressed.aged();
         });
     }
 }
@@ -236,13 +236,13 @@ impl Handler<CloseAbandoned> for CacheActor {
         if self.checkpoints.is_closing() {
             return;
         }
-        let is_it = |origin: &Arc<Origin>| match &abandoned {
+        let matches = |origin: &Arc<Origin>| match &abandoned {
             CloseAbandoned::Origin(abandoned) => origin == abandoned,
             CloseAbandoned::Cluster(cluster) => origin.cluster == *cluster,
         };
         self.write_half.write(|half| {
             let snapshot = half.store.published().load_full();
-            for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
+            for (id, _) in snapshot.partitions().filter(|(_, partition)| matches(partition.origin())) {
                 half.forget(id);
             }
         });
@@ -283,7 +283,7 @@ impl Handler<Apply> for CacheActor {
         let adds_little = is_small(&batch);
         let written = self.write_half.write(|half| {
             let written = half.apply(partition, lease, batch, version)?;
-            Some((written, if adds_little { half.young.is_full() } else { half.young.is_pressing() }))
+            Some((written, if adds_little { half.uncompressed.is_full() } else { half.uncompressed.is_pressing() }))
         });
         let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
         self.pack(ctx);
@@ -437,7 +437,8 @@ impl CacheDirectory {
     /// Returns each cache's last published snapshot and its number of uncompressed bytes.
     pub(in crate::actors) fn contents(&self) -> Vec<(Arc<Snapshot>, u64)> {
         let caches = self.caches.lock();
-        let content = |half: &SharedWriteHalf| (half.published().load_full(), half.young().load(Relaxed) as u64);
+        let content =
+            |half: &SharedWriteHalf| (half.published().load_full(), half.uncompressed_bytes().load(Relaxed) as u64);
         caches.values().map(|entry| content(&entry.write_half)).collect()
     }
 

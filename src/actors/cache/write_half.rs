@@ -28,7 +28,7 @@ pub struct Lease(pub(in crate::actors) u64);
 /// Store, leases and uncompressed objects; see the module.
 pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) store: Store,
-    pub(in crate::actors) young: Young,
+    pub(in crate::actors) uncompressed: Young,
     /// Current writer of each partition. Not preserved if the cache actor dies: writers then reopen their partitions.
     pub(in crate::actors) leases: BTreeMap<PartitionId, Lease>,
     /// Whether anything has changed since the last idle check.
@@ -57,9 +57,20 @@ pub(in crate::actors) struct Written {
 
 impl WriteHalf {
     fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, uncompressed_bytes: Arc<AtomicUsize>) -> Self {
-        let (leases, steps, young) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
+        let (leases, steps, uncompressed) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
         let (changed, idle_timer_runs, packing) = (false, false, false);
-        Self { store, young, leases, changed, idle_timer_runs, packing, steps, held, uncompressed_bytes, young_bytes }
+        Self {
+            store,
+            uncompressed,
+            leases,
+            changed,
+            idle_timer_runs,
+            packing,
+            steps,
+            held,
+            uncompressed_bytes,
+            young_bytes,
+        }
     }
 
     /// Sets the memory step of a partition. Returns false if the lease is not current.
@@ -89,7 +100,7 @@ impl WriteHalf {
     fn tighten(&mut self) {
         let tight = !self.steps.is_empty();
         let limit = if tight { self.young_bytes.min(Young::TIGHT_LIMIT) } else { self.young_bytes };
-        self.young.set_limit(limit);
+        self.uncompressed.set_limit(limit);
         self.held.lock().set_tight(tight);
     }
 
@@ -110,7 +121,7 @@ impl WriteHalf {
 
     /// Publishes the number of uncompressed bytes.
     pub(in crate::actors) fn publish_size(&self) {
-        self.uncompressed_bytes.store(self.young.bytes(), Relaxed);
+        self.uncompressed_bytes.store(self.uncompressed.bytes(), Relaxed);
     }
 
     /// Accounts for the replaced objects that retained snapshots keep in memory.
@@ -140,11 +151,11 @@ impl WriteHalf {
         let (outbox, added) = self.store.apply_batch(partition, batch, version)?;
         self.note_replaced(&outbox.applied);
         for object in added {
-            self.young.add(object);
+            self.uncompressed.add(object);
         }
         self.changed |= has_changes;
         self.publish_size();
-        let maintain = has_changes && !self.idle_timer_runs || self.young.is_over() && !self.packing;
+        let maintain = has_changes && !self.idle_timer_runs || self.uncompressed.is_over() && !self.packing;
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
         Some(Written { outbox, objects, maintain })
@@ -159,7 +170,7 @@ pub(in crate::actors) struct SharedWriteHalf {
     published: Arc<ArcSwap<Snapshot>>,
     young_bytes: usize,
     held: Arc<Mutex<Held>>,
-    young: Arc<AtomicUsize>,
+    uncompressed_bytes: Arc<AtomicUsize>,
 }
 
 /// Outcome of a direct write.
@@ -174,9 +185,9 @@ impl SharedWriteHalf {
     pub(in crate::actors) fn new(store: Store, young_bytes: usize) -> Self {
         let published = Arc::clone(store.published());
         let held = Arc::<Mutex<Held>>::default();
-        let young = Arc::<AtomicUsize>::default();
-        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), Arc::clone(&young));
-        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, young }
+        let uncompressed_bytes = Arc::<AtomicUsize>::default();
+        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), Arc::clone(&uncompressed_bytes));
+        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, uncompressed_bytes }
     }
 
     /// Returns the snapshots retained for continue tokens.
@@ -185,8 +196,8 @@ impl SharedWriteHalf {
     }
 
     /// Returns the number of uncompressed bytes.
-    pub(in crate::actors) fn young(&self) -> &AtomicUsize {
-        &self.young
+    pub(in crate::actors) fn uncompressed_bytes(&self) -> &AtomicUsize {
+        &self.uncompressed_bytes
     }
 
     /// Returns the handle through which snapshots are published.
@@ -200,7 +211,7 @@ impl SharedWriteHalf {
         let mut slot = self.slot.lock();
         let recover = || {
             let store = Store::recover(Arc::clone(&self.published));
-            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), Arc::clone(&self.young))
+            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), Arc::clone(&self.uncompressed_bytes))
         };
         let mut half = slot.take().unwrap_or_else(recover);
         let result = work(&mut half);
@@ -221,7 +232,7 @@ impl SharedWriteHalf {
         }
         let Some(mut slot) = self.slot.try_lock() else { return Direct::Deferred(batch, version) };
         match slot.take() {
-            Some(mut half) if !half.young.is_full() => {
+            Some(mut half) if !half.uncompressed.is_full() => {
                 let written = half.apply(partition, lease, batch, version);
                 *slot = Some(half);
                 Direct::Applied(written)
@@ -313,7 +324,7 @@ mod tests {
         assert_eq!((lines(&written.outbox.applied), written.objects), (vec!["a@1>2".to_owned(), "+b@3".into()], 2));
         assert!(!written.maintain);
         assert_eq!(contents(&half, id), ["a", "b"]);
-        half.write(|half| half.young = Young::new(0));
+        half.write(|half| half.uncompressed = Young::new(0));
         assert!(matches!(
             half.apply(id, LEASE, batch("~a@4"), None),
             Direct::Applied(Some(Written { maintain: true, .. }))
@@ -331,7 +342,7 @@ mod tests {
         half.write(|_| {
             assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "the caller does not wait for the lock")
         });
-        half.write(|half| half.young = Young::new(0));
+        half.write(|half| half.uncompressed = Young::new(0));
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["+b@2"]);
         assert_eq!(direct(&half, id, LEASE, "+c@3"), ["not now"]);
     }

@@ -61,7 +61,7 @@ pub struct CheckpointStore {
     /// Delivered versions of restored partitions.
     delivered: Mutex<DeliveredVersions>,
     /// Lock for the files, and the number of callers waiting for it.
-    pub(in crate::actors) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(in crate::actors) lock: Arc<tokio::sync::Mutex<()>>,
     pub(in crate::actors) waiting: AtomicUsize,
     /// Partitions of removed clusters that could not be saved yet.
     pub(in crate::actors) unsaved: Mutex<Vec<UnsavedPartition>>,
@@ -142,7 +142,7 @@ impl CheckpointStore {
         let removed = Mutex::new(files.values().flat_map(CacheFiles::away).cloned().collect());
         let files = Mutex::new(files);
         let (status, caught_up) = (Mutex::new(status), AtomicBool::new(false));
-        let (delivered, turn, waiting, unsaved) = Default::default();
+        let (delivered, lock, waiting, unsaved) = Default::default();
         let (moves, names, names_file) = (Mutex::default(), Mutex::default(), None);
         let (since, clock) = (clock::now(), SteadyClock::begin());
         Self {
@@ -158,7 +158,7 @@ impl CheckpointStore {
             moves,
             status,
             delivered,
-            turn,
+            lock,
             waiting,
             unsaved,
             removed,
@@ -267,7 +267,7 @@ impl CheckpointStore {
     }
 
     /// Updates the status.
-    pub(in crate::actors) fn show(&self, change: impl FnOnce(&mut StateStatus)) {
+    pub(in crate::actors) fn update_status(&self, change: impl FnOnce(&mut StateStatus)) {
         change(&mut self.status.lock());
     }
 }
@@ -303,7 +303,7 @@ impl Checkpoints {
     }
 
     /// Adds a listener for all later passes.
-    pub fn listen(&self, listener: Arc<dyn CheckpointListener>) {
+    pub fn add_listener(&self, listener: Arc<dyn CheckpointListener>) {
         self.0.listeners.lock().push(listener);
     }
 

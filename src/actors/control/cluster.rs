@@ -258,10 +258,10 @@ impl ClusterActor {
     /// subscriptions never change what it receives.
     fn requests_of(&self, subscription: &Subscription) -> Vec<&Arc<RequestKey>> {
         let own = User::Subscription(subscription.id);
-        let mine: Vec<_> =
+        let own: Vec<_> =
             self.requests.iter().filter(|(_, request)| request.users.contains(&own)).map(|(key, _)| key).collect();
-        if !mine.is_empty() {
-            return mine;
+        if !own.is_empty() {
+            return own;
         }
         self.requests
             .iter()
@@ -353,7 +353,7 @@ impl ClusterActor {
         let (kept, gone): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
         self.informers = kept;
-        self.show();
+        self.publish_view();
         self.stop_all(gone, StopInformer { drain_until, stays_open: false })
     }
 
@@ -407,7 +407,7 @@ impl ClusterActor {
             for key in open {
                 act.resolve(&key, ctx);
             }
-            act.show();
+            act.publish_view();
         }))
     }
 }
@@ -424,7 +424,7 @@ impl Actor for ClusterActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CONTROL_MAILBOX);
-        self.show();
+        self.publish_view();
         self.listen_for_recovery(ctx);
         self.connect(ctx);
     }
@@ -456,7 +456,7 @@ impl Handler<RequestInformer> for ClusterActor {
         }
         self.reconcile(ctx);
         self.attach_all();
-        self.show();
+        self.publish_view();
     }
 }
 
@@ -480,7 +480,7 @@ impl Handler<Attach> for ClusterActor {
         }
         self.reconcile(ctx);
         let attaching = self.attach(&subscription);
-        self.show();
+        self.publish_view();
         MessageResult(attaching.boxed())
     }
 }

@@ -74,7 +74,7 @@ impl GovernorActor {
             apply_step(&members[&change.id], change);
         }
         self.env.budget.headroom().refill(verdict.report.headroom);
-        self.show(&members, &verdict.report);
+        self.publish(&members, &verdict.report);
         if self.limit.is_none() {
             self.timer.take().map(|timer| ctx.cancel_future(timer));
         }
@@ -96,11 +96,11 @@ impl GovernorActor {
         }
     }
 
-    fn show(&self, members: &BTreeMap<u64, Member>, report: &Report) {
+    fn publish(&self, members: &BTreeMap<u64, Member>, report: &Report) {
         let short = members.values().filter(|member| member.health.memory.step() != MemoryStep::Full).count();
         let Report { resident, accounted, .. } = *report;
         let status = self.limit.map(|limit| MemoryStatus { limit, resident, accounted, short });
-        self.env.budget.show(status, accounted);
+        self.env.budget.publish(status, accounted);
     }
 
     fn start(&mut self, ctx: &mut Context<Self>) {

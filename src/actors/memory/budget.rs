@@ -136,7 +136,7 @@ impl Budget {
         self.0.members.lock().1.clone()
     }
 
-    pub(in crate::actors) fn show(&self, status: Option<MemoryStatus>, accounted: u64) {
+    pub(in crate::actors) fn publish(&self, status: Option<MemoryStatus>, accounted: u64) {
         self.0.accounted.store(accounted, Relaxed);
         self.0.status.store(status.map(Arc::new));
     }

@@ -144,7 +144,7 @@ impl Inbox {
         if let Some(queue) = &mut state.queue {
             queue.offer(number, applied, resync);
         }
-        self.show(&state);
+        self.publish_counts(&state);
     }
 
     /// Takes the right to empty the inbox from its current holder.
@@ -164,7 +164,7 @@ impl Inbox {
         if state.unacknowledged.is_empty() {
             state.unacknowledged_from = state.queue.as_ref().map_or(0, |queue| queue.places().0);
             state.unacknowledged = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
-            self.show(&state);
+            self.publish_counts(&state);
         }
         Some(state.unacknowledged.clone())
     }
@@ -194,8 +194,8 @@ impl Inbox {
     /// comparable, so everything pending must be acknowledged.
     pub(in crate::actors) fn has_acknowledged(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
-        let of_it = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));
-        let Some(queue) = of_it.filter(|queue| queue.last_batch() >= mark.number) else { return false };
+        let joined = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));
+        let Some(queue) = joined.filter(|queue| queue.last_batch() >= mark.number) else { return false };
         if state.unacknowledged.is_empty() && queue.is_empty() {
             return true;
         }
@@ -206,7 +206,7 @@ impl Inbox {
     }
 
     /// Publishes the counters.
-    fn show(&self, state: &State) {
+    fn publish_counts(&self, state: &State) {
         if let Some(queue) = &state.queue {
             self.health.pending.store(queue.len() as u64, Relaxed);
             self.health.merged.store(queue.merged(), Relaxed);
@@ -276,10 +276,10 @@ mod tests {
         let lag = Arc::new(Histogram::new(informer_hub_types::LAG_SECONDS));
         let inbox = Inbox::counting(Arc::clone(&lag));
         inbox.join(informer.id, ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
-        let came = clock::now();
+        let read = clock::now();
         let outbox = informer.apply("+a@1 +b@2");
         inbox.offer(outbox.number, &outbox.applied, false);
-        inbox.sample_latency(came);
+        inbox.sample_latency(read);
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
         inbox.sample_latency(clock::now());
         let lease = inbox.take_over();

@@ -205,8 +205,8 @@ impl Subscription {
     /// Returns whether the subscriber has acknowledged every initial object of a cluster's informers.
     pub(crate) fn has_synced_in(&self, cluster: &ClusterName) -> bool {
         let inboxes = self.inboxes.lock();
-        let mut theirs = inboxes.iter().filter(|(at, _)| at.cluster == *cluster).peekable();
-        theirs.peek().is_some() && theirs.all(|(_, inbox)| inbox.has_synced())
+        let mut of_cluster = inboxes.iter().filter(|(at, _)| at.cluster == *cluster).peekable();
+        of_cluster.peek().is_some() && of_cluster.all(|(_, inbox)| inbox.has_synced())
     }
 
     /// Removes the inbox of an informer whose objects were removed. A later informer starts with a new inbox.
@@ -229,10 +229,11 @@ impl Subscription {
     pub(in crate::actors) fn selects(&self, wanted: &ResourceRequest, scope: &Scope, users: &BTreeSet<User>) -> bool {
         match &self.target {
             Target::Of(user) => users.contains(user),
-            Target::Resource(mine, asked) => {
-                let is_disjoint =
-                    asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
-                mine.may_be(wanted) && !is_disjoint && asked.view == scope.view
+            Target::Resource(own, own_scope) => {
+                let is_disjoint = own_scope.namespace.is_some()
+                    && scope.namespace.is_some()
+                    && own_scope.namespace != scope.namespace;
+                own.may_be(wanted) && !is_disjoint && own_scope.view == scope.view
             }
         }
     }

@@ -43,11 +43,11 @@ impl Churns {
     }
 }
 
-/// Crashes every actor of a kind `shots` times while the clusters change, below the restart intensity.
-async fn shoot(victim: Victim, shots: usize) -> Fleet {
+/// Crashes every actor of a kind `crashes` times while the clusters change, below the restart intensity.
+async fn crash_repeatedly(victim: Victim, crashes: usize) -> Fleet {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
-    for _ in 0..shots {
+    for _ in 0..crashes {
         churns.step(&fleet, 20);
         fleet.hub.registry().do_send(Crash(victim));
         churns.step(&fleet, 20);
@@ -56,28 +56,28 @@ async fn shoot(victim: Victim, shots: usize) -> Fleet {
     }
     for name in NAMES {
         let informer = fleet.informer(name).await;
-        assert!(informer.restarts >= shots as u64, "{name}: {} restarts of the {victim:?}", informer.restarts);
+        assert!(informer.restarts >= crashes as u64, "{name}: {} restarts of the {victim:?}", informer.restarts);
     }
     fleet
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarted_reflector_loses_and_repeats_no_event() {
-    let fleet = shoot(Victim::Reflector, 3).await;
+    let fleet = crash_repeatedly(Victim::Reflector, 3).await;
     fleet.converged().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarted_fifo_recovers_its_queue_by_listing() {
-    let fleet = shoot(Victim::Fifo, 3).await;
+    let fleet = crash_repeatedly(Victim::Fifo, 3).await;
     fleet.converged().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarted_processor_delivers_every_batch_once() {
-    let fleet = shoot(Victim::Processor, 3).await;
+    let fleet = crash_repeatedly(Victim::Processor, 3).await;
     fleet.converged().await;
     fleet.end().await;
 }
@@ -85,7 +85,7 @@ async fn restarted_processor_delivers_every_batch_once() {
 /// The listener may deliver its last batch twice, so only the final state is compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarted_listener_delivers_the_batch_of_its_predecessor() {
-    shoot(Victim::Listener, 3).await.end().await;
+    crash_repeatedly(Victim::Listener, 3).await.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,7 +99,7 @@ async fn restarted_informer_stops_its_children_and_continues() {
         fleet.converged_on("left").await;
         fleet.converged_on("right").await;
     }
-    watched_once(&fleet).await;
+    wait_for_single_watches(&fleet).await;
     fleet.end().await;
 }
 
@@ -114,7 +114,7 @@ async fn restarted_cluster_stops_its_informers_and_continues() {
         fleet.converged_on("left").await;
         fleet.converged_on("right").await;
     }
-    watched_once(&fleet).await;
+    wait_for_single_watches(&fleet).await;
     for name in NAMES {
         assert!(fleet.informer(name).await.synced, "a synced informer stays synced");
     }
@@ -122,7 +122,7 @@ async fn restarted_cluster_stops_its_informers_and_continues() {
 }
 
 /// Waits until one watch per cluster is open at the server, so no earlier incarnation is still watching.
-async fn watched_once(fleet: &Fleet) {
+async fn wait_for_single_watches(fleet: &Fleet) {
     for (name, cluster) in &fleet.clusters {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         while cluster.stats().open_watches != 1 {
@@ -148,9 +148,10 @@ async fn restarted_cache_keeps_its_published_snapshot() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn degraded_informer_recovers_and_other_clusters_are_not_affected() {
     let fleet = fleet(Tuning { degraded_rest: Duration::from_secs(1), ..quick() }).await;
-    let told_of_right = Arc::new(Mutex::new(Replica::new()));
-    let told = Arc::clone(&told_of_right);
-    let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| told.lock().apply(notification));
+    let right_replica = Arc::new(Mutex::new(Replica::new()));
+    let replica = Arc::clone(&right_replica);
+    let subscriber =
+        Subscriber::<()>::from_fn(move |notification: &Notification<()>| replica.lock().apply(notification));
     let right = ClusterSelector::Names(vec!["right".parse().unwrap()]);
     let subscribe = Subscribe::to_configured("pods", right, subscriber);
     fleet.hub.registry().send(subscribe).await.unwrap();
@@ -159,8 +160,8 @@ async fn degraded_informer_recovers_and_other_clusters_are_not_affected() {
     let mut churns = Churns::new();
     // A restarted reflector is crashed again at once.
     let state = async || fleet.cluster("left").await.state;
-    for shot in 0.. {
-        assert!(shot < 10_000, "the informer was never degraded");
+    for crash in 0.. {
+        assert!(crash < 10_000, "the informer was never degraded");
         left.do_send(CrashIn("left", Crash(Victim::Reflector)));
         if state().await == ClusterState::Degraded {
             break;
@@ -173,26 +174,26 @@ async fn degraded_informer_recovers_and_other_clusters_are_not_affected() {
     assert_eq!(fleet.informer("right").await.lists, lists, "the other cluster was affected");
     fleet.converged_on("left").await;
     assert_eq!(state().await, ClusterState::Connected);
-    let truth = fleet.clusters["right"].truth(&pods().gvr);
-    assert!(Oracle::diff(&truth, &told_of_right.lock().seen_of("right/")).is_empty());
-    assert_eq!(told_of_right.lock().violations(), &[] as &[String]);
+    let expected = fleet.clusters["right"].truth(&pods().gvr);
+    assert!(Oracle::diff(&expected, &right_replica.lock().seen_of("right/")).is_empty());
+    assert_eq!(right_replica.lock().violations(), &[] as &[String]);
     fleet.end().await;
 }
 
 /// Removes and re-adds a definition, which only discovery can detect.
-async fn follows_definitions(fleet: &Fleet, name: &str, version: &str) {
+async fn check_definitions_are_followed(fleet: &Fleet, name: &str, version: &str) {
     let cluster = &fleet.clusters[name];
     let widgets = World::widgets();
     cluster.with_world(|world| world.undefine(&widgets));
-    widgets_are(fleet, name, "absent", |it| it.state == Phase::Absent && it.objects == 0).await;
+    wait_for_widgets(fleet, name, "absent", |it| it.state == Phase::Absent && it.objects == 0).await;
     cluster.with_world(|world| {
         world.register(ResourceDef::new(&widgets, "Widget", true, true));
         world.create_widget(version).unwrap();
     });
-    widgets_are(fleet, name, "watched", |it| it.state == Phase::Watching && it.objects == 1).await;
+    wait_for_widgets(fleet, name, "watched", |it| it.state == Phase::Watching && it.objects == 1).await;
 }
 
-async fn widgets_are(fleet: &Fleet, name: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
+async fn wait_for_widgets(fleet: &Fleet, name: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
     let are =
         async || fleet.cluster(name).await.informers.iter().any(|it| it.resource.starts_with("widgets") && wanted(it));
     fleet.eventually(what, are).await;
@@ -213,19 +214,19 @@ async fn restarted_discovery_continues_and_informers_are_not_affected() {
         fleet.eventually("discovery", async || follows(name).await).await;
     }
     let lists = fleet.informer("left").await.lists;
-    for shot in 0..3 {
+    for crash in 0..3 {
         let signals = fleet.clusters["left"].stats().signals;
         fleet.hub.registry().do_send(CrashIn("left", Crash(Victim::Discovery)));
         // The successor lists and watches definitions and API services again.
         let again = async || fleet.clusters["left"].stats().signals > signals;
         fleet.eventually("another one", again).await;
-        follows_definitions(&fleet, "left", &format!("after-{shot}")).await;
+        check_definitions_are_followed(&fleet, "left", &format!("after-{crash}")).await;
         assert!(follows("left").await);
     }
     let left = fleet.informer("left").await;
     assert_eq!((left.lists, left.restarts), (lists, 0), "informers were affected");
     assert_eq!(fleet.cluster("left").await.state, ClusterState::Connected);
-    follows_definitions(&fleet, "right", "unharmed").await;
+    check_definitions_are_followed(&fleet, "right", "unharmed").await;
     fleet.end().await;
 }
 

@@ -81,14 +81,14 @@ impl Port {
     }
 
     /// Sends `text` on a new connection; returns everything received until it is closed.
-    async fn say(&self, text: &str) -> String {
+    async fn exchange(&self, text: &str) -> String {
         let mut stream = self.connect().await;
         stream.write_all(text.as_bytes()).await.unwrap();
-        rest(&mut stream).await
+        read_rest(&mut stream).await
     }
 
     async fn get(&self, path: &str) -> String {
-        self.say(&head("GET", path, &["Connection: close"])).await
+        self.exchange(&head("GET", path, &["Connection: close"])).await
     }
 
     /// Stops the service and waits for its end.
@@ -105,7 +105,7 @@ fn head(method: &str, path: &str, headers: &[&str]) -> String {
 }
 
 /// Reads until the connection is closed or reset.
-async fn rest(stream: &mut TcpStream) -> String {
+async fn read_rest(stream: &mut TcpStream) -> String {
     let mut found = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut found)).await;
     let _ = read.unwrap_or_else(|_| panic!("not closed after {:?}", String::from_utf8_lossy(&found)));
@@ -113,7 +113,7 @@ async fn rest(stream: &mut TcpStream) -> String {
 }
 
 /// Reads one response with a short body from a connection that stays open.
-async fn one(stream: &mut TcpStream, end: &str) -> String {
+async fn read_one(stream: &mut TcpStream, end: &str) -> String {
     let mut found = Vec::new();
     let read = async {
         while !found.ends_with(end.as_bytes()) {

@@ -70,28 +70,34 @@ async fn request_without_a_token_sees_probes_without_details() {
     let protection =
         Protection { token: Some(token(TOKEN)), read_token: Some(token(READ_TOKEN)), ..Protection::default() };
     let port = Port::open(protection).await;
-    let told = port.get("/readyz").await;
-    assert!(told.starts_with("HTTP/1.1 200 ") && told.ends_with("ready\n") && !told.contains("c0/nodes"), "{told}");
+    let answer = port.get("/readyz").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ready\n") && !answer.contains("c0/nodes"),
+        "{answer}"
+    );
     for path in ["/v1/status", "/metrics", "/v1/sinks/a/dead-letters", "/none"] {
-        let told = port.get(path).await;
-        assert!(told.starts_with("HTTP/1.1 401 ") && told.contains("www-authenticate: Bearer"), "{path}: {told}");
-        assert!(told.contains("{\"error\":\"a token is required"), "{path}: {told}");
+        let answer = port.get(path).await;
+        assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("www-authenticate: Bearer"), "{path}: {answer}");
+        assert!(answer.contains("{\"error\":\"a token is required"), "{path}: {answer}");
     }
     let with = |method: &str, path: &str, token: &str| {
         head(method, path, &["Connection: close", &format!("Authorization: Bearer {token}")])
     };
-    let told = port.say(&with("GET", "/readyz", READ_TOKEN)).await;
-    assert!(told.contains("c0/nodes is forbidden"), "{told}");
-    assert!(port.say(&with("GET", "/v1/status", READ_TOKEN)).await.starts_with("HTTP/1.1 200 "));
-    assert!(port.say(&with("GET", "/v1/status", "nonsense")).await.starts_with("HTTP/1.1 401 "));
+    let answer = port.exchange(&with("GET", "/readyz", READ_TOKEN)).await;
+    assert!(answer.contains("c0/nodes is forbidden"), "{answer}");
+    assert!(port.exchange(&with("GET", "/v1/status", READ_TOKEN)).await.starts_with("HTTP/1.1 200 "));
+    assert!(port.exchange(&with("GET", "/v1/status", "nonsense")).await.starts_with("HTTP/1.1 401 "));
     let purge = "/v1/sinks/a/dead-letters/purge";
-    assert!(port.say(&with("POST", purge, READ_TOKEN)).await.starts_with("HTTP/1.1 403 "));
-    let told = port.say(&with("POST", purge, TOKEN)).await;
-    assert!(told.starts_with("HTTP/1.1 415 ") && told.contains("{\"error\":"), "authorized but incomplete: {told}");
-    let told = port.say(&with("GET", "/none", TOKEN)).await;
-    assert!(told.starts_with("HTTP/1.1 404 "), "{told}");
-    let told = port.say(&with("DELETE", "/v1/status", TOKEN)).await;
-    assert!(told.starts_with("HTTP/1.1 405 ") && told.contains("allow: GET,HEAD"), "{told}");
+    assert!(port.exchange(&with("POST", purge, READ_TOKEN)).await.starts_with("HTTP/1.1 403 "));
+    let answer = port.exchange(&with("POST", purge, TOKEN)).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 415 ") && answer.contains("{\"error\":"),
+        "authorized but incomplete: {answer}"
+    );
+    let answer = port.exchange(&with("GET", "/none", TOKEN)).await;
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    let answer = port.exchange(&with("DELETE", "/v1/status", TOKEN)).await;
+    assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET,HEAD"), "{answer}");
     port.end().await;
 }
 
@@ -108,8 +114,8 @@ async fn client_certificate_grants_access_and_without_one_only_probes_work() {
     let foreign = stranger.issue("operator", "client.pem", "client-key.pem");
     let refused = files.client(Some(&foreign)).get(format!("https://{}/livez", port.address)).send().await;
     assert!(refused.is_err(), "a certificate of another CA fails the handshake");
-    let told = port.get("/livez").await;
-    assert!(!told.contains("ok"), "plain HTTP: {told}");
+    let answer = port.get("/livez").await;
+    assert!(!answer.contains("ok"), "plain HTTP: {answer}");
     port.end().await;
 }
 
@@ -145,11 +151,11 @@ fn tls_check_names_the_unusable_file_and_the_reason() {
     let files = files();
     let problem = |files: &TlsFiles| check_tls(files).map_err(|error| (error.key(), error.to_string())).unwrap_err();
     assert!(check_tls(&files.tls(true)).is_ok());
-    let (key, told) = problem(&TlsFiles { key_file: files.path("none.pem"), ..files.tls(false) });
-    assert!(key == "key_file" && told.contains("none.pem"), "{told}");
-    let (key, told) = problem(&TlsFiles { client_ca_file: Some(files.path("key.pem")), ..files.tls(false) });
-    assert!(key == "client_ca_file" && told.contains("holds no PEM certificate"), "{told}");
+    let (key, answer) = problem(&TlsFiles { key_file: files.path("none.pem"), ..files.tls(false) });
+    assert!(key == "key_file" && answer.contains("none.pem"), "{answer}");
+    let (key, answer) = problem(&TlsFiles { client_ca_file: Some(files.path("key.pem")), ..files.tls(false) });
+    assert!(key == "client_ca_file" && answer.contains("holds no PEM certificate"), "{answer}");
     files.issue("127.0.0.1", "other.pem", "other-key.pem");
-    let (key, told) = problem(&TlsFiles { key_file: files.path("other-key.pem"), ..files.tls(false) });
-    assert!(key == "key_file" && told.contains("is not the key"), "{told}");
+    let (key, answer) = problem(&TlsFiles { key_file: files.path("other-key.pem"), ..files.tls(false) });
+    assert!(key == "key_file" && answer.contains("is not the key"), "{answer}");
 }

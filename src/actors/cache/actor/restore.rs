@@ -18,7 +18,7 @@ impl CacheDirectory {
     pub fn insert_restored(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
-        entry.write_half.write(|half| add_young(half, plain));
+        entry.write_half.write(|half| add_uncompressed(half, plain));
         // Cannot fail: the mailbox is new and empty.
         let _ = entry.address.try_send(Maintain);
         self.caches.lock().insert((gvr, view), entry);
@@ -46,7 +46,7 @@ impl CacheDirectory {
             let is_in = |object: &&Arc<StoredObject>| {
                 partition.get(object.key()).is_some_and(|stored| Arc::ptr_eq(stored, object))
             };
-            add_young(half, plain.iter().filter(is_in));
+            add_uncompressed(half, plain.iter().filter(is_in));
             Some((id, partition))
         })
     }
@@ -56,7 +56,7 @@ impl CacheDirectory {
     pub(in crate::actors) fn reopen(&self, partition: &Partition, to: &Arc<Origin>) -> PartitionId {
         self.write_and_maintain(&to.resource, &to.scope.view, |half| {
             let id = half.store.reopen(partition, Arc::clone(to));
-            add_young(half, partition.iter().filter(|object| object.plain().is_some()));
+            add_uncompressed(half, partition.iter().filter(|object| object.plain().is_some()));
             id
         })
     }
@@ -88,10 +88,10 @@ impl CacheDirectory {
             if view != scope.view || !wanted.may_be(&ResourceRequest::known(resource)) && !is_named() {
                 continue;
             }
-            let is_it = |restored: &Arc<crate::cache::Restored>| restored.is_fresh();
+            let matches = |restored: &Arc<crate::cache::Restored>| restored.is_fresh();
             let partitions = snapshot.partitions().filter(|(_, partition)| {
                 let origin = partition.origin();
-                origin.cluster == *cluster && origin.scope == *scope && partition.restored().is_some_and(is_it)
+                origin.cluster == *cluster && origin.scope == *scope && partition.restored().is_some_and(matches)
             });
             found
                 .extend(partitions.map(|(_, partition)| (snapshot.resource().clone(), Arc::clone(partition.health()))));
@@ -120,7 +120,7 @@ impl CacheDirectory {
         moves.inspect(|moves| moves.lock().begin(from, to));
         let id = new.write(|half| {
             let id = half.store.adopt(partition, Arc::clone(to));
-            add_young(half, partition.iter().filter(|object| object.plain().is_some()));
+            add_uncompressed(half, partition.iter().filter(|object| object.plain().is_some()));
             id
         });
         moves.inspect(|moves| moves.lock().done(to));
@@ -135,8 +135,8 @@ impl CacheDirectory {
     /// Closes a restored partition that no informer will open.
     pub(in crate::actors) fn forget_restored(&self, cluster: &ClusterName, resource: &ApiResource, scope: &Scope) {
         let Some(snapshot) = self.published(&resource.gvr, &scope.view) else { return };
-        let is_it = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;
-        if let Some((_, partition)) = snapshot.partitions().find(|(_, partition)| is_it(partition.origin())) {
+        let matches = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;
+        if let Some((_, partition)) = snapshot.partitions().find(|(_, partition)| matches(partition.origin())) {
             let abandoned = CloseAbandoned::Origin(Arc::clone(partition.origin()));
             detach(self.of(resource, &scope.view).send(abandoned));
         }
@@ -144,9 +144,9 @@ impl CacheDirectory {
 }
 
 /// Registers objects that are not compressed yet.
-fn add_young<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) {
+fn add_uncompressed<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) {
     for object in objects {
-        half.young.add(Arc::clone(object));
+        half.uncompressed.add(Arc::clone(object));
     }
     half.publish_size();
 }

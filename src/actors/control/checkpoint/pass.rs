@@ -32,7 +32,7 @@ impl Part {
 /// Runs a pass in which readers have until `until` to acknowledge. Returns whether all writes succeeded.
 pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
     let Some(store) = env.checkpoints.store().cloned() else { return true };
-    let _turn = store.turn.lock().await;
+    let _lock = store.lock.lock().await;
     let listeners = env.checkpoints.listeners();
     for listener in &listeners {
         listener.pass_begins();
@@ -47,12 +47,12 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
         })
         .collect();
     store.moves.lock().forget_closed(&moved, |gvr, key| {
-        let is_it = |origin: &Origin| (&origin.cluster, &origin.scope) == (&key.0, &key.1);
-        if store.unsaved.lock().iter().any(|unsaved| unsaved.cache.0 == *gvr && is_it(unsaved.partition.origin())) {
+        let is_same = |origin: &Origin| (&origin.cluster, &origin.scope) == (&key.0, &key.1);
+        if store.unsaved.lock().iter().any(|unsaved| unsaved.cache.0 == *gvr && is_same(unsaved.partition.origin())) {
             return true;
         }
-        let of_it = parts.iter().filter(|part| part.key.0 == *gvr);
-        of_it.flat_map(|part| part.snapshot.partitions()).any(|(_, partition)| is_it(partition.origin()))
+        let of_cache = parts.iter().filter(|part| part.key.0 == *gvr);
+        of_cache.flat_map(|part| part.snapshot.partitions()).any(|(_, partition)| is_same(partition.origin()))
     });
     // A cluster that has not answered since the start may have to repeat events that its readers received before.
     let all_caught_up = parts.iter().all(|part| part.has_caught_up(&store));
@@ -65,7 +65,7 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
     let written = env.io.spawn_blocking(move || write(&writing, &parts, is_last)).await;
     let (wrote, error) = match written {
         Ok(Written { wrote, error, bytes }) => {
-            store.show(|status| status.cache_bytes = bytes);
+            store.update_status(|status| status.cache_bytes = bytes);
             (wrote, error)
         }
         Err(_) => (Wrote::default(), Some("the checkpoint panicked".to_owned())),
@@ -177,7 +177,7 @@ fn report_to_informers(part: &Part, commits: &[Commit], is_written: bool) {
 }
 
 fn update_status(store: &CheckpointStore, wrote: Wrote, held: u64, error: Option<&str>) {
-    store.show(|status| {
+    store.update_status(|status| {
         match (&status.last_error, error) {
             (None, Some(error)) => {
                 tracing::error!(

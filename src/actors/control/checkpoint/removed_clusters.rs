@@ -61,14 +61,15 @@ impl CheckpointStore {
     /// Waits for the files; a running pass stops waiting for readers. Returns `None` after `most`, if the disk hangs.
     async fn acquire(&self, most: Duration) -> Option<OwnedMutexGuard<()>> {
         let _waiting = Waiting::begin(&self.waiting);
-        tokio::time::timeout(most, Arc::clone(&self.turn).lock_owned()).await.ok()
+        tokio::time::timeout(most, Arc::clone(&self.lock).lock_owned()).await.ok()
     }
 
     /// Returns the closed partitions of a cache that must stay on disk.
     pub(in crate::actors) fn unsaved_of(&self, cache: &(Gvr, View)) -> Vec<(ClusterName, Scope)> {
         let unsaved = self.unsaved.lock();
-        let of_it = unsaved.iter().filter(|unsaved| unsaved.cache == *cache).map(|unsaved| unsaved.partition.origin());
-        of_it.map(|origin| (origin.cluster.clone(), origin.scope.clone())).collect()
+        let of_cache =
+            unsaved.iter().filter(|unsaved| unsaved.cache == *cache).map(|unsaved| unsaved.partition.origin());
+        of_cache.map(|origin| (origin.cluster.clone(), origin.scope.clone())).collect()
     }
 
     /// Returns whether disk or memory may have a partition of a cluster that no cache has open.
@@ -87,10 +88,10 @@ impl CheckpointStore {
     pub(in crate::actors) fn drop_expired(&self) -> Vec<Arc<Origin>> {
         let now = clock::now();
         let mut unsaved = self.unsaved.lock();
-        let (gone, kept) = std::mem::take(&mut *unsaved).into_iter().partition(|unsaved| unsaved.until <= now);
+        let (expired, kept) = std::mem::take(&mut *unsaved).into_iter().partition(|unsaved| unsaved.until <= now);
         *unsaved = kept;
-        let gone: Vec<UnsavedPartition> = gone;
-        for it in &gone {
+        let expired: Vec<UnsavedPartition> = expired;
+        for it in &expired {
             let origin = it.partition.origin();
             tracing::warn!(
                 cluster = %origin.cluster, resource = %origin.resource.gvr,
@@ -99,7 +100,7 @@ impl CheckpointStore {
             );
             self.remove_number(&it.cache, it.id);
         }
-        gone.into_iter().map(|unsaved| Arc::clone(unsaved.partition.origin())).collect()
+        expired.into_iter().map(|unsaved| Arc::clone(unsaved.partition.origin())).collect()
     }
 }
 
@@ -110,7 +111,7 @@ pub(in crate::actors) async fn save_removed(
     store: &Arc<CheckpointStore>,
     cluster: &ClusterName,
 ) -> Vec<Arc<Origin>> {
-    let turn = store.acquire(SAVE_TIMEOUT).await;
+    let lock = store.acquire(SAVE_TIMEOUT).await;
     if env.checkpoints.is_closing() {
         // The last checkpoint saves them.
         return Vec::new();
@@ -118,8 +119,8 @@ pub(in crate::actors) async fn save_removed(
     let readers = env.checkpoints.readers();
     let snapshots = env.caches.snapshots_of_all().into_iter();
     let parts = snapshots.filter(|((_, view), _)| !matches!(view, View::Private(_))).map(|(key, snapshot)| {
-        let theirs = snapshot.partitions().filter(|(_, partition)| partition.origin().cluster == *cluster);
-        let mut barriers: Vec<_> = theirs.map(|one| Barrier::new(store, one, &readers)).collect();
+        let of_cluster = snapshot.partitions().filter(|(_, partition)| partition.origin().cluster == *cluster);
+        let mut barriers: Vec<_> = of_cluster.map(|one| Barrier::new(store, one, &readers)).collect();
         for barrier in &mut barriers {
             barrier.poll();
         }
@@ -128,15 +129,15 @@ pub(in crate::actors) async fn save_removed(
     let parts: Vec<_> = parts.filter(|part| !part.barriers.is_empty()).collect();
     // Registered before they are closed, so that their files stay until the outcome is known.
     store.unsaved.lock().extend(parts.iter().flat_map(unsaved_of));
-    let turn = match turn {
+    let lock = match lock {
         None => None,
-        Some(turn) => {
+        Some(lock) => {
             let writing = Arc::clone(store);
             let writing = env.io.spawn_blocking(move || {
                 for part in &parts {
                     write(&writing, part);
                 }
-                turn
+                lock
             });
             // If the disk hangs, the write keeps the lock until it ends.
             tokio::time::timeout(SAVE_TIMEOUT, writing).await.ok().and_then(Result::ok)
@@ -144,7 +145,7 @@ pub(in crate::actors) async fn save_removed(
     };
     join_all(env.caches.abandon(cluster)).await;
     // A pass that saw them open would start them anew on disk.
-    drop(turn);
+    drop(lock);
     let unsaved = store.unsaved.lock();
     unsaved
         .iter()
@@ -176,9 +177,9 @@ fn write(store: &CheckpointStore, part: &Part) {
         partition.is_some_and(|partition| store.has_caught_up(&part.key, barrier.id, partition))
     };
     for barrier in part.barriers.iter().filter(|barrier| barrier.is_open()).filter(has_caught_up) {
-        let is_it = |unsaved: &UnsavedPartition| unsaved.cache == part.key && unsaved.id == barrier.id;
+        let is_same = |unsaved: &UnsavedPartition| unsaved.cache == part.key && unsaved.id == barrier.id;
         // Gone if the cluster was re-added or its time was up.
-        let Some(at) = unsaved.iter().position(is_it) else { continue };
+        let Some(at) = unsaved.iter().position(is_same) else { continue };
         if barrier.commit().is_none() || save_one(store, &part.key, &unsaved[at].partition) {
             store.removed.lock().insert(unsaved.swap_remove(at).partition.origin().cluster.clone());
             store.remove_number(&part.key, barrier.id);
@@ -202,7 +203,7 @@ pub(in crate::actors) async fn restore_removed(
     (cluster, labels): (ClusterName, ClusterLabels),
     plan: RestorePlan,
 ) -> Vec<Reopened> {
-    let Some(turn) = store.acquire(SAVE_TIMEOUT).await else {
+    let Some(lock) = store.acquire(SAVE_TIMEOUT).await else {
         tracing::error!(%cluster, "cannot restore a re-added cluster: the disk does not respond; its objects are listed again");
         return Vec::new();
     };
@@ -216,7 +217,7 @@ pub(in crate::actors) async fn restore_removed(
         }
         let (partitions, took) = (reopened.len(), clock::now().duration_since(began));
         tracing::info!(%cluster, objects, partitions, ?took, "restored a re-added cluster: objects from disk, partitions from memory");
-        drop(turn);
+        drop(lock);
         reopened
     };
     // If the disk hangs, the informers start without the saved partitions.
@@ -232,12 +233,12 @@ fn reopen(
     plan: &RestorePlan,
 ) -> Vec<Reopened> {
     let mut unsaved = store.unsaved.lock();
-    let is_theirs = |unsaved: &UnsavedPartition| unsaved.partition.origin().cluster == *cluster;
-    let (theirs, others) = std::mem::take(&mut *unsaved).into_iter().partition::<Vec<_>, _>(is_theirs);
+    let is_of_cluster = |unsaved: &UnsavedPartition| unsaved.partition.origin().cluster == *cluster;
+    let (of_cluster, others) = std::mem::take(&mut *unsaved).into_iter().partition::<Vec<_>, _>(is_of_cluster);
     *unsaved = others;
     drop(unsaved);
     let mut reopened = Vec::new();
-    for UnsavedPartition { cache, id: before, partition, .. } in theirs {
+    for UnsavedPartition { cache, id: before, partition, .. } in of_cluster {
         let from = Arc::clone(partition.origin());
         if !plan.is_wanted(&from.resource, cluster, &from.scope) {
             store.remove_number(&cache, before);

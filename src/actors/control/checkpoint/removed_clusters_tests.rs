@@ -76,13 +76,13 @@ async fn unsaved_partition_is_kept_for_a_minute_and_then_deleted() {
 #[tokio::test(start_paused = true)]
 async fn waiting_writer_interrupts_a_pass_and_times_out_on_a_hanging_disk() {
     let hub = Hub::new(3, "v1", "v2");
-    let hangs = Arc::clone(&hub.store.turn).lock_owned().await;
+    let hangs = Arc::clone(&hub.store.lock).lock_owned().await;
     assert!(!hub.store.has_waiters());
-    let (turn, ()) = tokio::join!(hub.store.acquire(SAVE_TIMEOUT), async {
+    let (lock, ()) = tokio::join!(hub.store.acquire(SAVE_TIMEOUT), async {
         tokio::task::yield_now().await;
         assert!(hub.store.has_waiters());
     });
-    assert!(turn.is_none() && !hub.store.has_waiters());
+    assert!(lock.is_none() && !hub.store.has_waiters());
     drop(hangs);
     assert!(hub.store.acquire(SAVE_TIMEOUT).await.is_some());
 }

@@ -170,10 +170,10 @@ impl ClusterActor {
             // It may have been removed, or removed and requested again.
             if act.informers.get(&key).is_some_and(|informer| informer.number == exited.child) {
                 act.launch(&key, ctx);
-                act.show();
+                act.publish_view();
             }
         });
-        self.show();
+        self.publish_view();
     }
 }
 

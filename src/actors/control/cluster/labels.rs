@@ -21,6 +21,6 @@ impl Handler<SetLabels> for ClusterActor {
             let (source, mode) = (Arc::clone(&parts.source), parts.mode);
             moving.extend(informer.move_to(MoveTo { origin: Arc::new(origin), source, mode, renewed: false }));
         }
-        Box::pin(join_all(moving).into_actor(self).map(|_, act, _| act.show()))
+        Box::pin(join_all(moving).into_actor(self).map(|_, act, _| act.publish_view()))
     }
 }

@@ -15,7 +15,7 @@ use informer_hub_reflector::{Haste, ResolveError, SourceError};
 use informer_hub_types::{ApiResource, InformerHealth, Phase, exponential_backoff, rng};
 
 /// Delay before a missing resource is looked up again. Jittered by up to half.
-const ABSENT_REST: Duration = Duration::from_secs(20);
+const ABSENT_RETRY: Duration = Duration::from_secs(20);
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,7 @@ impl ClusterActor {
                     ctx.run_later(retry_after(act.connect_attempts), Self::connect);
                 }
             }
-            act.show();
+            act.publish_view();
         }));
     }
 
@@ -123,7 +123,7 @@ impl ClusterActor {
             // Discovery may have to follow the resource.
             act.reconcile(ctx);
             act.log_reachable();
-            act.show();
+            act.publish_view();
         }));
     }
 
@@ -146,7 +146,7 @@ impl ClusterActor {
                 request.health.set_phase(Phase::Absent);
                 request.health.set_error(Some(why));
                 self.note_answer(&key);
-                jittered(ABSENT_REST)
+                jittered(ABSENT_RETRY)
             }
             ResolveError::Unavailable(source) => {
                 request.unanswered = source.class.is_silence();

@@ -23,7 +23,7 @@ use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{ApiResource, Catalogue, Found, ResourcePattern, ResourceRef, Scope};
 
 /// How often subscribers are checked for pending events of a removed resource.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ClusterDiscovery {
     /// Adds a scope to a pattern, or updates the pattern.
@@ -53,7 +53,7 @@ impl ClusterDiscovery {
 }
 
 /// Returns the request for a resource selected by a pattern.
-fn named(resource: &ApiResource) -> ResourceRequest {
+fn request_by_name(resource: &ApiResource) -> ResourceRequest {
     let gvr = &resource.gvr;
     ResourceRequest::Written(ResourceRef {
         resource: gvr.resource.clone(),
@@ -95,7 +95,7 @@ impl ClusterActor {
                 let keys = share
                     .watched
                     .iter()
-                    .map(named)
+                    .map(request_by_name)
                     .flat_map(|name| known.scopes.iter().map(move |scope| (name.clone(), scope.clone())));
                 keys.map(|key| (user.clone(), key)).collect::<Vec<_>>()
             })
@@ -166,8 +166,8 @@ impl ClusterActor {
                 request.users.remove(&user);
             }
         }
-        let gone = self.stop_unused(None, ctx);
-        ctx.spawn(gone);
+        let stopping = self.stop_unused(None, ctx);
+        ctx.spawn(stopping);
     }
 
     /// Removes a resource that only patterns requested and whose definition is gone, once its subscribers have received
@@ -181,19 +181,19 @@ impl ClusterActor {
         if !is_idle || request.health.objects.load(Relaxed) > 0 {
             return;
         }
-        let waits = |subscription: &Arc<Subscription>| {
+        let has_pending = |subscription: &Arc<Subscription>| {
             subscription.known_inbox_at(origin).is_some_and(|inbox| !inbox.is_idle())
         };
-        if self.attached.values().any(waits) {
+        if self.attached.values().any(has_pending) {
             let key = key.clone();
-            ctx.run_later(jittered(LOOK), move |act, ctx| act.remove_if_unused(&key, ctx));
+            ctx.run_later(jittered(CHECK_INTERVAL), move |act, ctx| act.remove_if_unused(&key, ctx));
             return;
         }
         if let Some(request) = self.requests.get_mut(key) {
             request.users.clear();
         }
-        let gone = self.stop_unused(None, ctx);
-        ctx.spawn(gone);
+        let stopping = self.stop_unused(None, ctx);
+        ctx.spawn(stopping);
     }
 
     /// Removes a request that only patterns made, if a configuration entry now names it with other options.
@@ -213,8 +213,8 @@ impl ClusterActor {
             && let Some(known) = self.requests.get_mut(key)
         {
             known.users.clear();
-            let gone = self.stop_unused(None, ctx);
-            ctx.spawn(gone);
+            let stopping = self.stop_unused(None, ctx);
+            ctx.spawn(stopping);
         }
     }
 
@@ -241,7 +241,7 @@ impl ClusterActor {
                 other.users.clear();
             }
         }
-        let gone = self.stop_unused(None, ctx);
-        ctx.spawn(gone);
+        let stopping = self.stop_unused(None, ctx);
+        ctx.spawn(stopping);
     }
 }

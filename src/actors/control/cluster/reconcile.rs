@@ -237,20 +237,20 @@ impl ClusterActor {
         informer.parts.health.set_phase(Phase::Absent);
         informer.parts.health.set_error(Some(why));
         self.remove_if_unused(key, ctx);
-        self.show();
+        self.publish_view();
     }
 
     /// Moves the informer to another version of its resource, or to a resource that was defined again.
     fn move_to(&mut self, key: &RequestKey, found: &ApiResource, renewed: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
         let to = informer_key_of(key, found);
-        let of_it: Vec<_> =
+        let same_informer: Vec<_> =
             self.requests.keys().filter(|key| self.informer_key(key).as_ref() == Some(&from)).cloned().collect();
         let names_version = |key: &Arc<RequestKey>| match &key.0 {
             ResourceRequest::Written(written) => written.version.is_some(),
             ResourceRequest::Known(_) | ResourceRequest::Matching(_) => true,
         };
-        let is_alone = renewed || !of_it.iter().any(names_version);
+        let is_alone = renewed || !same_informer.iter().any(names_version);
         let is_free = from == to || !self.informers.contains_key(&to) && !self.ending.contains(&to);
         if from.1 != to.1 || !is_alone || !is_free {
             return self.restart_informer(key, renewed, ctx);
@@ -267,7 +267,7 @@ impl ClusterActor {
         informer.parts.health.set_error(None);
         let moving = informer.move_to(MoveTo { origin, source, mode: WatchMode::Active, renewed });
         self.informers.insert(Arc::new(to), informer);
-        for key in of_it {
+        for key in same_informer {
             if let Some(request) = self.requests.get_mut(&key) {
                 request.resolved = Some(found.clone());
                 let (cluster, wanted) = (self.parts.name.clone(), key.0.clone());
@@ -279,7 +279,7 @@ impl ClusterActor {
                 let _ = moving.await;
             }
         };
-        ctx.spawn(work.into_actor(self).map(|(), act, _| act.show()));
+        ctx.spawn(work.into_actor(self).map(|(), act, _| act.publish_view()));
     }
 
     /// Stops the informer of a request, and starts another when it has stopped. With `gone`, deletes its objects first.
@@ -334,7 +334,7 @@ impl Handler<DiscoveryReport> for ClusterActor {
             self.attach_all();
         }
         self.log_reachable();
-        self.show();
+        self.publish_view();
     }
 }
 

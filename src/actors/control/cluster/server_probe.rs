@@ -8,7 +8,7 @@ use informer_hub_reflector::Server;
 
 /// Delay before a server that did not answer is asked again, unless the cluster answers another request first. Jittered
 /// by up to half.
-const REST: std::time::Duration = std::time::Duration::from_secs(60);
+const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// State of the server identification.
 #[derive(Default)]
@@ -43,14 +43,14 @@ impl ClusterActor {
             // The cause is logged by the lookups and informers that fail for the same reason.
             let Ok(server) = answer else {
                 act.server_probe = ServerProbe::Pending;
-                ctx.run_later(jittered(REST), Self::probe_server);
+                ctx.run_later(jittered(RETRY_DELAY), Self::probe_server);
                 return;
             };
             let Server { address, version } = &server;
             let version = version.as_deref();
             tracing::info!(cluster = %act.parts.name, server = address, version, "connected to the cluster");
             act.server_probe = ServerProbe::Known(server);
-            act.show();
+            act.publish_view();
         }));
     }
 }

@@ -7,7 +7,7 @@ use crate::actors::status::hub::{ClusterState, ClusterView, InformerView};
 
 impl ClusterActor {
     /// Publishes the view of this cluster.
-    pub(super) fn show(&self) {
+    pub(super) fn publish_view(&self) {
         // A dead informer without an address waits out a degraded delay; others are restarted at once.
         let degraded = self.informers.values().any(|informer| informer.address.is_none());
         let state = match (&self.connection, &self.error) {

@@ -31,20 +31,21 @@ impl Handler<SetClusterLabels> for RegistryActor {
             })
             .map(|demand| cluster.address.send(ReleaseInformers(demand.user.clone())))
             .collect();
-        let (gone, come): (Vec<_>, Vec<_>) = self
+        let (removed, added): (Vec<_>, Vec<_>) = self
             .subscriptions
             .values()
             .filter(|it| change(&it.clusters).0 != change(&it.clusters).1)
             .cloned()
             .partition(|subscription| change(&subscription.clusters).0);
-        let detached: Vec<_> = gone.iter().map(|subscription| cluster.address.send(Detach(subscription.id))).collect();
+        let detached: Vec<_> =
+            removed.iter().map(|subscription| cluster.address.send(Detach(subscription.id))).collect();
         // Sent after the removals and before the additions.
         let relabelled = cluster.address.send(SetLabels(labels.clone()));
         if self.started {
             for demand in self.demands.iter().filter(|demand| change(&demand.clusters) == (false, true)) {
                 detach(self.send_request(&name, cluster, demand));
             }
-            for subscription in &come {
+            for subscription in &added {
                 detach(self.send_subscription(&name, cluster, subscription));
             }
         }
@@ -55,7 +56,7 @@ impl Handler<SetClusterLabels> for RegistryActor {
             let _ = relabelled.await;
         };
         Box::pin(work.into_actor(self).map(move |(), _, _| {
-            for subscription in gone {
+            for subscription in removed {
                 subscription.forget_cluster(&name, &[]);
             }
             Ok(())
