@@ -249,10 +249,10 @@ impl Hub {
         drop(sinks);
         let census = self.system.env().census.clone();
         let until = clock::now() + Duration::from_secs(1);
-        while census.living() > 0 && clock::now() < until {
+        while census.running() > 0 && clock::now() < until {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        ShutdownReport { undelivered, kept, actors_left: census.living() }
+        ShutdownReport { undelivered, kept, actors_left: census.running() }
     }
 }
 

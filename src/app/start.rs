@@ -15,7 +15,7 @@ use super::reload::Running;
 use super::report::RunningSinks;
 use super::sources::Sources;
 use super::state::{Found, OpenState};
-use crate::actors::messages::{Keep, ResourceRequest, SetMemoryLimit, Start};
+use crate::actors::messages::{EnableCheckpoints, ResourceRequest, SetMemoryLimit, Start};
 use crate::actors::sinks::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, RegistryError, SystemError, Tuning};
 use crate::state::{StateDir, StateError};
@@ -195,8 +195,8 @@ impl HubBuilder {
                 let (sinks, marks) = (Arc::clone(&hub.running().sinks), Mutex::default());
                 let sources = Arc::clone(&hub.running().sources);
                 let state = state.downgrade();
-                env.checkpoints.listen(Arc::new(Releasing { sinks, sources, state, io: io.clone(), marks }));
-                hub.registry().send(Keep(Arc::new(keeping))).await?;
+                env.checkpoints.add_listener(Arc::new(Releasing { sinks, sources, state, io: io.clone(), marks }));
+                hub.registry().send(EnableCheckpoints(Arc::new(keeping))).await?;
                 stores
             }
         };
@@ -295,7 +295,7 @@ struct Releasing {
 }
 
 impl CheckpointListener for Releasing {
-    fn begins(&self) {
+    fn pass_begins(&self) {
         let sinks = self.sinks.lock();
         *self.marks.lock() =
             sinks.iter().filter_map(|one| Some((one.name().to_owned(), one.health.journal_end()?))).collect();
@@ -309,7 +309,7 @@ impl CheckpointListener for Releasing {
         }
     }
 
-    fn completed(&self) {
+    fn pass_completed(&self) {
         let sinks = self.sinks.lock();
         for (name, end) in std::mem::take(&mut *self.marks.lock()) {
             // None: the hub is shutting down.

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::start::StartError;
 use crate::actors::messages::InformerFor;
-use crate::actors::{Env, Keeping, RestorePlan, StateStatus, ToldVersions};
+use crate::actors::{CheckpointStore, DeliveredVersions, Env, RestorePlan, StateStatus};
 use crate::cache::{Partition, PartitionId, Snapshot};
 use crate::state::caches::{self, Loaded, LoadedCache};
 use crate::state::fleet::{self, SourcedCluster};
@@ -145,7 +145,7 @@ impl OpenState {
     }
 
     /// Has the caches begin with what was found.
-    pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
+    pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> CheckpointStore {
         let told = found.told();
         found.raise_floors();
         let Found { loaded, began, plan, .. } = found;
@@ -165,14 +165,14 @@ impl OpenState {
             status.cache_bytes += theirs.bytes();
             files.push(theirs);
             if snapshot.partitions().next().is_some() {
-                env.caches.begin_with(view, store, packing, &plain);
+                env.caches.insert_restored(view, store, packing, &plain);
             }
         }
         let took = clock::now().duration_since(began);
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
-        Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
-            .told(told)
+        CheckpointStore::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
+            .delivered(told)
             .names(plan.into_names(), self.0.names())
     }
 }
@@ -222,8 +222,8 @@ impl Found {
     }
 
     /// Up to which version journals have told of each partition what is not on disk; `None` of those where that is nothing.
-    fn told(&self) -> ToldVersions {
-        let (mut told, ahead) = (ToldVersions::new(), self.ahead.lock());
+    fn told(&self) -> DeliveredVersions {
+        let (mut told, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
             for (id, partition) in snapshot.partitions() {

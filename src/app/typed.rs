@@ -86,7 +86,7 @@ impl<K> CacheClient<K> {
     }
 
     fn cache(&self) -> Result<Addr<CacheActor>, MailboxError> {
-        self.caches.of_open(&self.resource, &self.view).ok_or(MailboxError::Closed)
+        self.caches.of_running(&self.resource, &self.view).ok_or(MailboxError::Closed)
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::{ClusterSourceState, Ear};
 use crate::actors::messages::{AddCluster, InformerFor, ResourceRequest, Shutdown, Start, User, ViewSync};
-use crate::actors::{Apart, ClusterState, Env, FleetView, Subscribe, Subscriber};
+use crate::actors::{ClusterState, Env, FleetView, SeparateRegistry, Subscribe, Subscriber};
 use crate::app::convert;
 use crate::app::reload::Running;
 use crate::cache::Snapshot;
@@ -172,7 +172,7 @@ pub(super) async fn watch(source: ClusterSourceConfig, place: Place, ear: Ear) {
 
 /// A registry and what it watches.
 struct Session {
-    apart: Apart,
+    apart: SeparateRegistry,
     watched: Vec<Watching>,
     scopes: usize,
     changed: Arc<Notify>,
@@ -181,7 +181,7 @@ struct Session {
 impl Session {
     fn begin(source: &ClusterSourceConfig, management: &Management, place: &Place) -> Self {
         let scopes = management.namespaces.len().max(1);
-        Self { apart: Apart::start(&place.env), watched: watched(source), scopes, changed: Arc::default() }
+        Self { apart: SeparateRegistry::start(&place.env), watched: watched(source), scopes, changed: Arc::default() }
     }
 
     /// Runs until it is stopped, or dies.

@@ -1,4 +1,4 @@
-//! A durable subscriber as a sink: the contract of all of them.
+//! Durable subscribers pass the contract test suite of all sinks.
 
 use actix::{Actor, Addr, Context, Handler, ResponseFuture};
 use parking_lot::Mutex;
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use super::*;
 use informer_hub_sink::contract::{Bed, Fault, keeps_the_contract};
 
-/// A subscriber that misbehaves as it is told.
+/// Subscriber with a configurable fault.
 struct Subscriber {
     fault: Arc<Mutex<Fault>>,
     taken: Arc<Mutex<Vec<String>>>,
@@ -68,6 +68,6 @@ impl Bed for SubscriberBed {
 }
 
 #[test]
-fn a_durable_subscriber_keeps_the_contract() {
+fn durable_subscriber_passes_the_sink_contract() {
     actix_rt::System::new().block_on(keeps_the_contract(|| std::future::ready(SubscriberBed::start())));
 }

@@ -1,4 +1,4 @@
-//! Which objects of a resource there are, by name: a list and a watch of their metadata, of which nothing else is kept.
+//! Names of the existing objects of a resource, from a metadata list and watch. Nothing else is kept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,73 +8,73 @@ use actix::prelude::*;
 use futures::StreamExt;
 use smol_str::SmolStr;
 
-use crate::actors::pipeline::reflector::waits::{next_within, within};
+use crate::actors::pipeline::reflector::timeouts::{next_within, within};
 use informer_hub_reflector::{
     ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, SourceError,
     StallPolicy, Step, WatchItem, WatchRequest,
 };
 use informer_hub_types::{Watcher, clock, rng};
 
-/// Names that one list may have; they are all in memory.
-const MOST_NAMES: u64 = 1_000_000;
+/// Maximum number of names in a list; all are in memory.
+const MAX_NAMES: u64 = 1_000_000;
 
-/// Which names are watched.
+/// Resource whose object names are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Names {
-    /// Of definitions of custom resources.
+pub(super) enum WatchedNames {
+    /// CustomResourceDefinitions.
     Definitions,
-    /// Of aggregated APIs.
+    /// APIServices of aggregated APIs.
     Services,
 }
 
-/// What is heard of names.
+/// Change of the watched names.
 #[derive(Clone, Debug)]
-pub(super) enum News {
-    /// These are all.
+pub(super) enum NameChange {
+    /// Complete set of names.
     All(BTreeSet<SmolStr>),
-    /// One came, or has changed in some way.
-    Came(SmolStr),
-    /// One is gone.
-    Went(SmolStr),
-    /// They cannot be listed or watched now.
+    /// An object was added or modified.
+    Added(SmolStr),
+    /// An object was deleted.
+    Removed(SmolStr),
+    /// The list or watch failed.
     Failed(SourceError),
 }
 
-/// Tells what is heard.
+/// Reports a change of the watched names.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub(super) struct Heard {
-    pub(super) of: Names,
-    pub(super) news: News,
+pub(super) struct NamesChanged {
+    pub(super) of: WatchedNames,
+    pub(super) change: NameChange,
 }
 
-/// The teller is gone: there is nobody to tell.
-struct Gone;
+/// The receiver has stopped.
+struct ReceiverStopped;
 
-/// Follows names until there is nobody to tell.
-pub(super) async fn follow(
-    of: Names,
+/// Watches names until the receiver stops.
+pub(super) async fn watch_names(
+    of: WatchedNames,
     source: Arc<dyn ListerWatcher>,
     mut options: ReflectorOptions,
-    teller: Recipient<Heard>,
-    mut others: Watcher<()>,
+    receiver: Recipient<NamesChanged>,
+    mut recovery: Watcher<()>,
 ) {
     let stall = options.stall;
-    options.list.items = options.list.items.min(MOST_NAMES);
+    options.list.items = options.list.items.min(MAX_NAMES);
     let machine = Reflector::new(options, rng::unit);
-    let mut following = Following { of, source, machine, stall, teller, listed: BTreeSet::new() };
+    let mut names = NameWatch { of, source, machine, stall, receiver, listed: BTreeSet::new() };
     loop {
-        let done = match following.machine.next(clock::now()) {
+        let done = match names.machine.next(clock::now()) {
             Step::Wait { until, .. } => {
                 tokio::select! {
                     biased;
                     () = tokio::time::sleep_until(until) => {}
-                    Ok(()) = others.changed() => following.machine.hurry(clock::now()),
+                    Ok(()) = recovery.changed() => names.machine.hurry(clock::now()),
                 }
-                if following.teller.connected() { Ok(()) } else { Err(Gone) }
+                if names.receiver.connected() { Ok(()) } else { Err(ReceiverStopped) }
             }
-            Step::List { request, fresh } => following.list(request, fresh).await,
-            Step::Watch { request } => following.watch(request).await,
+            Step::List { request, fresh } => names.list(request, fresh).await,
+            Step::Watch { request } => names.watch(request).await,
         };
         if done.is_err() {
             return;
@@ -82,49 +82,49 @@ pub(super) async fn follow(
     }
 }
 
-struct Following {
-    of: Names,
+struct NameWatch {
+    of: WatchedNames,
     source: Arc<dyn ListerWatcher>,
     machine: Reflector,
     stall: StallPolicy,
-    teller: Recipient<Heard>,
-    /// What the list under way has had.
+    receiver: Recipient<NamesChanged>,
+    /// Names of the list in progress.
     listed: BTreeSet<SmolStr>,
 }
 
-impl Following {
-    async fn tell(&self, news: News) -> Result<(), Gone> {
-        self.teller.send(Heard { of: self.of, news }).await.map_err(|_| Gone)
+impl NameWatch {
+    async fn send(&self, change: NameChange) -> Result<(), ReceiverStopped> {
+        self.receiver.send(NamesChanged { of: self.of, change }).await.map_err(|_| ReceiverStopped)
     }
 
-    async fn tell_all(&mut self) -> Result<(), Gone> {
+    async fn send_all(&mut self) -> Result<(), ReceiverStopped> {
         let names = std::mem::take(&mut self.listed);
-        self.tell(News::All(names)).await
+        self.send(NameChange::All(names)).await
     }
 
-    async fn list(&mut self, request: ListRequest, fresh: bool) -> Result<(), Gone> {
+    async fn list(&mut self, request: ListRequest, fresh: bool) -> Result<(), ReceiverStopped> {
         if fresh {
             self.listed.clear();
         }
         match self.read_page(request).await {
-            Ok(true) => self.tell_all().await,
+            Ok(true) => self.send_all().await,
             Ok(false) => Ok(()),
             Err(error) => {
                 self.machine.on_list_error(&error, clock::now());
-                self.tell(News::Failed(error)).await
+                self.send(NameChange::Failed(error)).await
             }
         }
     }
 
-    /// Whether the list is complete with it.
+    /// Reads a page. Returns whether the list is complete.
     async fn read_page(&mut self, request: ListRequest) -> Result<bool, SourceError> {
-        let mut asked = clock::now();
+        let mut requested = clock::now();
         let opening = within(self.stall.list_head, "list: no answer", self.source.list(request));
         let mut stream = opening.await?;
         loop {
             let chunk = next_within(&self.stall, stream.next()).await?;
             let now = clock::now();
-            self.machine.on_list_items(chunk.items(), now - std::mem::replace(&mut asked, now))?;
+            self.machine.on_list_items(chunk.items(), now - std::mem::replace(&mut requested, now))?;
             match chunk {
                 ListChunk::Items(objects) => {
                     self.listed.extend(objects.iter().map(|object| SmolStr::from(object.key().name())));
@@ -141,7 +141,7 @@ impl Following {
         }
     }
 
-    async fn watch(&mut self, request: WatchRequest) -> Result<(), Gone> {
+    async fn watch(&mut self, request: WatchRequest) -> Result<(), ReceiverStopped> {
         if request.initial_events {
             self.listed.clear();
         }
@@ -178,14 +178,14 @@ impl Following {
         self.machine.on_watch_end(end.as_ref().copied(), events, lasted, now);
         match end {
             Ok(()) => Ok(()),
-            Err(error) => self.tell(News::Failed(error)).await,
+            Err(error) => self.send(NameChange::Failed(error)).await,
         }
     }
 
-    async fn take(&mut self, item: WatchItem) -> Result<(), Gone> {
+    async fn take(&mut self, item: WatchItem) -> Result<(), ReceiverStopped> {
         let verdict = self.machine.on_watch_item(&item, clock::now());
         if let ItemVerdict::InitialEventsEnd(_) = verdict {
-            return self.tell_all().await;
+            return self.send_all().await;
         }
         let (object, is_there) = match &item {
             WatchItem::Added(object) | WatchItem::Modified(object) => (object, true),
@@ -201,6 +201,6 @@ impl Following {
             }
             return Ok(());
         }
-        self.tell(if is_there { News::Came(name) } else { News::Went(name) }).await
+        self.send(if is_there { NameChange::Added(name) } else { NameChange::Removed(name) }).await
     }
 }

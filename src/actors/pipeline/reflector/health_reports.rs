@@ -1,27 +1,27 @@
-//! What a reflector shows of itself: how far it has read, and what goes wrong.
+//! Health reports of a reflector: versions, phases, errors.
 
 use std::sync::Arc;
 
-use crate::actors::pipeline::reflector::{Driver, Trouble};
+use crate::actors::pipeline::reflector::{Driver, WatchOutcome};
 use crate::actors::runtime::supervision::detach;
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_types::{ObjectKey, Origin, Phase};
 
 impl Driver {
-    /// A watch that ended in good order is no failure, but unless the next one follows at once nobody watches.
-    pub(super) fn show_no_watch(&self) {
+    /// Marks a synced informer as stale while no watch is open.
+    pub(super) fn mark_not_watching(&self) {
         if self.parts.health.phase() == Phase::Watching {
             self.parts.health.set_phase(Phase::Stale);
         }
     }
 
-    /// The request works; what was skipped is still missing, and must not be forgotten over that.
+    /// Clears the error after a success, unless a skipped object is still missing.
     pub(super) fn clear_error(&self) {
         self.parts.health.set_error(self.skipped.last());
     }
 
-    /// An object that was skipped has changed into one that can be taken in (or has been deleted).
-    pub(super) fn note_taken(&mut self, key: &ObjectKey) {
+    /// Clears the error of a skipped object that was accepted or deleted.
+    pub(super) fn note_accepted(&mut self, key: &ObjectKey) {
         if self.skipped.remove(key) {
             self.parts.health.set_error(self.skipped.last());
         }
@@ -40,32 +40,32 @@ impl Driver {
         }
     }
 
-    /// Says that it watches, where that was not known.
-    pub(super) fn show_well(&mut self) {
+    /// Reports success, if it has not been reported since the last failure.
+    pub(super) fn report_success(&mut self) {
         if std::mem::take(&mut self.unproven) {
-            self.tell(None);
+            self.report(None);
         }
     }
 
-    /// The cluster has answered. Notifies the other informers if it had left the request before unanswered.
+    /// Records that the cluster answered, and signals it if the previous request was unanswered.
     pub(super) fn note_answer(&mut self) {
         let health = &self.parts.health;
-        let was_silent = health.answers() == Some(false);
+        let was_unanswered = health.answers() == Some(false);
         health.set_answers(true);
-        if was_silent {
-            self.parts.answered.note();
-            self.ignore_others();
+        if was_unanswered {
+            self.parts.recovery.signal();
+            self.clear_recovery();
         }
     }
 
-    /// Forgets that the cluster has answered others: the next request, or the next wait, begins after that.
-    pub(super) fn ignore_others(&mut self) {
-        drop(self.others.see());
+    /// Ignores earlier signals, so that only answers after the next request or wait count.
+    pub(super) fn clear_recovery(&mut self) {
+        drop(self.recovery_watcher.see());
     }
 
-    fn tell(&self, error: Option<SourceError>) {
-        let trouble = Trouble { origin: Arc::clone(&self.parts.origin), error };
-        detach(self.parts.troubles.send(trouble));
+    fn report(&self, error: Option<SourceError>) {
+        let outcome = WatchOutcome { origin: Arc::clone(&self.parts.origin), error };
+        detach(self.parts.outcomes.send(outcome));
     }
 
     pub(super) fn show_failure(&mut self, error: &SourceError) {
@@ -77,22 +77,22 @@ impl Driver {
         }
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let health = &self.parts.health;
-        self.parts.watch_errors.tell(&self.parts.origin, error, &self.parts.handlers);
+        self.parts.watch_errors.notify(&self.parts.origin, error, &self.parts.handlers);
         let phase = match error.class {
             ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
             ErrorClass::NotFound => Phase::Absent,
-            // A relist from a fresh version is the protocol's ordinary way on.
+            // A relist from a fresh version is a normal part of the protocol.
             _ if health.has_synced() => Phase::Stale,
             _ => Phase::Listing,
         };
         health.set_phase(phase);
         health.set_error(Some(error.to_string()));
         if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
-            tracing::info!(%cluster, resource = %resource.gvr, %error, "listing again");
+            tracing::info!(%cluster, resource = %resource.gvr, %error, "relisting");
         } else {
-            tracing::debug!(%cluster, resource = %resource.gvr, %error, "the list or watch failed");
+            tracing::debug!(%cluster, resource = %resource.gvr, %error, "list or watch failed");
             self.unproven = true;
-            self.tell(Some(error.clone()));
+            self.report(Some(error.clone()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Dead letters by message: looked at, delivered again, thrown away.
+//! Dead-letter requests: list, show, replay and purge.
 
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, Message, WrapFuture};
 use std::sync::Arc;
@@ -8,44 +8,45 @@ use crate::actors::sinks::sink::{Reply, SinkActor};
 use informer_hub_sink::{DeadLetter, LetterFilter, LetterSummary, StoreError};
 use informer_hub_types::clock;
 
-/// Asks a sink about its dead letters.
+/// Request about a sink's dead letters.
 #[derive(Clone, Debug)]
 pub enum LetterRequest {
-    /// Those that fit, oldest first.
+    /// Lists matching dead letters, oldest first.
     List {
-        /// Which.
+        /// Selects the dead letters.
         filter: LetterFilter,
-        /// The first number.
+        /// First number to list.
         from: u64,
-        /// So many at most.
+        /// Maximum number of entries.
         most: usize,
     },
-    /// One with its event.
+    /// Returns one dead letter with its event.
     Show {
-        /// Its number.
+        /// Number of the dead letter.
         number: u64,
     },
-    /// Have those that fit delivered again, with the ids that they had, oldest first. They come after what is pending, so
-    /// a receiver may see an older state of an object after a newer one: it was asked for.
+    /// Redelivers matching dead letters with their original IDs, oldest first.
+    ///
+    /// They are queued after pending events, so a receiver may see an older state of an object after a newer one.
     Replay {
-        /// Which.
+        /// Selects the dead letters.
         filter: LetterFilter,
     },
-    /// Throw those that fit away.
+    /// Deletes matching dead letters.
     Purge {
-        /// Which.
+        /// Selects the dead letters.
         filter: LetterFilter,
     },
 }
 
-/// What a sink says about its dead letters.
+/// Answer to a [`LetterRequest`].
 #[derive(Clone, Debug)]
 pub enum LetterAnswer {
-    /// To [`LetterRequest::List`].
+    /// Answer to [`LetterRequest::List`].
     List(Vec<LetterSummary>),
-    /// To [`LetterRequest::Show`]; `None`: there is none of that number any more.
+    /// Answer to [`LetterRequest::Show`]; `None` if the number does not exist.
     One(Option<Box<DeadLetter>>),
-    /// To [`LetterRequest::Replay`] and [`LetterRequest::Purge`]: how many.
+    /// Answer to [`LetterRequest::Replay`] and [`LetterRequest::Purge`]: number of dead letters.
     Count(u64),
 }
 
@@ -92,7 +93,7 @@ impl Handler<LetterRequest> for SinkActor {
             if let Some(end) = end {
                 actor.state.machine.appended(end);
             }
-            // Who asked may have gone.
+            // The caller may no longer wait.
             let _ = reply.send(done);
             actor.pump(ctx);
         }));
@@ -107,7 +108,7 @@ impl SinkActor {
         store.letters(filter, 0, usize::MAX, |number, letter| found.push((number, letter.event)))?;
         let (numbers, events): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let refused = self.state.machine.readmit(events, clock::now());
-        // What there is no room for is the newest, since the oldest went first.
+        // Letters are readmitted oldest first, so those without room are the newest.
         let taken = numbers.len() - refused.len();
         store.remove_letters(&numbers[..taken])?;
         self.params.machine.health.note_letters(store.state().letters);

@@ -1,8 +1,8 @@
-//! How an informer rests while its resource is not there, and goes on as another one.
+//! Idling of an informer whose resource is gone, and moving it to another resource or version.
 //!
-//! What it has read goes to the store and its subscribers before anything changes. Then it either asks nothing any more,
-//! or its partition, with all that is in it and all that is known of who was told what, becomes that of what it goes on
-//! as: the next list is compared with what was read as the other.
+//! First, everything already read reaches the store and the subscribers. An idle informer then stops list and watch. A
+//! moved informer keeps its partition and delivery state under the new origin; its first list is compared with the old
+//! objects.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use actix::prelude::*;
 use futures::future::join_all;
 use hashbrown::HashSet;
 
-use crate::actors::control::informer::memory::Waiting;
-use crate::actors::control::informer::{InformerActor, by};
-use crate::actors::control::messages::{MoveTo, Rest};
+use crate::actors::control::informer::memory::Pending;
+use crate::actors::control::informer::{InformerActor, finish_by};
+use crate::actors::control::messages::{MoveTo, WatchMode};
 use crate::actors::pipeline::messages::{Process, Stop};
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::cache::Popped;
 use informer_hub_types::{Phase, ResourceVersion, clock};
 
 impl InformerActor {
-    /// Shows that it rests, and forgets its objects where they are gone.
-    pub(super) fn show_rest(&self) {
+    /// Sets the phase of an idle informer, and deletes its objects if the resource is gone.
+    pub(super) fn show_idle(&self) {
         self.parts.health.set_phase(Phase::Absent);
-        if self.parts.rest == Rest::Empty {
+        if self.parts.mode == WatchMode::IdleClear {
             actix::spawn(self.clear());
         }
     }
 
-    /// Tells of all its objects that they are gone, as a list without any would.
+    /// Deletes all objects and notifies subscribers, like an empty list would.
     fn clear(&self) -> impl Future<Output = ()> + use<> {
         let version = self.parts.health.version();
         let version = version.map_or_else(|| ResourceVersion::new("0"), |version| version.as_ref().clone());
@@ -37,25 +37,25 @@ impl InformerActor {
         let clearing = self.pipeline.processor.as_ref().map(|processor| processor.send(process));
         async move {
             if let Some(clearing) = clearing {
-                // A processor that is dying has its successor find the informer at rest.
+                // If the processor dies, its successor finds the informer idle and deletes the objects.
                 let _ = clearing.await;
             }
         }
     }
 
-    fn rest(&mut self, rest: Rest, ctx: &mut Context<Self>) -> Waiting {
-        let before = std::mem::replace(&mut self.parts.rest, rest);
-        if self.stopping || before == rest {
+    fn set_mode(&mut self, mode: WatchMode, ctx: &mut Context<Self>) -> Pending {
+        let before = std::mem::replace(&mut self.parts.mode, mode);
+        if self.stopping || before == mode {
             return Box::pin(actix::fut::ready(()));
         }
-        if rest == Rest::No {
+        if mode == WatchMode::Active {
             self.start_from(1, ctx);
             return Box::pin(actix::fut::ready(()));
         }
         let stopping = self.stop_intake(true);
         Box::pin(stopping.then(|(), act, _| {
             act.parts.health.set_phase(Phase::Absent);
-            let clearing = (act.parts.rest == Rest::Empty).then(|| act.clear());
+            let clearing = (act.parts.mode == WatchMode::IdleClear).then(|| act.clear());
             async move {
                 if let Some(clearing) = clearing {
                     clearing.await;
@@ -65,23 +65,23 @@ impl InformerActor {
         }))
     }
 
-    /// Has the objects of what it was before be those of what it is, and what waits for its subscribers too.
-    pub(super) fn take_over(&mut self) -> Waiting {
+    /// Takes over the objects and pending events of the previous origin.
+    pub(super) fn take_over(&mut self) -> Pending {
         let Some(from) = self.parts.moved_from.clone() else { return Box::pin(actix::fut::ready(())) };
         let (caches, to, before) = (self.env.caches.clone(), Arc::clone(&self.parts.origin), Arc::clone(&from));
         let health = Arc::clone(&self.parts.health);
-        let moving = self.env.io.spawn_blocking(move || caches.go_on_as(&before, &to, &health));
+        let moving = self.env.io.spawn_blocking(move || caches.move_partition(&before, &to, &health));
         Box::pin(moving.into_actor(self).map(move |moved, act, _| {
             if let Ok(Some(partition)) = moved {
                 for subscription in &act.subscriptions {
-                    subscription.go_on_at(&from, &act.parts.origin, partition);
+                    subscription.move_inbox(&from, &act.parts.origin, partition);
                 }
             }
         }))
     }
 
-    /// Stops everything, what waits going to subscribers first, as far as they take it in time.
-    fn stop_all(&mut self) -> Waiting {
+    /// Stops listeners and processor, after delivering pending events for at most [`STOP_GRACE`].
+    fn stop_all(&mut self) -> Pending {
         self.supervision.begin(0);
         let listeners = std::mem::take(&mut self.listeners);
         self.subscriptions = listeners.values().map(|child| Arc::clone(&child.subscription)).collect();
@@ -89,19 +89,19 @@ impl InformerActor {
         let processor = self.pipeline.processor.take();
         let work = async move {
             let until = clock::now() + STOP_GRACE;
-            by(until, stops).await;
+            finish_by(until, stops).await;
             if let Some(processor) = processor {
-                by(until, processor.send(Stop { drain: false })).await;
+                finish_by(until, processor.send(Stop { drain: false })).await;
             }
         };
         Box::pin(work.into_actor(self))
     }
 
-    fn move_to(&mut self, to: MoveTo) -> Waiting {
+    fn move_to(&mut self, to: MoveTo) -> Pending {
         if self.stopping {
             return Box::pin(actix::fut::ready(()));
         }
-        let MoveTo { origin, source, rest, renewed } = to;
+        let MoveTo { origin, source, mode, renewed } = to;
         let clearing = self.stop_intake(true).then(move |(), act, _| {
             let clearing = renewed.then(|| act.clear());
             async move {
@@ -114,7 +114,7 @@ impl InformerActor {
         let stopping = clearing.then(|(), act, _| act.stop_all());
         let moving = stopping.then(move |(), act, _| {
             act.parts.moved_from = Some(std::mem::replace(&mut act.parts.origin, origin));
-            (act.parts.source, act.parts.rest) = (source, rest);
+            (act.parts.source, act.parts.mode) = (source, mode);
             act.take_over()
         });
         Box::pin(moving.map(|(), act, ctx| {
@@ -125,11 +125,11 @@ impl InformerActor {
     }
 }
 
-impl Handler<Rest> for InformerActor {
+impl Handler<WatchMode> for InformerActor {
     type Result = AtomicResponse<Self, ()>;
 
-    fn handle(&mut self, rest: Rest, ctx: &mut Self::Context) -> Self::Result {
-        AtomicResponse::new(self.rest(rest, ctx))
+    fn handle(&mut self, mode: WatchMode, ctx: &mut Self::Context) -> Self::Result {
+        AtomicResponse::new(self.set_mode(mode, ctx))
     }
 }
 

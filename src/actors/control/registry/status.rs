@@ -1,4 +1,4 @@
-//! What the registry says of everything.
+//! Hub status: collects the published views of all clusters.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -14,11 +14,11 @@ use informer_hub_types::{ClusterLabels, ClusterName};
 impl Handler<GetStatus> for RegistryActor {
     type Result = ResponseFuture<HubStatus>;
 
-    /// Reads what the clusters have published, on a thread of its own: counting bytes walks over every object.
+    /// Collects the status on a blocking thread, because counting bytes visits every object.
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
         let (views, caches, memory) = (Arc::clone(&self.views), self.env.caches.clone(), self.env.budget.status());
         let state_dir = self.env.checkpoints.status();
-        let started = self.started && self.telling.load(SeqCst) == 0;
+        let started = self.started && self.in_flight.load(SeqCst) == 0;
         let work = self.env.io.spawn_blocking(move || {
             let views = views.read().clone();
             let ready = started && views.values().all(|(_, view)| view.load().is_ready());

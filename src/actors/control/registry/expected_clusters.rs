@@ -1,4 +1,5 @@
-//! Which clusters should have a resource though they could not be asked yet, so that answers can say that they are missing.
+//! Expected clusters: those that should have a resource but could not be queried yet, so that answers report them as
+//! missing.
 
 use crate::actors::cache::messages::Expect;
 use crate::actors::control::registry::{Cluster, RegistryActor};
@@ -9,14 +10,14 @@ use crate::actors::subscribe::subscription::Target;
 use informer_hub_types::{ClusterLabels, ClusterName, View};
 
 impl RegistryActor {
-    /// Has the resource's cache know that a cluster should have it, so that answers can say that it is missing.
+    /// Marks a cluster as expected in the cache of a requested resource.
     pub(super) fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &ResourceRequest, view: &View) {
         let known = match wanted {
             ResourceRequest::Known(known) => vec![&known.0],
             ResourceRequest::Written(_) => {
                 self.resolved.get(wanted).into_iter().flatten().map(|known| &known.0).collect()
             }
-            // Of what a pattern means in one cluster another need have nothing.
+            // A resource that a pattern selects in one cluster may be absent in another.
             ResourceRequest::Matching(_) => Vec::new(),
         };
         for resource in known {
@@ -30,8 +31,8 @@ impl RegistryActor {
         }
     }
 
-    /// Clusters that could not be asked yet are not expected to have what was demanded alone by who is gone.
-    pub(super) fn unexpect_what_nobody_demands(&self, gone: &[InformerFor]) {
+    /// Removes the expected mark from clusters that only the removed requests selected.
+    pub(super) fn unexpect_unrequested(&self, gone: &[InformerFor]) {
         for demand in gone {
             let ResourceRequest::Known(known) = &demand.wanted else { continue };
             for view in demand.views() {

@@ -1,8 +1,8 @@
-//! Caches that come from disk.
+//! Partitions restored from disk, reopened, or moved to another resource version.
 
 use std::sync::Arc;
 
-use crate::actors::cache::actor::{Attend, CacheDirectory, Packing, Store};
+use crate::actors::cache::actor::{CacheDirectory, Maintain, Packing, Store};
 use crate::actors::cache::messages::CloseAbandoned;
 use crate::actors::cache::write_half::WriteHalf;
 use crate::actors::runtime::supervision::detach;
@@ -13,32 +13,32 @@ use informer_hub_types::{
 };
 
 impl CacheDirectory {
-    /// Begins with a cache as it was on disk, before anybody asks for it; `plain` are those of its objects that are yet to
-    /// be compressed.
-    pub fn begin_with(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
+    /// Starts a cache from its state on disk, before any informer runs. `plain` are its objects that are not compressed
+    /// yet.
+    pub fn insert_restored(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
-        entry.write_half.write(|half| add_young(half, plain));
-        // It has just been made, so that there is room in its mailbox.
-        let _ = entry.address.try_send(Attend);
+        entry.write_half.write(|half| add_uncompressed(half, plain));
+        // Cannot fail: the mailbox is new and empty.
+        let _ = entry.address.try_send(Maintain);
         self.caches.lock().insert((gvr, view), entry);
     }
 
-    /// How much a resource's cache has packed, for what is to come into it.
+    /// Returns the counters of packed bytes of a resource's cache.
     pub(in crate::actors) fn totals(&self, resource: &ApiResource, view: &View) -> Arc<PackedTotals> {
         Arc::clone(&self.find(&mut self.caches.lock(), resource, view).totals)
     }
 
-    /// Has a cache in use take in a partition from disk, of whose objects `plain` are yet to be compressed, before an informer
-    /// opens it; `None` where it has that informer's. For a thread that may block.
-    pub(in crate::actors) fn bring_back(
+    /// Restores a partition from disk into a cache in use, before an informer opens it. `plain` are its objects that
+    /// are not compressed yet. Returns `None` if an informer has opened the partition. Blocks.
+    pub(in crate::actors) fn restore_partition(
         &self,
         view: &View,
         saved: SavedPartition,
         plain: &[Arc<StoredObject>],
     ) -> Option<(PartitionId, Partition)> {
         let resource = saved.origin.resource.clone();
-        self.take_in(&resource, view, |half| {
+        self.write_and_maintain(&resource, view, |half| {
             let id = half.store.restore(saved)?;
             let snapshot = half.store.published().load_full();
             let partition = snapshot.partition(id)?.clone();
@@ -46,34 +46,35 @@ impl CacheDirectory {
             let is_in = |object: &&Arc<StoredObject>| {
                 partition.get(object.key()).is_some_and(|stored| Arc::ptr_eq(stored, object))
             };
-            add_young(half, plain.iter().filter(is_in));
+            add_uncompressed(half, plain.iter().filter(is_in));
             Some((id, partition))
         })
     }
 
-    /// Has a cache take in again a partition that it closed with its cluster, which has these labels now. For a thread that may
-    /// block.
+    /// Reopens a partition that was closed when its cluster was removed. `to` carries the cluster's current labels.
+    /// Blocks.
     pub(in crate::actors) fn reopen(&self, partition: &Partition, to: &Arc<Origin>) -> PartitionId {
-        self.take_in(&to.resource, &to.scope.view, |half| {
+        self.write_and_maintain(&to.resource, &to.scope.view, |half| {
             let id = half.store.reopen(partition, Arc::clone(to));
-            add_young(half, partition.iter().filter(|object| object.plain().is_some()));
+            add_uncompressed(half, partition.iter().filter(|object| object.plain().is_some()));
             id
         })
     }
 
-    fn take_in<T>(&self, resource: &ApiResource, view: &View, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
+    fn write_and_maintain<T>(&self, resource: &ApiResource, view: &View, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
         let (half, address) = {
             let mut caches = self.caches.lock();
             let entry = self.find(&mut caches, resource, view);
             (entry.write_half.clone(), entry.address.clone())
         };
         let done = half.write(work);
-        // Where its mailbox is full, the next batch has it attend.
-        let _ = address.try_send(Attend);
+        // If the mailbox is full, the next batch triggers the same work.
+        let _ = address.try_send(Maintain);
         done
     }
 
-    /// What came from disk for a want that has not been looked up, and that nobody has opened yet: as long as it is one.
+    /// Returns the partition restored from disk for a request that is not resolved yet and that no informer has opened.
+    /// Returns `None` if several match.
     pub(in crate::actors) fn restored(
         &self,
         cluster: &ClusterName,
@@ -83,14 +84,14 @@ impl CacheDirectory {
         let mut found = Vec::new();
         for ((_, view), snapshot) in self.snapshots_of_all() {
             let resource = snapshot.resource();
-            let is_named = || self.checkpoints.keeping().is_some_and(|it| it.name_means(wanted, &resource.gvr));
+            let is_named = || self.checkpoints.store().is_some_and(|it| it.is_resolved_to(wanted, &resource.gvr));
             if view != scope.view || !wanted.may_be(&ResourceRequest::known(resource)) && !is_named() {
                 continue;
             }
-            let is_it = |restored: &Arc<crate::cache::Restored>| restored.is_fresh();
+            let matches = |restored: &Arc<crate::cache::Restored>| restored.is_fresh();
             let partitions = snapshot.partitions().filter(|(_, partition)| {
                 let origin = partition.origin();
-                origin.cluster == *cluster && origin.scope == *scope && partition.restored().is_some_and(is_it)
+                origin.cluster == *cluster && origin.scope == *scope && partition.restored().is_some_and(matches)
             });
             found
                 .extend(partitions.map(|(_, partition)| (snapshot.resource().clone(), Arc::clone(partition.health()))));
@@ -98,9 +99,10 @@ impl CacheDirectory {
         if found.len() == 1 { found.pop() } else { None }
     }
 
-    /// Has the objects of the informer that shows `health` be those of what it has become, in whose cache they are then: readers find them in one of the
-    /// two at any time. `None` where there are none. For a thread that may block, while nobody writes to them.
-    pub(in crate::actors) fn go_on_as(
+    /// Moves the objects of the informer with this `health` to the partition `to`, in the cache of `to`'s resource.
+    /// Readers find them in at least one of the two caches at any time. Returns `None` if the informer has no
+    /// partition. Blocks; nothing may write to the partition meanwhile.
+    pub(in crate::actors) fn move_partition(
         &self,
         from: &Origin,
         to: &Arc<Origin>,
@@ -114,37 +116,37 @@ impl CacheDirectory {
         };
         let snapshot = old.published().load_full();
         let (before, partition) = snapshot.partitions().find(|(_, partition)| partition.is_of(health))?;
-        let moves = self.checkpoints.keeping().map(|keeping| &keeping.moves);
+        let moves = self.checkpoints.store().map(|store| &store.moves);
         moves.inspect(|moves| moves.lock().begin(from, to));
         let id = new.write(|half| {
             let id = half.store.adopt(partition, Arc::clone(to));
-            add_young(half, partition.iter().filter(|object| object.plain().is_some()));
+            add_uncompressed(half, partition.iter().filter(|object| object.plain().is_some()));
             id
         });
         moves.inspect(|moves| moves.lock().done(to));
         if from.resource.gvr != to.resource.gvr {
             old.write(|half| half.forget(before));
         }
-        // Where its mailbox is full, the next batch has it attend.
-        let _ = address.try_send(Attend);
+        // If the mailbox is full, the next batch triggers the same work.
+        let _ = address.try_send(Maintain);
         Some(id)
     }
 
-    /// Forgets what came from disk and nobody will open.
+    /// Closes a restored partition that no informer will open.
     pub(in crate::actors) fn forget_restored(&self, cluster: &ClusterName, resource: &ApiResource, scope: &Scope) {
         let Some(snapshot) = self.published(&resource.gvr, &scope.view) else { return };
-        let is_it = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;
-        if let Some((_, partition)) = snapshot.partitions().find(|(_, partition)| is_it(partition.origin())) {
+        let matches = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;
+        if let Some((_, partition)) = snapshot.partitions().find(|(_, partition)| matches(partition.origin())) {
             let abandoned = CloseAbandoned::Origin(Arc::clone(partition.origin()));
             detach(self.of(resource, &scope.view).send(abandoned));
         }
     }
 }
 
-/// Notes objects that are yet to be compressed.
-fn add_young<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) {
+/// Registers objects that are not compressed yet.
+fn add_uncompressed<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) {
     for object in objects {
-        half.young.add(Arc::clone(object));
+        half.uncompressed.add(Arc::clone(object));
     }
-    half.measure();
+    half.publish_size();
 }

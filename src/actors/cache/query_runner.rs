@@ -1,5 +1,6 @@
-//! How caches answer: short questions at once, long ones on threads of their own, so many at a time, with a deadline,
-//! and only for as long as somebody waits.
+//! Query execution: short queries run inline, long ones on a limited number of threads, with a deadline.
+//!
+//! A long query is cancelled when its caller no longer waits.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -22,19 +23,19 @@ use crate::actors::runtime::capacity::{SCAN_THREADS, SCANS_WAITING};
 use crate::cache::{Answer, Fingerprint, Held, Inquiry, Query, QueryError, Snapshot, TokenKey};
 use informer_hub_types::{Threads, clock, rng};
 
-/// What the caches of one hub share to answer questions. Cheap to clone.
+/// Query resources shared by the caches of one hub. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::actors) struct Questions {
+pub(in crate::actors) struct QueryRunner {
     io: Threads,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     threads: usize,
     tokens: TokenKey,
-    /// Numbers of held snapshots: of one hub, so that a token of one cache means nothing to another.
+    /// Source of retained-snapshot numbers. One per hub, so that a token of one cache is invalid in another.
     held: Arc<AtomicU64>,
 }
 
-/// One asker of [`SCANS_WAITING`], while it waits.
+/// Counts one caller towards [`SCANS_WAITING`] while it waits.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Drop for Waiting {
@@ -43,22 +44,22 @@ impl Drop for Waiting {
     }
 }
 
-/// Ends the work on a question when whoever asked it is gone.
-struct WhileWaitedFor(Arc<Inquiry>);
+/// Cancels the scan if its caller drops the future.
+struct CancelOnDrop(Arc<Inquiry>);
 
-impl Drop for WhileWaitedFor {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
 }
 
-impl Questions {
-    /// `scans` at a time, on the blocking threads of `io`.
+impl QueryRunner {
+    /// Runs at most `scans` scans at a time on the blocking threads of `io`.
     pub(in crate::actors) fn new(io: Threads, scans: usize) -> Self {
         let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(SCAN_THREADS);
         Self {
             io,
-            turns: Arc::new(Semaphore::new(scans.max(1))),
+            permits: Arc::new(Semaphore::new(scans.max(1))),
             waiting: Arc::default(),
             threads,
             tokens: TokenKey::new(rng::rng().random()),
@@ -66,24 +67,29 @@ impl Questions {
         }
     }
 
-    /// Answers a question to the newest snapshot, or to the one that its token is about.
-    pub(in crate::actors) fn answer(&self, query: Query, newest: Arc<Snapshot>, held: &Arc<Mutex<Held>>) -> Answering {
+    /// Answers a query from `newest`, or from the retained snapshot that its continue token names.
+    pub(in crate::actors) fn answer(
+        &self,
+        query: Query,
+        newest: Arc<Snapshot>,
+        held: &Arc<Mutex<Held>>,
+    ) -> PendingAnswer {
         let prepared = self.prepare(query, newest, held);
         let (inquiry, fingerprint) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return Answering::now(Err(error)),
+            Err(error) => return PendingAnswer::now(Err(error)),
         };
         match inquiry.answer_if_short() {
-            Ok(Some(answer)) => Answering::now(Ok(self.keep(answer, &inquiry, fingerprint, held))),
-            Err(error) => Answering::now(Err(error)),
+            Ok(Some(answer)) => PendingAnswer::now(Ok(self.keep(answer, &inquiry, fingerprint, held))),
+            Err(error) => PendingAnswer::now(Err(error)),
             Ok(None) => {
-                let (this, held) = (self.clone(), Arc::clone(held));
+                let (runner, held) = (self.clone(), Arc::clone(held));
                 let lacks_owners = inquiry.lacks_owners();
                 let answer = Box::pin(async move {
-                    let answer = this.scan(Arc::clone(&inquiry)).await?;
-                    Ok(this.keep(answer, &inquiry, fingerprint, &held))
+                    let answer = runner.scan(Arc::clone(&inquiry)).await?;
+                    Ok(runner.keep(answer, &inquiry, fingerprint, &held))
                 });
-                Answering { answer, lacks_owners }
+                PendingAnswer { answer, lacks_owners }
             }
         }
     }
@@ -107,41 +113,48 @@ impl Questions {
         Ok((Arc::new(Inquiry::new(snapshot, query, position)), fingerprint))
     }
 
-    /// Holds the snapshot of an answer that can be gone on with.
-    fn keep(&self, mut answer: Answer, inquiry: &Inquiry, of: Option<Fingerprint>, held: &Mutex<Held>) -> Answer {
-        if let (Some(end), Some(of)) = (answer.end(), of) {
+    /// Retains the snapshot of an incomplete answer and sets its continue token.
+    fn keep(
+        &self,
+        mut answer: Answer,
+        inquiry: &Inquiry,
+        fingerprint: Option<Fingerprint>,
+        held: &Mutex<Held>,
+    ) -> Answer {
+        if let (Some(end), Some(fingerprint)) = (answer.end(), fingerprint) {
             let fresh = || self.held.fetch_add(1, Relaxed);
             let number = held.lock().hold(inquiry.snapshot(), clock::now(), fresh);
-            answer.next = Some(self.tokens.sign(number, of, end));
+            answer.next = Some(self.tokens.sign(number, fingerprint, end));
         }
         answer
     }
 
-    /// Waits for a turn and has threads work on it.
+    /// Waits for a scan permit, then scans on several threads.
     ///
     /// # Cancel safety
-    /// Dropping this ends the work within a few objects; the turn is free when the last thread has.
+    /// Dropping the future stops the work within a few objects. The permit is released when the last thread has
+    /// stopped.
     async fn scan(&self, inquiry: Arc<Inquiry>) -> Result<Answer, QueryError> {
         let within = inquiry.query().bounds().within;
         let deadline = clock::now() + within;
-        let guard = WhileWaitedFor(Arc::clone(&inquiry));
-        let turn = self.turn();
-        let turn = timeout_at(deadline, turn).await.map_err(|_| QueryError::Crowded { within })??;
+        let guard = CancelOnDrop(Arc::clone(&inquiry));
+        let permit = self.permit();
+        let permit = timeout_at(deadline, permit).await.map_err(|_| QueryError::Crowded { within })??;
         let threads = self.threads.min(inquiry.threads());
         let work = (0..threads).map(|_| {
-            let (inquiry, turn) = (Arc::clone(&inquiry), Arc::clone(&turn));
+            let (inquiry, permit) = (Arc::clone(&inquiry), Arc::clone(&permit));
             self.io.spawn_blocking(move || {
                 inquiry.work();
-                drop(turn);
+                drop(permit);
             })
         });
         let work = join_all(work.collect::<Vec<_>>());
-        // Threads that have not begun by then, because all are busy elsewhere, are not waited for.
+        // Threads that have not started by the deadline are not waited for.
         let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.time_is_up())?;
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
         let finish = self.io.spawn_blocking(move || {
             let answer = inquiry.finish();
-            drop(turn);
+            drop(permit);
             answer
         });
         let answer = finish.await.unwrap_or_else(|error| Err(failure(&error)));
@@ -149,42 +162,42 @@ impl Questions {
         answer
     }
 
-    /// One of the turns, shared by the threads that take it.
-    async fn turn(&self) -> Result<Arc<OwnedSemaphorePermit>, QueryError> {
+    /// Acquires a scan permit, shared by the threads of one scan.
+    async fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, QueryError> {
         let waiting = self.waiting.fetch_add(1, Relaxed);
         let _waiting = Waiting(Arc::clone(&self.waiting));
         if waiting >= SCANS_WAITING {
             return Err(QueryError::Busy { waiting });
         }
-        Arc::clone(&self.turns).acquire_owned().await.map(Arc::new).map_err(|_| QueryError::Stopped)
+        Arc::clone(&self.permits).acquire_owned().await.map(Arc::new).map_err(|_| QueryError::Stopped)
     }
 }
 
-/// A thread that panicked, or a runtime that has ended.
+/// Maps a panicked thread, or a runtime that has ended, to a query error.
 fn failure(error: &JoinError) -> QueryError {
     if error.is_panic() { QueryError::Broken } else { QueryError::Stopped }
 }
 
-impl fmt::Debug for Questions {
+impl fmt::Debug for QueryRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Questions").field("turns", &self.turns.available_permits()).finish_non_exhaustive()
+        f.debug_struct("Questions").field("turns", &self.permits.available_permits()).finish_non_exhaustive()
     }
 }
 
-/// The answer to an [`Ask`], on its way. Where nobody waits for it any more, it is not made.
-pub struct Answering {
+/// Pending answer to an [`Ask`]. Dropped unanswered if the caller no longer waits.
+pub struct PendingAnswer {
     answer: Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>,
-    /// Whether an index of owners would have been of use.
+    /// Whether the query would have used the owner index, which does not exist.
     pub(in crate::actors) lacks_owners: bool,
 }
 
-impl Answering {
+impl PendingAnswer {
     fn now(answer: Result<Answer, QueryError>) -> Self {
         Self { answer: Box::pin(ready(answer)), lacks_owners: false }
     }
 }
 
-impl<A: Actor> MessageResponse<A, Ask> for Answering {
+impl<A: Actor> MessageResponse<A, Ask> for PendingAnswer {
     fn handle(self, _ctx: &mut A::Context, asker: Option<OneshotSender<Result<Answer, QueryError>>>) {
         let Some(mut asker) = asker else { return };
         actix_rt::spawn(async move {
@@ -197,7 +210,7 @@ impl<A: Actor> MessageResponse<A, Ask> for Answering {
     }
 }
 
-impl fmt::Debug for Answering {
+impl fmt::Debug for PendingAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Answering")
     }

@@ -1,11 +1,11 @@
-//! Clusters that come and go while the hub runs. Where there is a state directory, one that comes back goes on from what is
-//! kept of it.
+//! Adding and removing clusters at run time. With a state directory, a re-added cluster continues from its saved
+//! partitions.
 
 use actix::prelude::*;
 use futures::future::join_all;
 
-use crate::actors::checkpoint::keeper::SharedKeeping;
 use crate::actors::checkpoint::restore_plan::RestorePlan;
+use crate::actors::checkpoint::store::SharedCheckpointStore;
 use crate::actors::control::checkpoint::{self, Reopened};
 use crate::actors::control::messages::{AddCluster, RemoveCluster, StopCluster, StopInformer};
 use crate::actors::control::registry::{INTENSITY, RegistryActor, RegistryError};
@@ -22,7 +22,7 @@ impl RegistryActor {
         if self.stopping {
             return Err(RegistryError::ShuttingDown);
         }
-        if self.clusters.contains_key(name) || self.coming.contains_key(name) {
+        if self.clusters.contains_key(name) || self.restoring.contains_key(name) {
             return Err(RegistryError::DuplicateCluster(name.clone()));
         }
         if self.removing.contains(name) {
@@ -31,40 +31,40 @@ impl RegistryActor {
         Ok(())
     }
 
-    fn begin_with(&mut self, add: AddCluster, ctx: &mut Context<Self>) {
+    fn start_cluster(&mut self, add: AddCluster, ctx: &mut Context<Self>) {
         self.launch(&add.name, add.labels, add.connector, Supervision::new(&[], INTENSITY), ctx);
     }
 
-    /// Begins when caches have what is kept of the cluster.
-    fn bring_back(&mut self, add: AddCluster, keeping: SharedKeeping) -> Outcome {
-        self.coming.insert(add.name.clone(), Waiters::default());
+    /// Restores the saved partitions of a cluster, then starts it.
+    fn restore_then_start(&mut self, add: AddCluster, store: SharedCheckpointStore) -> Outcome {
+        self.restoring.insert(add.name.clone(), Waiters::default());
         let mut demands = self.demands.clone();
-        // What is named is its entry's, not a pattern's.
+        // A named resource takes its options from its own entry, not from a pattern.
         demands.sort_by_key(|demand| matches!(demand.wanted, ResourceRequest::Matching(_)));
         let cluster = (add.name.clone(), add.labels.clone());
-        let plan = RestorePlan::new(vec![cluster.clone()], demands, keeping.meanings());
+        let plan = RestorePlan::new(vec![cluster.clone()], demands, store.names_snapshot());
         let env = self.env.clone();
-        let work = async move { checkpoint::bring_back(&env, &keeping, cluster, plan).await };
+        let work = async move { checkpoint::restore_removed(&env, &store, cluster, plan).await };
         Box::pin(work.into_actor(self).map(move |reopened, act, ctx| {
             for Reopened { from, to, id } in &reopened {
                 let durable = act.subscriptions.values().filter(|subscription| subscription.durable);
-                durable.for_each(|subscription| subscription.go_on_at(from, to, *id));
+                durable.for_each(|subscription| subscription.move_inbox(from, to, *id));
             }
-            // Whoever waits for it is behind this.
-            act.coming.remove(&add.name);
+            // Wakes the callers that wait for the restore.
+            act.restoring.remove(&add.name);
             if act.stopping {
                 return Err(RegistryError::ShuttingDown);
             }
-            act.begin_with(add, ctx);
+            act.start_cluster(add, ctx);
             Ok(())
         }))
     }
 
-    /// Gives up what could not be put away of clusters, in time.
-    fn give_up_later(ctx: &mut Context<Self>) {
-        ctx.run_later(checkpoint::PATIENCE, |act, _| {
-            let given_up = act.env.checkpoints.keeping().map(|keeping| keeping.give_up()).unwrap_or_default();
-            for origin in given_up {
+    /// Schedules dropping the partitions that could not be saved.
+    fn drop_unsaved_later(ctx: &mut Context<Self>) {
+        ctx.run_later(checkpoint::SAVE_TIMEOUT, |act, _| {
+            let dropped = act.env.checkpoints.store().map(|store| store.drop_expired()).unwrap_or_default();
+            for origin in dropped {
                 act.subscriptions.values().for_each(|subscription| subscription.forget(&origin));
             }
         });
@@ -78,12 +78,12 @@ impl Handler<AddCluster> for RegistryActor {
         if let Err(error) = self.check_new(&add.name) {
             return Box::pin(actix::fut::ready(Err(error)));
         }
-        // Before the start what is on disk is in the caches.
-        let keeping = self.env.checkpoints.keeping().filter(|keeping| self.started && keeping.has_away(&add.name));
-        if let Some(keeping) = keeping.cloned() {
-            return self.bring_back(add, keeping);
+        // Before the start, all saved partitions are in the caches.
+        let store = self.env.checkpoints.store().filter(|store| self.started && store.has_removed(&add.name));
+        if let Some(store) = store.cloned() {
+            return self.restore_then_start(add, store);
         }
-        self.begin_with(add, ctx);
+        self.start_cluster(add, ctx);
         Box::pin(actix::fut::ready(Ok(())))
     }
 }
@@ -92,10 +92,10 @@ impl Handler<RemoveCluster> for RegistryActor {
     type Result = Outcome;
 
     fn handle(&mut self, RemoveCluster(name): RemoveCluster, ctx: &mut Self::Context) -> Self::Result {
-        if let Some(waiters) = self.coming.get_mut(&name) {
-            let (come, registry) = (waiters.wait(), ctx.address());
+        if let Some(waiters) = self.restoring.get_mut(&name) {
+            let (restored, registry) = (waiters.wait(), ctx.address());
             let work = async move {
-                come.await;
+                restored.await;
                 registry.send(RemoveCluster(name)).await.unwrap_or(Err(RegistryError::ShuttingDown))
             };
             return Box::pin(work.into_actor(self));
@@ -106,28 +106,28 @@ impl Handler<RemoveCluster> for RegistryActor {
         self.views.write().remove(&name);
         self.unexpect(&name);
         self.removing.insert(name.clone());
-        let (env, keeping) = (self.env.clone(), self.env.checkpoints.keeping().cloned());
-        let drain_until = keeping.as_ref().map(|_| clock::now() + STOP_GRACE);
+        let (env, store) = (self.env.clone(), self.env.checkpoints.store().cloned());
+        let drain_until = store.as_ref().map(|_| clock::now() + STOP_GRACE);
         let stopping =
             cluster.address.send(StopCluster(StopInformer { drain_until, stays_open: drain_until.is_some() }));
         let removed = name.clone();
         let work = async move {
-            // Whether it has closed its partitions itself, or died before it could.
+            // False if the actor died before it closed its partitions.
             let has_stopped = stopping.await.is_ok();
-            if let Some(keeping) = keeping.filter(|_| has_stopped) {
-                return checkpoint::put_away(&env, &keeping, &removed).await;
+            if let Some(store) = store.filter(|_| has_stopped) {
+                return checkpoint::save_removed(&env, &store, &removed).await;
             }
             join_all(env.caches.abandon(&removed)).await;
             Vec::new()
         };
-        Box::pin(work.into_actor(self).map(move |left, act, ctx| {
+        Box::pin(work.into_actor(self).map(move |unsaved, act, ctx| {
             act.removing.remove(&name);
-            // For the last checkpoint of a hub that ends, it is kept who was told of what.
+            // A hub that is shutting down keeps the delivery state for the last checkpoint.
             if !act.env.checkpoints.is_closing() {
-                act.subscriptions.values().for_each(|subscription| subscription.forget_cluster(&name, &left));
+                act.subscriptions.values().for_each(|subscription| subscription.forget_cluster(&name, &unsaved));
             }
-            if !left.is_empty() {
-                Self::give_up_later(ctx);
+            if !unsaved.is_empty() {
+                Self::drop_unsaved_later(ctx);
             }
             Ok(())
         }))

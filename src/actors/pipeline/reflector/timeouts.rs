@@ -1,4 +1,4 @@
-//! How long a reflector waits for an answer.
+//! Timeouts of list and watch requests.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ fn stalled(what: &str, limit: Duration) -> SourceError {
     SourceError { class: ErrorClass::Stalled, message: format!("{what} within {limit:?}") }
 }
 
-/// Waits for an answer's head, but no longer than `limit`.
+/// Waits at most `limit` for the head of an answer.
 pub(in crate::actors) async fn within<T>(
     limit: Duration,
     what: &str,
@@ -17,7 +17,7 @@ pub(in crate::actors) async fn within<T>(
     tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| Err(stalled(what, limit)))
 }
 
-/// Waits for the next piece of a list; its end without an `End` is an error.
+/// Waits for the next chunk of a list. The end of the stream without an `End` is an error.
 pub(in crate::actors) async fn next_within(
     stall: &StallPolicy,
     next: impl Future<Output = Option<Result<ListChunk, SourceError>>>,

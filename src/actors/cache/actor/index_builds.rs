@@ -1,4 +1,4 @@
-//! Indices that are added to a cache in use: built on threads of their own, while it goes on taking writes.
+//! Index builds: adds indices to a cache in use. The work runs on separate threads while the cache accepts writes.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -14,10 +14,10 @@ use crate::actors::cache::actor::CacheActor;
 use crate::actors::cache::messages::{AddIndexers, RemoveIndexer};
 use crate::cache::{AddIndexersError, BuildId, BuildStep, IndexBuild, Indexers, OWNER_INDEX, owner_index};
 
-/// Who waits for which indices.
+/// Callers waiting for index builds.
 pub(super) type Waiting = BTreeMap<BuildId, oneshot::Sender<Result<(), AddIndexersError>>>;
 
-/// Threads that work on one build, at most. One core is left to what goes on meanwhile.
+/// Maximum number of threads for one build. One core is left for other work.
 const MAX_WORKERS: usize = 4;
 
 fn workers() -> usize {
@@ -26,7 +26,7 @@ fn workers() -> usize {
 }
 
 impl CacheActor {
-    /// Has the index of owners built, unless it is there or on its way.
+    /// Plans and starts the owner index, unless it exists or is being built.
     pub(super) fn index_owners(&mut self, ctx: &mut Context<Self>) {
         let indexers = Indexers::new().with(OWNER_INDEX, owner_index());
         if self.write_half.write(|half| half.store.plan_indexers(indexers)).is_ok() {
@@ -46,11 +46,11 @@ impl CacheActor {
             self.io.spawn_blocking(move || build.work())
         };
         let work = try_join_all((0..workers()).map(worker));
-        ctx.spawn(work.into_actor(self).map(move |done, act, ctx| act.go_on(id, done.is_ok(), ctx)));
+        ctx.spawn(work.into_actor(self).map(move |done, act, ctx| act.continue_build(id, done.is_ok(), ctx)));
     }
 
-    /// What comes after a build's work; where that cannot be done, its end.
-    fn go_on(&mut self, id: BuildId, done: bool, ctx: &mut Context<Self>) {
+    /// Runs the next step of a build, or ends it if its work failed.
+    fn continue_build(&mut self, id: BuildId, done: bool, ctx: &mut Context<Self>) {
         let step = if done { self.write_half.write(|half| half.store.resume_build()) } else { None };
         let result = match step {
             Some(BuildStep::Work(build)) => return self.work_on(id, &build, ctx),
@@ -58,15 +58,15 @@ impl CacheActor {
             None => {
                 self.write_half.write(|half| half.store.give_up_build());
                 if done {
-                    // The store was panicked over, and what waits in line went with it.
+                    // A panic while writing dropped the store and the queue of planned builds with it.
                     self.waiting.clear();
                 }
                 Err(AddIndexersError::Stopped)
             }
         };
-        if let Some(asker) = self.waiting.remove(&id) {
-            // Who does not wait for it any more has the indices all the same.
-            let _ = asker.send(result);
+        if let Some(caller) = self.waiting.remove(&id) {
+            // The caller may be gone; the indices exist all the same.
+            let _ = caller.send(result);
         }
         self.next_build(ctx);
     }
@@ -80,8 +80,8 @@ impl Handler<AddIndexers> for CacheActor {
             Ok(id) => id,
             Err(conflict) => return Box::pin(std::future::ready(Err(conflict.into()))),
         };
-        let (asker, answer) = oneshot::channel();
-        self.waiting.insert(id, asker);
+        let (caller, answer) = oneshot::channel();
+        self.waiting.insert(id, caller);
         self.next_build(ctx);
         Box::pin(answer.map(|answer| answer.unwrap_or(Err(AddIndexersError::Stopped))))
     }
