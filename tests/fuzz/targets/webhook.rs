@@ -80,7 +80,7 @@ fn deliver(outcome: &Outcome) {
     let mut machine = Machine::new(params(), None, StdRng::seed_from_u64(1));
     let notifications: Vec<_> = notifications().into_iter().take(3).collect();
     let count = notifications.len() as u64;
-    machine.take_in(notifications, jiff::Timestamp::UNIX_EPOCH, (), now);
+    machine.ingest(notifications, jiff::Timestamp::UNIX_EPOCH, (), now);
     let (mut delivered, mut letters) = (0, 0);
     for _ in 0..40 {
         match machine.next(now) {
@@ -101,7 +101,7 @@ fn deliver(outcome: &Outcome) {
             },
         }
         letters += machine.take_letters().len() as u64;
-        assert_eq!(delivered + letters + machine.left(), count, "delivered, given up, or there");
+        assert_eq!(delivered + letters + machine.undelivered(), count, "delivered, given up, or there");
     }
     assert!(*outcome != Outcome::Accepted || delivered == count);
 }

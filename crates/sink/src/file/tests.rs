@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::*;
-use crate::contract::{Bed, Fault, keeps_the_contract};
+use crate::contract::{Fault, TestBed, assert_sink_contract};
 use crate::test_objects::event;
 
 fn params(folder: &Path) -> FileParams {
@@ -230,7 +230,7 @@ impl LinesBed {
     }
 }
 
-impl Bed for LinesBed {
+impl TestBed for LinesBed {
     fn transport(&self, deadline: Duration) -> Arc<dyn Transport> {
         let mood = self.out.lock().clone();
         let transport = match &self.folder {
@@ -266,7 +266,7 @@ impl Bed for LinesBed {
         out.gone = Arc::default();
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn accepted(&self) -> Vec<String> {
         let Some(folder) = &self.folder else {
             let taken = String::from_utf8(self.out.lock().taken.lock().clone()).unwrap();
             return taken.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
@@ -286,10 +286,10 @@ impl Bed for LinesBed {
 
 #[tokio::test]
 async fn a_stream_keeps_the_contract() {
-    keeps_the_contract(|| std::future::ready(LinesBed::default())).await;
+    assert_sink_contract(|| std::future::ready(LinesBed::default())).await;
 }
 
 #[tokio::test]
 async fn a_file_keeps_the_contract() {
-    keeps_the_contract(|| std::future::ready(LinesBed::file())).await;
+    assert_sink_contract(|| std::future::ready(LinesBed::file())).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fake::{FakeNats, Mood};
 use super::*;
-use crate::contract::{Bed, Fault, keeps_the_contract};
+use crate::contract::{Fault, TestBed, assert_sink_contract};
 use crate::test_objects::event;
 
 pub(super) fn params(url: String) -> NatsParams {
@@ -131,7 +131,7 @@ async fn who_the_hub_is_is_told_to_the_server_and_nobody_else() {
     assert!(error.contains("creds_file nowhere.creds is not usable"), "{error}");
 }
 
-impl Bed for FakeNats {
+impl TestBed for FakeNats {
     fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
         Arc::new(NatsTransport::new(NatsParams { timeout, ..params(self.url()) }))
     }
@@ -145,12 +145,12 @@ impl Bed for FakeNats {
         };
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn accepted(&self) -> Vec<String> {
         self.store.lock().stored.iter().map(|(_, _, payload)| payload.clone()).collect()
     }
 }
 
 #[tokio::test]
 async fn nats_keeps_the_contract_of_transports() {
-    keeps_the_contract(FakeNats::start).await;
+    assert_sink_contract(FakeNats::start).await;
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::contract::{Bed, Fault, keeps_the_contract};
+use crate::contract::{Fault, TestBed, assert_sink_contract};
 use crate::test_objects::event;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -473,7 +473,7 @@ impl WebhookBed {
     }
 }
 
-impl Bed for WebhookBed {
+impl TestBed for WebhookBed {
     fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
         Arc::new(WebhookTransport::new(WebhookParams { timeout, ..params(self.addr) }).unwrap())
     }
@@ -482,14 +482,14 @@ impl Bed for WebhookBed {
         *self.fault.lock() = fault;
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn accepted(&self) -> Vec<String> {
         self.taken.lock().clone()
     }
 }
 
 #[tokio::test]
 async fn a_webhook_keeps_the_contract_of_transports() {
-    keeps_the_contract(WebhookBed::start).await;
+    assert_sink_contract(WebhookBed::start).await;
 }
 
 #[tokio::test]
