@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use informer_hub_sink::webhook::{WebhookUrl, judge};
+use informer_hub_sink::webhook::{WebhookUrl, outcome_of};
 use informer_hub_sink::{
     Action, BatchParams, Bounds, EventOptions, Machine, MachineParams, Outcome, RetryParams, Selection, SinkHealth,
 };
@@ -61,7 +61,7 @@ async fn outcome(bytes: &[u8], seed: u8) -> Option<Outcome> {
         let request = http::Request::post("/").header("host", "receiver").body(Empty::new()).ok()?;
         let answer = sender.send_request(request).await.ok()?;
         let url = WebhookUrl::parse(URL).expect("an address");
-        Some(judge(answer.map(reqwest::Body::wrap), &url).await)
+        Some(outcome_of(answer.map(reqwest::Body::wrap), &url).await)
     };
     let run = async {
         let _ = connection.await;
