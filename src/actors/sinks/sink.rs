@@ -24,8 +24,8 @@ use crate::actors::runtime::capacity::MAILBOX;
 use crate::actors::runtime::supervision::ExitGuard;
 use informer_hub_disk::Disk;
 use informer_hub_sink::{
-    Action, AttemptOutcome, Broken, Durability, Event, Intake, LaneId, Machine, MachineParams, Store, StoreLimits,
-    Transport, Work,
+    Action, AttemptOutcome, BrokenAttempt, Durability, Event, Intake, LaneId, Machine, MachineParams, Store,
+    StoreLimits, Transport, Work,
 };
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
@@ -225,8 +225,8 @@ impl SinkActor {
             let (outcome, now) = (outcome.map_err(broken), clock::now());
             let kind = match &outcome {
                 Ok(outcome) => Some(outcome.kind()),
-                Err(Broken::Panicked(_)) => Some(AttemptOutcome::Broken),
-                Err(Broken::ShuttingDown) => None,
+                Err(BrokenAttempt::Panicked(_)) => Some(AttemptOutcome::Broken),
+                Err(BrokenAttempt::ShuttingDown) => None,
             };
             if let Some(kind) = kind {
                 actor.params.machine.health.note_attempt(kind, now.duration_since(began), seen_in);
@@ -245,9 +245,9 @@ impl SinkActor {
         let done = self.params.io.spawn_blocking(move || store.lock().run(work));
         ctx.spawn(done.into_actor(self).map(|done, actor, ctx| {
             match done.map_err(broken) {
-                Ok(done) => actor.state.machine.worked(done, clock::now()),
-                Err(Broken::ShuttingDown) => return,
-                Err(Broken::Panicked(panic)) => std::panic::resume_unwind(panic),
+                Ok(done) => actor.state.machine.work_done(done, clock::now()),
+                Err(BrokenAttempt::ShuttingDown) => return,
+                Err(BrokenAttempt::Panicked(panic)) => std::panic::resume_unwind(panic),
             }
             actor.pump(ctx);
         }));
@@ -259,7 +259,7 @@ impl SinkActor {
         }
         let machine = &self.state.machine;
         let status = &self.params.machine.health;
-        let (left, all) = (machine.at_risk(), machine.left());
+        let (left, all) = (machine.at_risk(), machine.undelivered());
         let (delivered, written) = (status.delivered.load(Relaxed), !machine.is_unwritten());
         // Events in a journal need not wait for a receiver that does not answer.
         let is_unavailable = status.is_circuit_open() || status.is_disabled() || machine.is_waiting_after_refusals();
@@ -293,8 +293,8 @@ impl SinkActor {
     }
 }
 
-fn broken(join: JoinError) -> Broken {
-    join.try_into_panic().map_or(Broken::ShuttingDown, Broken::Panicked)
+fn broken(join: JoinError) -> BrokenAttempt {
+    join.try_into_panic().map_or(BrokenAttempt::ShuttingDown, BrokenAttempt::Panicked)
 }
 
 impl fmt::Debug for SinkActor {
@@ -331,7 +331,7 @@ impl Handler<AcceptNotifications> for SinkActor {
         let span = spans::stage("sink", traced.as_ref());
         let traced = traced.and_then(|traced| Some((traced, TraceParent::of(&span)?)));
         let sender = Sender { reply, _span: span };
-        self.state.machine.take_in(Intake { notifications, traced }, clock::wall(), sender, clock::now());
+        self.state.machine.ingest(Intake { notifications, traced }, clock::wall(), sender, clock::now());
         self.pump(ctx);
         Reply::from(answer)
     }

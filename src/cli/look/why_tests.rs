@@ -156,10 +156,7 @@ fn a_sink_is_in_trouble_for_dead_letters_only_while_it_keeps_some() {
     assert_eq!(row(sink(1, 0, 0, None)).unwrap(), hint);
     assert_eq!(row(sink(0, 0, 0, refused)), None, "nothing is retried");
     assert_eq!(row(sink(5, 1, 1, refused)).unwrap(), "retrying|receiver answered 400 Bad Request");
-    assert_eq!(
-        row(sink(0, 0, 7, Some("the journal cannot be read: I/O"))).unwrap(),
-        "stuck|the journal cannot be read: I/O"
-    );
+    assert_eq!(row(sink(0, 0, 7, Some("cannot read the journal: I/O"))).unwrap(), "stuck|cannot read the journal: I/O");
 }
 
 #[test]

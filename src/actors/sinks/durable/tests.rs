@@ -4,7 +4,7 @@ use actix::{Actor, Addr, Context, Handler, ResponseFuture};
 use parking_lot::Mutex;
 
 use super::*;
-use informer_hub_sink::contract::{Bed, Fault, keeps_the_contract};
+use informer_hub_sink::contract::{Fault, TestBed, assert_sink_contract};
 
 /// Subscriber with a configurable fault.
 struct Subscriber {
@@ -53,7 +53,7 @@ impl SubscriberBed {
     }
 }
 
-impl Bed for SubscriberBed {
+impl TestBed for SubscriberBed {
     fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
         Arc::new(ActorTransport::new(self.subscriber.clone().recipient(), timeout))
     }
@@ -62,12 +62,12 @@ impl Bed for SubscriberBed {
         *self.fault.lock() = fault;
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn accepted(&self) -> Vec<String> {
         self.taken.lock().clone()
     }
 }
 
 #[test]
 fn durable_subscriber_passes_the_sink_contract() {
-    actix_rt::System::new().block_on(keeps_the_contract(|| std::future::ready(SubscriberBed::start())));
+    actix_rt::System::new().block_on(assert_sink_contract(|| std::future::ready(SubscriberBed::start())));
 }

@@ -18,7 +18,7 @@ use crate::actors::sinks::sink::recoverable::RecoverySlot;
 use crate::actors::sinks::sink::{AcceptNotifications, Drain, DrainReport, SinkActor, SinkParams, State, StorePlace};
 use crate::actors::subscribe::subscriber::{Deliver, Delivered, Subscriber};
 use informer_hub_journal::JournalError;
-use informer_hub_sink::{Durability, Event, Found, SinkHealth, Store};
+use informer_hub_sink::{Durability, Event, OpenedStore, SinkHealth, Store};
 use informer_hub_types::{Dynamic, Notification, Threads, Traced, WatchCell, Watcher, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
@@ -68,7 +68,7 @@ impl OpenStore {
         place: &StorePlace,
         knows: &dyn Fn(&Event) -> bool,
     ) -> Result<(Self, Vec<Event>), JournalError> {
-        let (store, Found { durability, orphans, recovery }) =
+        let (store, OpenedStore { durability, uncheckpointed, recovery }) =
             Store::open(&place.disk, &place.directory, place.limits, place.fsync, knows)?;
         for (what, recovery) in ["journal", "dead letters"].into_iter().zip(&recovery) {
             if !recovery.damaged.is_empty() || recovery.lost > 0 {
@@ -82,7 +82,7 @@ impl OpenStore {
                 tracing::info!(sink = name, what, pending = recovery.pending, "resuming with pending events");
             }
         }
-        Ok((Self { store, durability: Some(durability) }, orphans))
+        Ok((Self { store, durability: Some(durability) }, uncheckpointed))
     }
 }
 

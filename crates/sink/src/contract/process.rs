@@ -1,6 +1,6 @@
-//! One life of a whole sink over a bed: its machine, its store on a simulated disk, and attempts by the bed's transport.
+//! Simulated process of a sink: its machine, its store on a simulated disk, and the transport of a bed.
 //!
-//! The machine's clock is virtual and jumps from one thing to do to the next; attempts take the time that they take.
+//! The machine's clock is virtual and jumps to the next action. Attempts run in real time.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -20,29 +20,29 @@ use informer_hub_sim::disk::SimDisk;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Fsync, Notification};
 
-/// Events in the lanes at most.
+/// Maximum number of events in the lanes.
 pub(super) const ROOM: usize = 20;
 
-/// The sink, for as long as its process lives.
-pub(super) struct Life {
+/// Sink from the start of its process to the end.
+pub(super) struct Process {
     machine: Machine<u32>,
     store: Store,
     transport: Arc<dyn Transport>,
     now: Instant,
     attempts: JoinSet<(LaneId, Outcome)>,
     in_flight: Vec<(LaneId, Arc<[Event]>)>,
-    /// Messages so far.
+    /// Number of messages sent.
     sent: u32,
-    /// Those that were answered.
+    /// Answered messages.
     pub(super) answered: Vec<u32>,
     /// Events that the receiver has acknowledged.
     pub(super) accepted: Vec<Event>,
     pub(super) health: Arc<SinkHealth>,
 }
 
-impl Life {
-    /// A sink that goes on from what is on the disk; without one, in memory.
-    pub(super) fn begin(transport: Arc<dyn Transport>, disk: Option<(&SimDisk, StoreLimits)>) -> Self {
+impl Process {
+    /// Starts a sink from the journal on the disk, or in memory without one.
+    pub(super) fn start(transport: Arc<dyn Transport>, disk: Option<(&SimDisk, StoreLimits)>) -> Self {
         let (store, durability) = match disk {
             None => (Store::in_memory(), None),
             Some((disk, limits)) => {
@@ -80,10 +80,10 @@ impl Life {
 
     pub(super) fn send(&mut self, notifications: Vec<Notification>) {
         self.sent += 1;
-        self.machine.take_in(notifications, jiff::Timestamp::UNIX_EPOCH, self.sent, self.now);
+        self.machine.ingest(notifications, jiff::Timestamp::UNIX_EPOCH, self.sent, self.now);
     }
 
-    /// As at a shutdown.
+    /// Begins the shutdown.
     pub(super) fn flush(&mut self) {
         self.machine.flush(self.now);
     }
@@ -93,9 +93,9 @@ impl Life {
         self.now
     }
 
-    /// Events that are not acknowledged, and those of them that the end of the process would lose.
-    pub(super) fn left(&self) -> (u64, u64) {
-        (self.machine.left(), self.machine.at_risk())
+    /// Returns the undelivered events, and those of them that would be lost if the process ended now.
+    pub(super) fn undelivered(&self) -> (u64, u64) {
+        (self.machine.undelivered(), self.machine.at_risk())
     }
 
     /// Events of attempts that have not ended.
@@ -103,8 +103,8 @@ impl Life {
         self.in_flight.iter().flat_map(|(_, batch)| batch.iter())
     }
 
-    /// What is to be done by then, of what no attempt has to end for.
-    pub(super) fn pass(&mut self, time: Duration) {
+    /// Performs all actions that are due within `time`, without waiting for attempts.
+    pub(super) fn advance(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
             self.pump();
@@ -116,7 +116,7 @@ impl Life {
         self.now = end;
     }
 
-    /// Goes on, waiting for attempts to end, until something holds.
+    /// Performs actions and waits for attempts until a condition holds.
     pub(super) async fn until(&mut self, holds: impl Fn(&Self) -> bool) {
         loop {
             self.pump();
@@ -124,7 +124,7 @@ impl Life {
                 return;
             }
             let Some(ended) = self.attempts.join_next().await else {
-                let wake = self.machine.wake_at(self.now).expect("it does not hold, and nothing is to be done");
+                let wake = self.machine.wake_at(self.now).expect("the condition does not hold, and no action is left");
                 self.now = wake.max(self.now);
                 continue;
             };
@@ -149,7 +149,7 @@ impl Life {
                 }
                 Action::Work(work) => {
                     let done = self.store.run(work);
-                    self.machine.worked(done, self.now);
+                    self.machine.work_done(done, self.now);
                 }
             }
         }

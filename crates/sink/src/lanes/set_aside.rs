@@ -1,4 +1,4 @@
-//! Refused events of one lane, set aside until their next attempt, with the later events of their objects.
+//! Refused events of one lane, set aside until their next attempt, with later events of their objects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Event;
 use informer_hub_types::clock::Instant;
 
-/// How often, and since when, a receiver has refused an event that was alone in its batch.
+/// Refusals of an event that was alone in its batch.
 #[derive(Clone, Debug)]
 pub struct Refusals {
     /// When the first attempt was refused.
@@ -19,7 +19,7 @@ pub struct Refusals {
     pub error: Arc<str>,
 }
 
-/// One object whose oldest event was refused.
+/// Object whose oldest event was refused.
 #[derive(Debug)]
 struct Object {
     /// The refused event and when it is due; `None` while it is the lane's batch.
@@ -28,19 +28,19 @@ struct Object {
     behind: VecDeque<(Event, Instant)>,
 }
 
-/// See the module.
+/// Refused events and the events behind them.
 ///
-/// Invariants: `due` has exactly the objects with a waiting event; `events` and `bytes` count waiting events and those
-/// behind them, not one that is the lane's batch. Ordered maps, so that a simulation repeats itself.
+/// Invariants: `due` holds exactly the objects with a waiting event. `events` and `bytes` count waiting events and those
+/// behind them, but not one that is the lane's batch. The maps are ordered, so that simulations are reproducible.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct SetAside {
     objects: BTreeMap<u64, Object>,
     due: BTreeSet<(Instant, u64)>,
     events: usize,
     bytes: usize,
 }
 
-impl Aside {
+impl SetAside {
     pub(super) fn events(&self) -> usize {
         self.events
     }
@@ -54,7 +54,7 @@ impl Aside {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Takes an event whose object has a refused one; hands back any other.
+    /// Queues an event whose object has a refused one; returns any other event.
     pub(super) fn follow(&mut self, event: Event, queued: Instant) -> Result<(), Event> {
         let Some(object) = self.objects.get_mut(&event.lane_hash()) else { return Err(event) };
         (self.events, self.bytes) = (self.events + 1, self.bytes + event.size());
@@ -62,7 +62,7 @@ impl Aside {
         Ok(())
     }
 
-    /// Sets a refused event aside until then. Returns whether its object was not set aside before: then the caller moves
+    /// Sets a refused event aside until `due`. Returns whether its object was not set aside before; the caller then moves
     /// later events of the same object behind it.
     pub(super) fn put(&mut self, event: Event, refusals: Refusals, due: Instant) -> bool {
         let key = event.lane_hash();
@@ -74,7 +74,7 @@ impl Aside {
         self.objects.len() > before
     }
 
-    /// Takes the event that is due first, for another attempt. Its object stays set aside until [`Self::release`].
+    /// Removes the event that is due first, for another attempt. Its object stays set aside until [`Self::release`].
     pub(super) fn take_due(&mut self) -> Option<(Event, Refusals)> {
         let (_, key) = self.due.pop_first()?;
         let (event, refusals, _) = self.objects.get_mut(&key)?.waiting.take()?;
@@ -82,7 +82,7 @@ impl Aside {
         Some((event, refusals))
     }
 
-    /// An object's refused event is gone: its later events go back to the queue.
+    /// Removes an object whose refused event is done. Returns its later events, for the queue.
     pub(super) fn release(&mut self, object: u64) -> VecDeque<(Event, Instant)> {
         let behind = self.objects.remove(&object).map(|object| object.behind).unwrap_or_default();
         self.events -= behind.len();
@@ -90,13 +90,13 @@ impl Aside {
         behind
     }
 
-    /// Which waiting event was refused first, and when.
+    /// Returns the time of the earliest first refusal, and its object.
     pub(super) fn oldest(&self) -> Option<(Instant, u64)> {
         let since = |(key, object): (&u64, &Object)| Some((object.waiting.as_ref()?.1.since, *key));
         self.objects.iter().filter_map(since).min()
     }
 
-    /// Takes an object's waiting event out for good; the object stays set aside until [`Self::release`].
+    /// Removes an object's waiting event. The object stays set aside until [`Self::release`].
     pub(super) fn remove(&mut self, object: u64) -> Option<(Event, Refusals)> {
         let (event, refusals, due) = self.objects.get_mut(&object)?.waiting.take()?;
         self.due.remove(&(due, object));
@@ -104,7 +104,7 @@ impl Aside {
         Some((event, refusals))
     }
 
-    /// Events that were last refused by then are due now.
+    /// Makes events due now that were last refused no later than `refused_by`.
     pub(super) fn hasten(&mut self, refused_by: Instant, now: Instant) {
         for (key, object) in &mut self.objects {
             let Some((_, refusals, due)) = &mut object.waiting else { continue };
@@ -116,7 +116,7 @@ impl Aside {
         }
     }
 
-    /// Takes all events out, those of one object in order.
+    /// Removes all events. Returns them, in order per object.
     pub(super) fn drain(&mut self) -> Vec<Event> {
         let mut out = Vec::new();
         for (_, object) in std::mem::take(self).objects {

@@ -1,38 +1,41 @@
-//! Objects that a journal has told of and that the caches on disk do not have, or not in that state: they came, or changed,
-//! after the last checkpoint. Of a reader that the caches on disk do not know yet, all that it was told of.
+//! Objects whose latest journaled state is newer than the caches on disk, found while a journal is read at start.
 //!
-//! If they are gone when the hub starts again, nobody would notice, for a cache misses only what it had; a successor of an
-//! object would be taken for the object itself. So the caches begin with what was told; what the cluster says of it is
-//! then compared as for any object.
+//! Such an object was created or changed after the last checkpoint. For a reader that the caches on disk do not know
+//! yet, every journaled object counts.
 //!
-//! What a journal says of a name counts in the journal's order, whatever the versions are: a watch that goes on from an
-//! earlier version tells of objects that came and went before those which were told of first. Of one object the newest state
-//! counts, and its end is final: what was handed over twice, because who did it died, is in the journal twice, the second time
-//! perhaps not to its end. A dead letter that is delivered again says nothing of how its object was left.
+//! If such an object is deleted while the hub is down, a relist cannot detect it: a cache only misses objects that it
+//! had. A successor under the same name would be taken for the same object. So the caches start with these journaled
+//! states, and the first list is compared with them as usual.
+//!
+//! - Events of one name are applied in the journal's order, whatever their versions. A watch that resumes from an
+//!   earlier version reports objects that were created and deleted before the ones journaled first.
+//! - For one object (one UID) the newest state counts, and its deletion is final. After a crash, a handover is repeated
+//!   and may be in the journal twice, the second time only in part.
+//! - A replayed dead letter is ignored: it does not describe the last state of its object.
 
 use hashbrown::{HashMap, HashSet};
 
-use super::told::identity;
+use super::last_delivered::identity;
 use super::{Event, EventType};
 
-/// Bytes of events that are held while a journal is read. Of objects beyond that no body is known, if they are gone.
-const MOST: usize = 64 * 1024 * 1024;
+/// Limit on the bytes of events kept while a journal is read. Events beyond it are kept without their body.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// See the module. Filled in the journal's order.
+/// Last journaled states that are missing from the caches on disk. Filled in the journal's order.
 #[derive(Debug, Default)]
-pub struct Orphans {
-    /// By what names an object, whichever version of its resource it is told in.
+pub struct Uncheckpointed {
+    /// Keyed by the object's name, independent of the version of its resource.
     events: HashMap<u64, Event>,
     bytes: usize,
-    /// Objects that are gone.
+    /// Identities of deleted objects.
     ended: HashSet<u64>,
 }
 
-impl Orphans {
-    /// Notes an event, and whether a cache on disk has its object in that state, or a newer one, and knows that this reader was
-    /// told of it.
+impl Uncheckpointed {
+    /// Records an event. `is_known` says whether a cache on disk has the object in this state or a newer one, and knows
+    /// that this reader received it.
     pub fn note(&mut self, event: &Event, is_known: bool) {
-        if event.event_type() == EventType::Synced || event.is_again() {
+        if event.event_type() == EventType::Synced || event.is_replayed() {
             return;
         }
         let (key, object) = (event.lane_hash(), identity(event));
@@ -54,13 +57,13 @@ impl Orphans {
             }
             return;
         }
-        let event = if self.bytes + event.size() > MOST { event.without_body() } else { event.clone() };
+        let event = if self.bytes + event.size() > MAX_BYTES { event.without_body() } else { event.clone() };
         self.bytes += event.size();
         let before = self.events.insert(key, event);
         self.bytes -= before.map_or(0, |before| before.size());
     }
 
-    /// The last event of each.
+    /// Returns the last event of each object.
     #[must_use]
     pub fn into_events(self) -> Vec<Event> {
         self.events.into_values().collect()
@@ -79,34 +82,37 @@ mod tests {
     }
 
     fn left(events: &[(Notification, bool)]) -> Vec<String> {
-        let mut orphans = Orphans::default();
+        let mut uncheckpointed = Uncheckpointed::default();
         for (notification, is_known) in events {
-            orphans.note(&event(notification), *is_known);
+            uncheckpointed.note(&event(notification), *is_known);
         }
-        assert_eq!(orphans.bytes, orphans.events.values().map(Event::size).sum::<usize>());
-        let mut left: Vec<_> =
-            orphans.into_events().iter().map(|event| format!("{}@{}", event.subject(), event.version())).collect();
+        assert_eq!(uncheckpointed.bytes, uncheckpointed.events.values().map(Event::size).sum::<usize>());
+        let mut left: Vec<_> = uncheckpointed
+            .into_events()
+            .iter()
+            .map(|event| format!("{}@{}", event.subject(), event.version()))
+            .collect();
         left.sort();
         left
     }
 
     #[test]
-    fn what_came_after_the_checkpoint_and_was_not_seen_to_go_is_left_in_its_last_state() {
+    fn object_created_after_the_checkpoint_is_kept_in_its_last_state() {
         let gone = |name| Notification::Deleted { object: pod(name, "9", "x"), tombstone: false };
-        let told = [
+        let events = [
             (added(pod("new", "1", "x"), false), false),
             (updated(pod("new", "1", "x"), pod("new", "2", "x")), false),
             (added(pod("known", "1", "x"), false), true),
             (added(pod("short", "1", "x"), false), false),
             (gone("short"), false),
         ];
-        assert_eq!(left(&told), ["/v1/pods/shop/new@2"]);
+        assert_eq!(left(&events), ["/v1/pods/shop/new@2"]);
     }
 
     #[test]
-    fn a_dead_letter_that_is_delivered_again_brings_nothing_back() {
+    fn replayed_dead_letter_does_not_restore_an_object() {
         let gone = |version| Notification::Deleted { object: pod("gone", version, "x"), tombstone: false };
-        let told = [
+        let events = [
             (updated(pod("web", "1", "x"), pod("web", "3", "x")), false, false),
             (updated(pod("web", "1", "x"), pod("web", "2", "x")), false, true),
             (added(pod("gone", "4", "x"), false), false, false),
@@ -116,21 +122,21 @@ mod tests {
             (added(pod("back", "5", "x"), false), true, false),
             (added(pod("back", "4", "x"), false), false, true),
         ];
-        let mut orphans = Orphans::default();
-        for (notification, is_known, is_again) in &told {
+        let mut uncheckpointed = Uncheckpointed::default();
+        for (notification, is_known, is_replayed) in &events {
             let event = event(notification);
-            orphans.note(&if *is_again { event.again() } else { event }, *is_known);
+            uncheckpointed.note(&if *is_replayed { event.replayed() } else { event }, *is_known);
         }
         let left: Vec<_> =
-            orphans.into_events().iter().map(|it| format!("{}@{}", it.subject(), it.version())).collect();
+            uncheckpointed.into_events().iter().map(|it| format!("{}@{}", it.subject(), it.version())).collect();
         assert_eq!(left, ["/v1/pods/shop/web@3"]);
     }
 
     #[test]
-    fn what_was_handed_over_twice_says_nothing_new() {
+    fn repeated_handover_changes_nothing() {
         let gone = |object| Notification::Deleted { object, tombstone: false };
         let [before, after] = ["3", "4"].map(|version| pod_of("web", "earlier", version));
-        let told = [
+        let events = [
             (added(before.clone(), false), false),
             (updated(before.clone(), after.clone()), false),
             (gone(after.clone()), false),
@@ -138,34 +144,34 @@ mod tests {
             (added(before.clone(), false), false),
             (updated(before, after), false),
         ];
-        assert_eq!(left(&told), ["/v1/pods/shop/web@5"]);
+        assert_eq!(left(&events), ["/v1/pods/shop/web@5"]);
         let states = ["6", "7"].map(|version| pod_of("api", "one", version));
         let change = || (updated(states[0].clone(), states[1].clone()), false);
-        let told = [(added(states[0].clone(), false), false), change(), (added(states[0].clone(), false), false)];
-        assert_eq!(left(&told), ["/v1/pods/shop/api@7"]);
+        let events = [(added(states[0].clone(), false), false), change(), (added(states[0].clone(), false), false)];
+        assert_eq!(left(&events), ["/v1/pods/shop/api@7"]);
     }
 
     #[test]
-    fn an_object_of_before_that_is_told_of_after_its_successors_end_is_left() {
+    fn earlier_object_is_kept_after_its_successors_deletion() {
         let pod = |uid, version| pod_of("web", uid, version);
-        let told = [
+        let events = [
             (added(pod("later", "7"), false), false),
             (Notification::Deleted { object: pod("later", "8"), tombstone: false }, false),
             (added(pod("earlier", "3"), false), false),
             // Once more, of another object.
             (Notification::Deleted { object: pod("later", "8"), tombstone: true }, true),
         ];
-        assert_eq!(left(&told), ["/v1/pods/shop/web@3"]);
+        assert_eq!(left(&events), ["/v1/pods/shop/web@3"]);
     }
 
     #[test]
-    fn beyond_its_bound_it_remembers_who_without_what() {
-        let mut orphans = Orphans::default();
+    fn events_beyond_the_byte_limit_lose_their_body() {
+        let mut uncheckpointed = Uncheckpointed::default();
         for at in 0..20 {
-            orphans.note(&super::super::test_objects::event(&format!("a{at}"), 1, 4 << 20), false);
+            uncheckpointed.note(&super::super::test_objects::event(&format!("a{at}"), 1, 4 << 20), false);
         }
-        assert!(orphans.bytes <= MOST);
-        let events = orphans.into_events();
+        assert!(uncheckpointed.bytes <= MAX_BYTES);
+        let events = uncheckpointed.into_events();
         assert_eq!((events.len(), events.iter().filter(|event| event.json().is_empty()).count()), (20, 5));
     }
 }
