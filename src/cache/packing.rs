@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::posting::PartitionId;
 use super::snapshot::Snapshot;
-use super::young::{Young, pack_all};
+use super::uncompressed::{Young, pack_all};
 use informer_hub_types::{Dictionary, ObjectKey, PackOutcome, PackedTotals, StoredObject};
 
 /// See the module.

@@ -18,7 +18,7 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::{CacheFiles, Moves};
-use crate::state::names::{self, Names};
+use crate::state::short_names::{self, ShortNames};
 use informer_hub_disk::Disk;
 use informer_hub_types::clock::{self, Instant, SteadyClock};
 use informer_hub_types::{ClusterName, Gvr, ResourceVersion, View};
@@ -50,7 +50,7 @@ pub struct Keeping {
     clock: SteadyClock,
     pub(in crate::actors) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
     /// What names have meant, where that is kept, and whether there is news to be written.
-    names: Mutex<(Names, bool)>,
+    names: Mutex<(ShortNames, bool)>,
     names_file: Option<PathBuf>,
     /// Partitions that are other versions' now.
     pub(in crate::actors) moves: Mutex<Moves>,
@@ -171,13 +171,13 @@ impl Keeping {
 
     /// With what names have meant so far, and the file where that is kept.
     #[must_use]
-    pub fn names(mut self, names: Names, file: PathBuf) -> Self {
+    pub fn names(mut self, names: ShortNames, file: PathBuf) -> Self {
         (self.names, self.names_file) = (Mutex::new((names, false)), Some(file));
         self
     }
 
     /// What names have meant so far.
-    pub(in crate::actors) fn meanings(&self) -> Names {
+    pub(in crate::actors) fn meanings(&self) -> ShortNames {
         self.names.lock().0.clone()
     }
 
@@ -185,13 +185,13 @@ impl Keeping {
     pub(in crate::actors) fn note_name(&self, wanted: &ResourceRequest, gvr: &Gvr) {
         if let ResourceRequest::Written(written) = wanted {
             let mut names = self.names.lock();
-            names.1 |= names.0.note(written, gvr);
+            names.1 |= names.0.record(written, gvr);
         }
     }
 
     /// Whether a cluster has said so before.
     pub(in crate::actors) fn name_means(&self, wanted: &ResourceRequest, gvr: &Gvr) -> bool {
-        matches!(wanted, ResourceRequest::Written(written) if self.names.lock().0.mean(written, gvr))
+        matches!(wanted, ResourceRequest::Written(written) if self.names.lock().0.resolves_to(written, gvr))
     }
 
     /// Writes what names mean, where there is news or somebody has removed the file.
@@ -199,11 +199,11 @@ impl Keeping {
         let Some(file) = &self.names_file else { return Ok(()) };
         let news = {
             let mut names = self.names.lock();
-            let is_news = std::mem::take(&mut names.1) || names::are_gone(&*self.disk, file, &names.0);
+            let is_news = std::mem::take(&mut names.1) || short_names::is_missing(&*self.disk, file, &names.0);
             is_news.then(|| names.0.clone())
         };
         let Some(news) = news else { return Ok(()) };
-        names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
+        short_names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
     }
 
     /// Whether a partition has come as far as readers were told of it before the start, so that nobody has to remember

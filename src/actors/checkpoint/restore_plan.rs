@@ -4,7 +4,7 @@ use crate::actors::subscribe::requests::InformerFor;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::cache::DeclaredIndex;
 use crate::state::caches::{Claim, PartitionHeader};
-use crate::state::names::Names;
+use crate::state::short_names::ShortNames;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
 
 /// See the module.
@@ -12,26 +12,26 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
 pub struct RestorePlan {
     clusters: Vec<(ClusterName, ClusterLabels)>,
     demands: Vec<InformerFor>,
-    names: Names,
+    names: ShortNames,
 }
 
 impl RestorePlan {
     /// What is demanded of these clusters, where names have meant what they did. Of several demands of a resource the first
     /// counts.
     #[must_use]
-    pub fn new(clusters: Vec<(ClusterName, ClusterLabels)>, demands: Vec<InformerFor>, names: Names) -> Self {
+    pub fn new(clusters: Vec<(ClusterName, ClusterLabels)>, demands: Vec<InformerFor>, names: ShortNames) -> Self {
         Self { clusters, demands, names }
     }
 
     /// What names have meant.
     #[must_use]
-    pub fn into_names(self) -> Names {
+    pub fn into_names(self) -> ShortNames {
         self.names
     }
 
     /// Whether a demand may be of a resource, as far as can be told before a cluster is asked.
     fn is_of(&self, demand: &InformerFor, known: &ResourceRequest, resource: &ApiResource) -> bool {
-        let is_named = |written| self.names.mean(written, &resource.gvr);
+        let is_named = |written| self.names.resolves_to(written, &resource.gvr);
         demand.wanted.may_be(known) || matches!(&demand.wanted, ResourceRequest::Written(written) if is_named(written))
     }
 

@@ -130,7 +130,7 @@ impl DiscoveryActor {
         });
         let checking = answers.into_actor(self).map(|(), act, ctx| {
             if act.failed.as_ref().is_some_and(|error| error.class.is_silence()) {
-                act.pace.check(clock::now());
+                act.pace.request_soon(clock::now());
                 act.schedule(ctx);
             }
         });
@@ -148,14 +148,14 @@ impl DiscoveryActor {
                     act.view.asked = Some(clock::wall());
                     act.failed = None;
                     act.known = found.map(Known::new).or_else(|| act.known.take());
-                    if act.serves_what_is_defined() { Answer::Came } else { Answer::Partly }
+                    if act.serves_what_is_defined() { Answer::Complete } else { Answer::Partial }
                 }
                 Err(error) => {
                     act.failed = Some(error);
                     Answer::Failed
                 }
             };
-            act.pace.look(outcome, act.is_watched(), clock::now(), &mut rng::unit);
+            act.pace.note_result(outcome, act.is_watched(), clock::now(), &mut rng::unit);
             act.tell(Some(act.failed.clone().map_or(Ok(()), Err)));
             act.schedule(ctx);
         }));
@@ -269,9 +269,9 @@ impl Handler<Heard> for DiscoveryActor {
         };
         if is_news {
             if was_watched {
-                self.pace.hear(clock::now());
+                self.pace.note_change(clock::now());
             } else {
-                self.pace.check(clock::now());
+                self.pace.request_soon(clock::now());
             }
             self.schedule(ctx);
             self.tell(None);
