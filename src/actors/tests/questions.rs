@@ -182,6 +182,6 @@ fn the_first_question_for_what_an_object_owns_has_the_index_built_that_answers_t
         };
         timeout(PATIENCE, built).await.expect("the index is built");
         let plan = bed.ask(children()).await.unwrap().plan.to_string();
-        assert_eq!(plan, format!("index {OWNER_INDEX} = \"nobody\": about 0 objects; all of them match"));
+        assert_eq!(plan, format!("index {OWNER_INDEX} = \"nobody\": about 0 objects; all match"));
     });
 }

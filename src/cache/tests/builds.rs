@@ -357,10 +357,7 @@ fn an_index_in_the_making_is_none_for_who_asks_and_its_name_is_taken() {
     let error = snapshot.answer(&crate::cache::Query::by_index("parts", "parts 1")).unwrap_err();
     assert!(error.to_string().starts_with("no index \"parts\""), "{error}");
     let taken = store.plan_indexers(parts()).unwrap_err();
-    assert_eq!(
-        taken.to_string(),
-        format!("{} has an index of this name already: parts; nothing was added", pods().gvr)
-    );
+    assert_eq!(taken.to_string(), format!("{} already has an index named parts: no index was added", pods().gvr));
     assert_eq!(store.add_indexers(parts()).unwrap_err(), taken);
     assert!(matches!(store.resume_build(), Some(BuildStep::Done(Ok(())))));
     assert!(store.published().load().answer(&crate::cache::Query::by_index("parts", "parts 1")).is_ok());

@@ -287,7 +287,7 @@ fn indices_are_added_over_what_is_there_all_or_none() {
     assert_eq!(indexer.by_index("parts", "x").unwrap().len(), 1);
     let more = ["parts", "another", "first"].map(|name| (name, first()));
     let error = indexer.add_indexers(more.into_iter().collect()).unwrap_err();
-    assert_eq!(error.to_string(), "pods has an index of this name already: first, parts; nothing was added");
+    assert_eq!(error.to_string(), "pods already has an index named first, parts: no index was added");
     let unknown = indexer.by_index("another", "a").unwrap_err();
     assert_eq!(unknown.to_string(), "no index \"another\" is declared for pods; declared: first, parts");
     for error in [

@@ -139,25 +139,25 @@ fn plan(known: [Known; 2], test: Test) -> String {
 #[test]
 fn a_field_is_looked_up_in_its_index_where_every_informer_has_that() {
     let is = |text: &str| Test::Is(Literal::Text(text.into()));
-    let by_index = "index by-one = \"v1\": about 10 objects; all of them match";
+    let by_index = "index by-one = \"v1\": about 10 objects; all match";
     assert_eq!(plan([Known::Declared; 2], is("v1")), by_index);
     assert_eq!(plan([Known::Computed; 2], is("v1")), by_index.replace("by-one", "computed-by-one"));
     let both = Test::In(["v1", "v2"].map(|text| Literal::Text(text.into())).into());
     assert_eq!(
         plan([Known::Declared; 2], both),
-        "index by-one = \"v1\", index by-one = \"v2\": about 20 objects; all of them match"
+        "index by-one = \"v1\", index by-one = \"v2\": about 20 objects; all match"
     );
     assert_eq!(
         plan([Known::Declared; 2], Test::IsNot(Literal::Text("v1".into()))),
-        "all objects: about 40 objects; their heads decide"
+        "all objects: about 40 objects; matched on heads"
     );
-    let bodies = "all objects: about 40 objects; their heads decide where they can, else their bytes are decompressed";
+    let bodies = "all objects: about 40 objects; matched on heads, or on decompressed bodies if needed";
     assert_eq!(plan([Known::Declared, Known::Nowhere], is("v1")), bodies, "one informer lacks it");
     assert_eq!(plan([Known::Declared; 2], Test::Is(Literal::Number(7.0))), bodies, "a number is written in many ways");
     let written_alike = plan([Known::Declared; 2], is("7"));
     assert_eq!(
         written_alike,
-        "index by-one = \"7\": about 0 objects; their heads decide where they can, else their bytes are decompressed"
+        "index by-one = \"7\": about 0 objects; matched on heads, or on decompressed bodies if needed"
     );
 }
 
