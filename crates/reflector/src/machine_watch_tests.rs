@@ -190,7 +190,7 @@ fn a_bookmark_without_a_version_moves_nothing_on() {
     assert_eq!(rig.watch(), (MostRecent, true), "a list that ended so is complete, and the next one is a list again");
 }
 
-// The store drops what the watch then repeats: `stale_events_of_a_watch_change_nothing`.
+// The store drops what the watch then repeats: `store_ignores_stale_watch_events`.
 #[test]
 fn a_version_that_goes_backwards_is_followed() {
     let mut rig = Rig::watching();
