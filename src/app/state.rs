@@ -16,7 +16,7 @@ use crate::actors::{CheckpointStore, DeliveredVersions, Env, RestorePlan, StateS
 use crate::cache::{Partition, PartitionId, Snapshot};
 use crate::state::caches::{self, Loaded, LoadedCache};
 use crate::state::fleet::{self, SourcedCluster};
-use crate::state::names::{self, Names};
+use crate::state::short_names::{self, ShortNames};
 use crate::state::{StateDir, StateError};
 use informer_hub_codec::Decoded;
 use informer_hub_codec::Decoder;
@@ -106,7 +106,7 @@ impl OpenState {
     /// Sees that what was to be kept for the next start is still there. Blocks.
     pub(super) fn tend(&self, clusters: Vec<SourcedCluster>) {
         let file = self.0.fleet();
-        match fleet::tend(&**self.0.disk(), &file, clusters) {
+        match fleet::rewrite_if_missing(&**self.0.disk(), &file, clusters) {
             Ok(false) => {}
             Ok(true) => {
                 tracing::error!(file = %file.display(), "it was removed under the running hub, and is written anew");
@@ -125,11 +125,12 @@ impl OpenState {
     ) -> Result<Found, StartError> {
         let clusters: Vec<_> = config.clusters.iter().map(|it| (it.name.clone(), it.labels.clone())).collect();
         let (names_disk, names_file) = (Arc::clone(self.0.disk()), self.0.names());
-        let reading = io.spawn_blocking(move || names::read(&*names_disk, &names_file)).await.map_err(|_| died())?;
+        let reading =
+            io.spawn_blocking(move || short_names::read(&*names_disk, &names_file)).await.map_err(|_| died())?;
         let names = reading.unwrap_or_else(|error| {
             let file = self.0.names().display().to_string();
             tracing::error!(file, %error, "it is not known what short names mean: what was asked for by them begins anew");
-            Names::default()
+            ShortNames::default()
         });
         let plan = RestorePlan::new(clusters, demands, names);
         let (disk, dir) = (Arc::clone(self.0.disk()), self.0.caches());

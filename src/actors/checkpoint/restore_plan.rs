@@ -4,7 +4,7 @@ use crate::actors::subscribe::requests::InformerFor;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::cache::DeclaredIndex;
 use crate::state::caches::{Claim, PartitionHeader};
-use crate::state::names::Names;
+use crate::state::short_names::ShortNames;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
 
 /// Clusters, resource requests and known names that decide which saved partitions are restored.
@@ -12,25 +12,25 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
 pub struct RestorePlan {
     clusters: Vec<(ClusterName, ClusterLabels)>,
     demands: Vec<InformerFor>,
-    names: Names,
+    names: ShortNames,
 }
 
 impl RestorePlan {
     /// Creates a plan for these clusters. If several requests match a resource, the first decides its options.
     #[must_use]
-    pub fn new(clusters: Vec<(ClusterName, ClusterLabels)>, demands: Vec<InformerFor>, names: Names) -> Self {
+    pub fn new(clusters: Vec<(ClusterName, ClusterLabels)>, demands: Vec<InformerFor>, names: ShortNames) -> Self {
         Self { clusters, demands, names }
     }
 
     /// Returns the known resource names.
     #[must_use]
-    pub fn into_names(self) -> Names {
+    pub fn into_names(self) -> ShortNames {
         self.names
     }
 
     /// Returns whether a request may mean a resource, as far as known without asking a cluster.
     fn is_of(&self, demand: &InformerFor, known: &ResourceRequest, resource: &ApiResource) -> bool {
-        let is_named = |written| self.names.mean(written, &resource.gvr);
+        let is_named = |written| self.names.resolves_to(written, &resource.gvr);
         demand.wanted.may_be(known) || matches!(&demand.wanted, ResourceRequest::Written(written) if is_named(written))
     }
 

@@ -18,7 +18,7 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::{CacheFiles, Moves};
-use crate::state::names::{self, Names};
+use crate::state::short_names::{self, ShortNames};
 use informer_hub_disk::Disk;
 use informer_hub_types::clock::{self, Instant, SteadyClock};
 use informer_hub_types::{ClusterName, Gvr, ResourceVersion, View};
@@ -53,7 +53,7 @@ pub struct CheckpointStore {
     clock: SteadyClock,
     pub(in crate::actors) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
     /// Resource names and what clusters resolved them to, and whether there are unsaved changes.
-    names: Mutex<(Names, bool)>,
+    names: Mutex<(ShortNames, bool)>,
     names_file: Option<PathBuf>,
     /// Partitions that moved to another version of their resource.
     pub(in crate::actors) moves: Mutex<Moves>,
@@ -176,13 +176,13 @@ impl CheckpointStore {
 
     /// Sets the known resource names and the file to store them in.
     #[must_use]
-    pub fn names(mut self, names: Names, file: PathBuf) -> Self {
+    pub fn names(mut self, names: ShortNames, file: PathBuf) -> Self {
         (self.names, self.names_file) = (Mutex::new((names, false)), Some(file));
         self
     }
 
     /// Returns the known resource names.
-    pub(in crate::actors) fn names_snapshot(&self) -> Names {
+    pub(in crate::actors) fn names_snapshot(&self) -> ShortNames {
         self.names.lock().0.clone()
     }
 
@@ -190,13 +190,13 @@ impl CheckpointStore {
     pub(in crate::actors) fn note_name(&self, requested: &ResourceRequest, gvr: &Gvr) {
         if let ResourceRequest::Written(written) = requested {
             let mut names = self.names.lock();
-            names.1 |= names.0.note(written, gvr);
+            names.1 |= names.0.record(written, gvr);
         }
     }
 
     /// Returns whether a cluster has resolved the name to this resource before.
     pub(in crate::actors) fn is_resolved_to(&self, requested: &ResourceRequest, gvr: &Gvr) -> bool {
-        matches!(requested, ResourceRequest::Written(written) if self.names.lock().0.mean(written, gvr))
+        matches!(requested, ResourceRequest::Written(written) if self.names.lock().0.resolves_to(written, gvr))
     }
 
     /// Writes the resource names if they have changed or the file is missing.
@@ -204,11 +204,11 @@ impl CheckpointStore {
         let Some(file) = &self.names_file else { return Ok(()) };
         let news = {
             let mut names = self.names.lock();
-            let is_news = std::mem::take(&mut names.1) || names::are_gone(&*self.disk, file, &names.0);
+            let is_news = std::mem::take(&mut names.1) || short_names::is_missing(&*self.disk, file, &names.0);
             is_news.then(|| names.0.clone())
         };
         let Some(news) = news else { return Ok(()) };
-        names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
+        short_names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
     }
 
     /// Returns whether a partition has reached the version that readers received before the start. Journals need not

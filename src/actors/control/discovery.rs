@@ -131,7 +131,7 @@ impl DiscoveryActor {
         });
         let checking = answers.into_actor(self).map(|(), act, ctx| {
             if act.failed.as_ref().is_some_and(|error| error.class.is_unreachable()) {
-                act.pace.check(clock::now());
+                act.pace.request_soon(clock::now());
                 act.schedule(ctx);
             }
         });
@@ -149,14 +149,14 @@ impl DiscoveryActor {
                     act.view.asked = Some(clock::wall());
                     act.failed = None;
                     act.known = found.map(LastDiscovery::new).or_else(|| act.known.take());
-                    if act.serves_all_definitions() { Answer::Came } else { Answer::Partly }
+                    if act.serves_all_definitions() { Answer::Complete } else { Answer::Partial }
                 }
                 Err(error) => {
                     act.failed = Some(error);
                     Answer::Failed
                 }
             };
-            act.pace.look(outcome, act.is_watched(), clock::now(), &mut rng::unit);
+            act.pace.note_result(outcome, act.is_watched(), clock::now(), &mut rng::unit);
             act.report(Some(act.failed.clone().map_or(Ok(()), Err)));
             act.schedule(ctx);
         }));
@@ -272,9 +272,9 @@ impl Handler<NamesChanged> for DiscoveryActor {
         };
         if has_changed {
             if was_watched {
-                self.pace.hear(clock::now());
+                self.pace.note_change(clock::now());
             } else {
-                self.pace.check(clock::now());
+                self.pace.request_soon(clock::now());
             }
             self.schedule(ctx);
             self.report(None);

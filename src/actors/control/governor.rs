@@ -56,14 +56,14 @@ impl GovernorActor {
         let caches = self.env.caches.contents();
         let usages = usages(&members, &caches, &mut self.samples);
         self.show_unopened(&members, &caches);
-        let verdict = self.governor.look(&Reading {
+        let verdict = self.governor.evaluate(&Reading {
             now: clock::now(),
             limit: self.limit,
             resident: self.env.tuning.memory.gauge.resident(),
             usages: &usages,
-            dice: rng::unit(),
+            jitter: rng::unit(),
         });
-        for (number, shown) in &verdict.shown {
+        for (number, shown) in &verdict.memory_shares {
             let (health, usage) = (&members[number].health, &usages[number]);
             health.bytes.store(object_memory(usage.objects, usage.bodies), Relaxed);
             let memory = &health.memory;
@@ -156,7 +156,7 @@ fn usages(
         let state = plain.checked_div(objects).filter(|bytes| *bytes > 0).unwrap_or(ASSUMED_STATE_BYTES);
         let queued = health.fifo_bytes.load(Relaxed) + staged + member.inboxes.pending() * state;
         let expected = health.list_expected.load(Relaxed).min(MAX_EXPECTED);
-        Usage { step: health.memory.step(), objects, expected, bodies, young, queued }
+        Usage { step: health.memory.step(), objects, expected, bodies, uncompressed: young, queued }
     };
     members.iter().map(|(number, member)| (*number, usage(*number, member))).collect()
 }

@@ -182,6 +182,6 @@ fn first_children_query_builds_the_owner_index_for_the_next() {
         };
         timeout(PATIENCE, built).await.expect("the index is built");
         let plan = test.ask(children()).await.unwrap().plan.to_string();
-        assert_eq!(plan, format!("index {OWNER_INDEX} = \"nobody\": about 0 objects; all of them match"));
+        assert_eq!(plan, format!("index {OWNER_INDEX} = \"nobody\": about 0 objects; all match"));
     });
 }

@@ -1,19 +1,19 @@
-//! The names of a resource's files, and of its directory.
+//! Names of the cache files and directories of a resource.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use informer_hub_types::{Gvr, View};
 
-/// Numbers beyond this are damage: the one behind each must be a number too.
+/// Upper bound of file and partition numbers; larger ones are damage. Leaves room for the next number.
 pub(super) const MAX_NUMBER: u64 = 1 << 62;
 
-/// A file of a resource.
+/// Name of a cache file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FileName {
-    /// All of it, as of a moment.
+    /// Complete contents at one time.
     Snapshot(u64),
-    /// What has changed since the snapshot of the first number; files of one snapshot follow each other by the second.
+    /// Changes since the snapshot of the first number, ordered by the second number.
     Deltas(u64, u64),
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for FileName {
     }
 }
 
-/// What a file's checksums begin with, so that no record of another file passes for one of it.
+/// Returns the initial value of a file's checksums. It prevents records of other files from being accepted.
 pub(super) fn salt(name: FileName) -> u32 {
     let (kind, number, part) = match name {
         FileName::Snapshot(number) => (1_u64, number, 0),
@@ -68,7 +68,8 @@ pub(super) fn salt(name: FileName) -> u32 {
     u32::from_be_bytes([mixed.to_be_bytes()[0], mixed.to_be_bytes()[1], mixed.to_be_bytes()[2], mixed.to_be_bytes()[3]])
 }
 
-/// The directory of a resource's files; `None` for a view that is never kept, or a name that is none of Kubernetes'.
+/// Returns the directory of a resource's files. `None` for a view that is never saved, or a name that is invalid in
+/// Kubernetes.
 pub(super) fn directory(root: &Path, gvr: &Gvr, view: &View) -> Option<PathBuf> {
     let suffix = match view {
         View::Shared => "",

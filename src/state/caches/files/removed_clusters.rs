@@ -1,28 +1,28 @@
-//! Partitions of clusters that are taken out while the hub runs: kept on disk for when they come back.
+//! Saved partitions of removed clusters, kept on disk until the clusters are re-added.
 
 use std::io;
 use std::sync::Arc;
 
+use super::super::claim::{Claim, saved};
 use super::super::codec::PartitionHeader;
 use super::super::load::{self, Read};
-use super::super::restore::{Claim, saved};
-use super::super::steps::key_of;
-use super::{CacheFiles, Kept, OBJECT};
+use super::super::plan::key_of;
+use super::{ASSUMED_OBJECT, CacheFiles, Kept};
 use crate::cache::{Partition, SavedPartition};
 use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredObject};
 
-/// What is on disk of partitions that are wanted again.
+/// Saved partitions of re-added clusters.
 #[derive(Debug, Default)]
 pub struct Returning {
-    /// They, each with what [`CacheFiles::came_back`] asks for.
+    /// The partitions, each with the argument for [`CacheFiles::came_back`].
     pub partitions: Vec<(Stored, SavedPartition)>,
-    /// Objects of them that lie plain.
+    /// Objects of these partitions with plain bodies.
     pub plain: Vec<Arc<StoredObject>>,
-    /// What is known of damage, for people.
+    /// Descriptions of damage.
     pub damage: Vec<String>,
 }
 
-/// Where a partition is in the files.
+/// Location of a partition in the files.
 #[derive(Debug)]
 pub struct Stored {
     number: u64,
@@ -30,39 +30,39 @@ pub struct Stored {
 }
 
 impl CacheFiles {
-    /// Keeps a partition that is on disk as it is for who wants it later, though its cache closes it; whether it was there.
+    /// Keeps an up-to-date saved partition on disk although its cache closes it. Returns whether it was up to date.
     pub fn put_away(&mut self, partition: &Partition) -> bool {
         let key = key_of(partition);
         let kept = self.has(partition).then(|| self.kept.remove(&key)).flatten();
         let Some(kept) = kept else { return false };
-        self.sizes.unwanted_bytes += self.bytes_of(partition);
+        self.sizes.unwanted_bytes += self.estimated_bytes(partition);
         self.unwanted.insert(key, (kept.number, kept.header));
         true
     }
 
-    /// Whether something of a cluster is on disk that its cache does not have.
+    /// Returns whether a closed partition of the cluster is on disk.
     #[must_use]
     pub fn has_away(&self, cluster: &ClusterName) -> bool {
         self.away().any(|name| name == cluster)
     }
 
-    /// Clusters of which something is on disk that its cache does not have.
+    /// Returns the clusters with closed partitions on disk.
     pub fn away(&self) -> impl Iterator<Item = &ClusterName> {
         self.unwanted.keys().map(|(cluster, _)| cluster)
     }
 
-    /// Whether something that its cache does not have is claimed.
+    /// Returns whether a closed partition is claimed.
     #[must_use]
     pub fn is_claimed(&self, claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>) -> bool {
         self.unwanted.values().any(|(_, header)| claim(&self.resource, header).is_some())
     }
 
-    /// Reads back what is claimed of what nobody wanted. It stays so until [`Self::came_back`].
+    /// Reads the claimed closed partitions. They stay closed until [`Self::came_back`].
     ///
-    /// Costs reading all files of the resource, and memory for what is claimed.
+    /// Costs reading all files of the resource, and memory for the claimed partitions.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the disk fails.
     pub fn bring_back(
         &mut self,
         totals: &Arc<PackedTotals>,
@@ -82,7 +82,7 @@ impl CacheFiles {
             let (number, mut header) = (partition.number, partition.header);
             let is_it = self.unwanted.get(&key).is_some_and(|(known, _)| *known == number);
             let Some(claim) = claim(&self.resource, &header).filter(|_| is_it) else { continue };
-            // Where something may be missing it must not be written again as complete.
+            // With possible gaps the partition must not be saved as complete again.
             header.version = header.version.filter(|_| is_whole);
             let saved = saved(&self.resource, claim, header.clone(), partition.objects);
             back.push((Stored { number, header }, saved));
@@ -93,24 +93,24 @@ impl CacheFiles {
         Ok(Returning { partitions: back, plain, damage })
     }
 
-    /// A partition that was read back is in its cache: from now on what changes in it is written.
+    /// Marks a read partition as open. From now on its changes are written.
     pub fn came_back(&mut self, stored: Stored, partition: &Partition) {
         let key = key_of(partition);
         if self.unwanted.remove(&key).is_some() {
-            self.sizes.unwanted_bytes = self.sizes.unwanted_bytes.saturating_sub(self.bytes_of(partition));
+            self.sizes.unwanted_bytes = self.sizes.unwanted_bytes.saturating_sub(self.estimated_bytes(partition));
             let Stored { number, header } = stored;
             self.kept.insert(key, Kept { number, header, partition: partition.clone() });
         }
     }
 
-    /// Has partitions stay on disk as they are though their cache has closed them: their readers have not answered for all.
+    /// Keeps closed partitions on disk until their readers have acknowledged everything.
     pub fn keep_closed(&mut self, partitions: impl IntoIterator<Item = (ClusterName, Scope)>) {
         self.moved.extend(partitions);
     }
 
-    /// What a partition takes on disk, about.
-    fn bytes_of(&self, partition: &Partition) -> u64 {
-        let mean = self.sizes.object_bytes.checked_div(self.sizes.objects).unwrap_or(OBJECT);
+    /// Estimates the bytes of a partition on disk.
+    fn estimated_bytes(&self, partition: &Partition) -> u64 {
+        let mean = self.sizes.object_bytes.checked_div(self.sizes.objects).unwrap_or(ASSUMED_OBJECT);
         partition.len() as u64 * mean
     }
 }

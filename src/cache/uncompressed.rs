@@ -1,86 +1,86 @@
-//! Which objects lie plain and which are compressed.
+//! Objects that are not compressed yet, in the order they were stored.
 //!
-//! What changed lately is likely to change again soon, and compressing it in the event's way would double the
-//! event's cost. So new objects lie plain in a young generation that is bounded in bytes; what has aged is handed
-//! out to be compressed elsewhere. An object that was replaced while young is never compressed at all.
+//! Recently changed objects are likely to change again soon, and compression in the event path would double the cost of
+//! an event. New objects are therefore stored plain, up to a byte limit. Older ones are handed out for compression on
+//! another thread. An object that is replaced before that is never compressed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use informer_hub_types::{Dictionary, PackOutcome, PackedTotals, Packer, StoredObject};
 
-/// Objects of one resource that lie plain, oldest first.
+/// Uncompressed objects of one resource, oldest first.
 #[derive(Debug)]
 pub struct Young {
     objects: VecDeque<(Arc<StoredObject>, usize)>,
     bytes: usize,
-    /// Bytes that were handed out, and lie plain until they have been compressed.
+    /// Bytes that were handed out and are still being compressed.
     aging: usize,
     limit: usize,
 }
 
 impl Young {
-    /// Default bound in bytes of plain bodies, per resource over all clusters.
+    /// Default limit in bytes of plain bodies, per resource over all clusters.
     pub const DEFAULT_LIMIT: usize = 4 * 1024 * 1024;
 
-    /// The bound where memory is short.
+    /// Limit in bytes under memory pressure.
     pub const TIGHT_LIMIT: usize = 256 * 1024;
 
-    /// Objects that a dictionary is trained on, at most.
+    /// Maximum number of training samples for a dictionary.
     pub const SAMPLES: usize = 800;
 
-    /// Fewer make no useful dictionary.
+    /// Minimum number of training samples.
     pub const MIN_SAMPLES: usize = 32;
 
-    /// An empty generation with a bound in bytes.
+    /// Creates an empty queue with a limit in bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit }
     }
 
-    /// Another bound from now on; the next look at it acts on it.
+    /// Changes the limit; the next check applies it.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Takes a new object in.
+    /// Adds a new object.
     pub fn add(&mut self, object: Arc<StoredObject>) {
         let bytes = object.body_size();
         self.bytes += bytes;
         self.objects.push_back((object, bytes));
     }
 
-    /// Whether the bound is passed, so that [`Self::take_aged`] has something to give.
+    /// Returns whether the limit is exceeded, so that [`Self::take_aged`] returns objects.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.bytes > self.limit
     }
 
-    /// Whether the bound is passed by a half, with what is being compressed: compression lags, and whoever adds should
-    /// wait for it.
+    /// Returns whether the limit is exceeded by half, including objects being compressed. Then compression lags, and
+    /// writers should wait.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         self.bytes + self.aging > self.limit + self.limit / 2
     }
 
-    /// Whether the bound is passed three times: who adds little should wait as well.
+    /// Returns whether three times the limit is exceeded. Then small writes should wait too.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes + self.aging > self.limit.saturating_mul(3)
     }
 
-    /// What was handed out has been compressed, or never will be.
+    /// Marks the handed-out objects as compressed or abandoned.
     pub fn aged(&mut self) {
         self.aging = 0;
     }
 
-    /// Takes out the oldest objects until half of the bound is free, without those that nobody else holds any more.
-    /// They count until [`Self::aged`].
+    /// Removes the oldest objects until half of the limit is free, and returns those still in use. They count until
+    /// [`Self::aged`].
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
         self.take_down_to(self.limit / 2)
     }
 
-    /// Takes out every object, for when nothing has changed for a while, without those that nobody else holds any more.
+    /// Removes every object, after a time without changes, and returns those still in use.
     pub fn take_all(&mut self) -> Vec<Arc<StoredObject>> {
         let all = self.take_down_to(0);
         self.objects = VecDeque::new();
@@ -101,25 +101,25 @@ impl Young {
         aged
     }
 
-    /// Objects to train a dictionary on, spread over the generation. Few where there are few.
+    /// Returns training samples for a dictionary, spread evenly.
     #[must_use]
     pub fn samples(&self) -> Vec<Arc<StoredObject>> {
         let step = self.objects.len().div_ceil(Self::SAMPLES).max(1);
         self.objects.iter().step_by(step).map(|(object, _)| Arc::clone(object)).collect()
     }
 
-    /// Bytes that lie plain.
+    /// Returns the uncompressed bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// Bytes that are packed before others have their turn: some 40 µs.
+/// Bytes packed before yielding to other threads: about 40 µs.
 const TURN: usize = 24 * 1024;
 
-/// Packs what has aged. Meant for a thread that nobody waits for, and that lets others go first every 24 KiB: where cores
-/// are few, a round in one go would show in the latency of events, and a turn after each object costs a tenth of the work.
+/// Packs aged objects. Runs on a background thread and yields every 24 KiB. Without yielding, a round on few cores
+/// would add to event latency; yielding after each object would cost a tenth of the throughput.
 pub fn pack_all<'o>(
     aged: impl IntoIterator<Item = &'o Arc<StoredObject>>,
     dictionary: &Arc<Dictionary>,
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::cache::testing::object;
 
-    /// Ten objects of equal size, names in their order, and that size.
+    /// Returns ten objects of equal size, in the order of their names, and that size.
     fn ten() -> (Vec<Arc<StoredObject>>, usize) {
         let objects: Vec<_> = (0..10).map(|i| Arc::new(object("ns", &format!("web-{i}"), "u", 1))).collect();
         let size = objects[0].body_size();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_age_first_until_half_of_the_bound_is_free() {
+    fn take_aged_frees_half_of_the_limit_oldest_first() {
         let (objects, size) = ten();
         let mut young = filled(8 * size, &objects);
         assert_eq!(names(&young.take_aged()), ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_replaced_while_young_is_freed_and_never_handed_out() {
+    fn take_aged_skips_replaced_objects() {
         let (mut objects, size) = ten();
         let mut young = filled(8 * size, &objects);
         let replaced = Arc::downgrade(&objects[1]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn at_rest_all_of_them_go_and_the_room_they_took() {
+    fn take_all_empties_the_queue_and_frees_its_memory() {
         let (objects, size) = ten();
         let mut young = filled(20 * size, &objects[..3]);
         assert_eq!(names(&young.take_all()), ["web-0", "web-1", "web-2"]);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_and_the_bound_and_a_half_and_three_times_the_bound_are_passed_only_above_them() {
+    fn thresholds_are_exceeded_only_above_the_limit() {
         let (objects, size) = ten();
         let mut young = Young::new(2 * size);
         let passed: Vec<_> = objects
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_compressed_presses_until_it_is_done() {
+    fn objects_being_compressed_count_until_done() {
         let (objects, size) = ten();
         let mut young = filled(4 * size, &objects[..7]);
         assert_eq!(young.take_aged().len(), 5);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_spread_over_the_generation_and_bounded() {
+    fn samples_are_spread_evenly_and_bounded() {
         let mut young = Young::new(usize::MAX);
         assert!(young.samples().is_empty());
         for i in 0..3 * Young::SAMPLES {

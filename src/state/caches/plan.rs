@@ -1,4 +1,4 @@
-//! What a checkpoint is to write, and how it does.
+//! Plan of a checkpoint, and its execution.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,16 +12,16 @@ use crate::cache::Partition;
 use informer_hub_disk::Disk;
 use informer_hub_types::{Dictionary, ObjectKey, StoredObject};
 
-/// How far the moment in which a partition was last alive may be behind, in milliseconds, if nothing else changes.
+/// Minimum change of `alive` that is written if nothing else changed, in ms.
 const ALIVE_STEP: u64 = 60_000;
 
-/// The same of the moment in which it was last wanted.
+/// Minimum change of `written` that is written if nothing else changed, in ms.
 const WRITTEN_STEP: u64 = 3_600_000;
 
-/// Keys of one record.
-const KEYS: usize = 1000;
+/// Maximum number of keys in one record.
+const MAX_KEYS: usize = 1000;
 
-/// What is to be written of a partition.
+/// Changes of one partition to write.
 pub(super) struct Step {
     pub(super) key: PartitionKey,
     pub(super) number: u64,
@@ -37,11 +37,11 @@ pub(super) struct Plan {
     pub(super) dropped: Vec<(PartitionKey, u64)>,
 }
 
-/// Makes a directory, durably, and those between it and the root.
+/// Creates a directory and its ancestors below the root, durably.
 pub(super) fn make(disk: &dyn Disk, root: &Path, dir: &Path) -> io::Result<()> {
     disk.create_dir_all(dir)?;
     let above = dir.ancestors().skip(1);
-    // The root's own name too, which whoever opened the state directory may just have made room for.
+    // Includes the root's parent, because the root may be new too.
     let until = root.parent().unwrap_or(root);
     for dir in above.take_while(|above| above.starts_with(until)) {
         disk.sync_dir(dir)?;
@@ -61,8 +61,8 @@ pub(super) fn write_plan(
     let with = dictionaries.last().cloned();
     for step in &plan.steps {
         out.record(|out| codec::put_partition(step.number, &step.header, out))?;
-        for keys in step.gone.chunks(KEYS) {
-            out.record(|out| codec::put_gone(step.number, keys, out))?;
+        for keys in step.gone.chunks(MAX_KEYS) {
+            out.record(|out| codec::put_removed(step.number, keys, out))?;
         }
         write_objects(out, dictionaries, with.as_ref(), step.number, step.put.iter())?;
     }
@@ -105,8 +105,8 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
     }
 }
 
-/// Whether nothing is news but moments that have hardly moved on.
-pub(super) fn is_alike(old: &PartitionHeader, new: &PartitionHeader, exactly: bool) -> bool {
+/// Returns whether two headers differ only in timestamps that hardly changed.
+pub(super) fn is_unchanged(old: &PartitionHeader, new: &PartitionHeader, exactly: bool) -> bool {
     let near = |old: i64, new: i64, step: u64| new.abs_diff(old) < if exactly { 1 } else { step };
     let timeless = |header: &PartitionHeader| PartitionHeader { alive: 0, written: 0, ..header.clone() };
     near(old.alive, new.alive, ALIVE_STEP)
