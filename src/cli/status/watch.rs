@@ -1,5 +1,5 @@
-//! `--watch`: the same again and again, in place on a terminal, else a line for each change. While the hub gives no answer
-//! that is said, with its beginning, and the last answer is no longer shown as the present.
+//! `--watch`: the same again and again, in place on a terminal, else a line for each change. While the hub gives no
+//! answer that is said, with its beginning, and the last answer is no longer shown as the present.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -35,8 +35,8 @@ pub(super) fn expiry(owner: &Value) -> String {
     line(&list(owner, "credentials").iter().filter_map(said).collect::<Vec<_>>().join("; "))
 }
 
-/// Whether a cluster answers and none of its informers may list and watch: at least one is forbidden, and the others ask
-/// for nothing.
+/// Whether a cluster answers and none of its informers may list and watch: at least one is forbidden, and the others
+/// ask for nothing.
 pub(super) fn is_forbidden(cluster: &Value) -> bool {
     let states = || list(cluster, "informers").iter().map(|informer| text(informer, "state"));
     text(cluster, "state") == "connected"
