@@ -274,7 +274,7 @@ impl CheckpointStore {
 
 impl fmt::Debug for CheckpointStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeping").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("CheckpointStore").field("root", &self.root).finish_non_exhaustive()
     }
 }
 
