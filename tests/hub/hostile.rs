@@ -129,7 +129,7 @@ fn of_lists() -> Vec<Case> {
 }
 
 fn of_items() -> Vec<Case> {
-    let cut_short = Shows::Error("broken JSON");
+    let cut_short = Shows::Error("invalid JSON");
     vec![
         item("item-null", "null", Shows::Skipped("not an object")),
         item("item-text", "\"pod\"", Shows::Skipped("not an object")),
@@ -171,10 +171,10 @@ fn of_lines() -> Vec<Case> {
         line("line-huge", event("MODIFIED", huge()), Shows::Skipped("limit")),
         line("line-utf8", event("MODIFIED", ghost(b"{\"x\":\"\xff\"}")), Shows::Skipped("UTF-8")),
         line("line-unknown", event("SPARKLED", ghost("1")), Shows::Skipped("SPARKLED")),
-        line("line-escape", event("MODIFIED", ghost(r#""\x""#)), Shows::Error("broken JSON")),
+        line("line-escape", event("MODIFIED", ghost(r#""\x""#)), Shows::Error("invalid JSON")),
         line("line-no-type", r#"{"object":{}}"#, Shows::Error("no type")),
         line("line-no-object", r#"{"type":"ADDED"}"#, Shows::Error("no object")),
-        line("line-array", "[1,2]", Shows::Error("broken JSON")),
+        line("line-array", "[1,2]", Shows::Error("invalid JSON")),
         line("line-error-junk", event("ERROR", "\"sorry\""), Shows::Error("500")),
         line("line-error-410", event("ERROR", json!({"kind": "Status", "code": 410}).to_string()), Shows::Error("410")),
         line("line-deleted", event("DELETED", ghost("1")), Shows::Nothing),
@@ -183,7 +183,7 @@ fn of_lines() -> Vec<Case> {
         line("line-bare", event("ADDED", r#"{"metadata":{"name":"bare"}}"#), Shows::Nothing).leaving_ghosts(),
         line("line-deep", event("ADDED", ghost(nested(50_000))), Shows::Nothing).leaving_ghosts(),
         struck("half-a-line", Fault::HalfLine, Shows::Error("ended inside an event")),
-        struck("garbage", Fault::Garbage, Shows::Error("broken JSON")),
+        struck("garbage", Fault::Garbage, Shows::Error("invalid JSON")),
         struck("drip", Fault::SlowDrip, Shows::Nothing),
         Case { rule: endless, live: false, ..struck("endless-line", Fault::EarlyClose, Shows::Error("line too long")) },
     ]

@@ -377,7 +377,7 @@ async fn a_port_for_other_machines_without_a_token_does_not_start() {
     std::fs::write(folder.path().join("short"), "hunter2\n").unwrap();
     let told = refused("auth = { token = { file = \"short\" } }");
     assert!(
-        told.contains("hub.auth.token: the token has 7 characters; write 16") && !told.contains("hunter2"),
+        told.contains("hub.auth.token: the token has 7 characters, expected 16") && !told.contains("hunter2"),
         "{told}"
     );
     let papers = Papers::new();
