@@ -60,8 +60,8 @@ impl Past {
     /// The same with a full disk: what the journal lets go of makes the room. A crash before the disk takes it forgets.
     pub(super) fn fold_where_full(&mut self, journal: &mut Journal<Event>) -> io::Result<()> {
         self.owed = self.gather(journal)?;
-        journal.let_go();
-        journal.yield_acked();
+        journal.mark_saved();
+        journal.drop_acked();
         self.fold(journal)
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let params = JournalParams { limit_bytes: 64 << 10, segment_bytes: 4 << 10 };
         let mut journal =
             Journal::open(Arc::clone(disk), Path::new("/s/journal"), params, &mut |_, _, _| {}).unwrap().0;
-        journal.remember();
+        journal.retain_acked();
         journal
     }
 
@@ -205,7 +205,7 @@ mod tests {
             while let Err(error) = journal.append(&events) {
                 assert!(matches!(error, informer_hub_journal::AppendError::Retained), "{error}");
                 past.fold(&journal).unwrap();
-                journal.let_go();
+                journal.mark_saved();
                 folds += 1;
             }
             journal.sync().unwrap();
