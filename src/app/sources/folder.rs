@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{ClusterSourceState, Ear};
-use informer_hub_config::fleet::{Problem, Said, of_file, stem};
+use informer_hub_config::fleet::{Problem, SourceReport, report_from_file, stem};
 use informer_hub_config::{ClusterSourceConfig, Contexts};
 use informer_hub_disk::FileState;
 use informer_hub_types::{Threads, clock};
@@ -32,7 +32,7 @@ struct Folder {
     /// As it was at the last look.
     seen: Listing,
     /// What each file says, and what it was when it was read.
-    read: BTreeMap<String, (FileState, Said)>,
+    read: BTreeMap<String, (FileState, SourceReport)>,
 }
 
 /// What all files say, for the start: read as they are, without waiting for them to settle. `None`: the folder cannot be
@@ -42,7 +42,7 @@ pub(crate) async fn read_all(
     path: PathBuf,
     contexts: Contexts,
     io: &Threads,
-) -> Option<Said> {
+) -> Option<SourceReport> {
     let reading = io.spawn_blocking(move || {
         let mut folder = Folder::new(source, path, contexts);
         folder.seen = list(&folder.path).ok()?;
@@ -118,20 +118,20 @@ impl Folder {
         is_other
     }
 
-    fn file(&self, file: &str) -> Said {
+    fn file(&self, file: &str) -> SourceReport {
         let path = self.path.join(file);
         match text(&path) {
-            Ok(text) => of_file(&self.source, self.contexts, &path, &text),
+            Ok(text) => report_from_file(&self.source, self.contexts, &path, &text),
             Err(error) => {
                 let problem = Problem { object: format!("file {file}"), problem: format!("cannot be read: {error}") };
-                Said { problems: vec![problem], ..Said::default() }
+                SourceReport { problems: vec![problem], ..SourceReport::default() }
             }
         }
     }
 
     /// What all files say.
-    fn said(&self) -> Said {
-        let mut all = Said::default();
+    fn said(&self) -> SourceReport {
+        let mut all = SourceReport::default();
         for (_, said) in self.read.values() {
             all.clusters.extend(said.clusters.iter().cloned());
             all.problems.extend(said.problems.iter().cloned());

@@ -20,7 +20,7 @@ pub use status::{ClusterSourceState, ClusterSourceStatus};
 
 use super::reload::Running;
 use crate::state::fleet::SourcedCluster;
-use informer_hub_config::fleet::{Conflict, Found, Holder, Roster, Said, merge};
+use informer_hub_config::fleet::{Conflict, FoundCluster, Holder, Roster, SourceReport, merge};
 use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Config};
 use informer_hub_types::{ClusterName, Threads, Watched, Watcher, clock};
 
@@ -29,7 +29,7 @@ struct Entry {
     config: ClusterSourceConfig,
     /// Tells its watcher from an earlier one's, whose word counts no more.
     generation: u64,
-    said: Arc<Said>,
+    said: Arc<SourceReport>,
     state: ClusterSourceState,
     last_error: Option<String>,
     last_read: Option<jiff::Timestamp>,
@@ -123,7 +123,7 @@ impl Sources {
             }
             // What is wrong is told of anew, since the source is looked at anew.
             let clusters = known.map(|entry| entry.said.clusters.clone()).unwrap_or_default();
-            let said = Said { clusters, ..Said::default() };
+            let said = SourceReport { clusters, ..SourceReport::default() };
             let mut entry = Entry::new(config.clone(), said, ClusterSourceState::Waiting);
             let generation = {
                 let mut generations = self.generations.lock();
@@ -152,7 +152,7 @@ impl Sources {
     }
 
     /// Keeps what a source says, unless its watcher is not the one that is meant to.
-    fn take(&self, ear: &Ear, said: Said) -> bool {
+    fn take(&self, ear: &Ear, said: SourceReport) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(&ear.name).filter(|entry| entry.generation == ear.generation) else {
             return false;
@@ -263,16 +263,16 @@ impl Sources {
 }
 
 impl Entry {
-    fn new(config: ClusterSourceConfig, said: Said, state: ClusterSourceState) -> Self {
+    fn new(config: ClusterSourceConfig, said: SourceReport, state: ClusterSourceState) -> Self {
         let said = Arc::new(said);
         Self { config, generation: 0, said, state, last_error: None, last_read: None, watching: None }
     }
 }
 
 /// What a source said before a restart.
-fn recalled(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> Said {
+fn recalled(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> SourceReport {
     let of_it = remembered.iter().filter(|cluster| cluster.source == config.name);
-    let found = of_it.map(|one| Found {
+    let found = of_it.map(|one| FoundCluster {
         cluster: ClusterConfig {
             name: one.name.clone(),
             labels: one.labels.clone(),
@@ -281,12 +281,12 @@ fn recalled(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> Said
         },
         object: one.object.clone(),
     });
-    Said { clusters: found.collect(), ..Said::default() }
+    SourceReport { clusters: found.collect(), ..SourceReport::default() }
 }
 
 impl Ear {
     /// Hands over all that a source says; whether its watcher is to go on.
-    async fn hear(&self, said: Said) -> bool {
+    async fn hear(&self, said: SourceReport) -> bool {
         let Some(running) = self.running.upgrade() else { return false };
         if self.stop.is_cancelled() || !running.sources.take(self, said) {
             return false;
