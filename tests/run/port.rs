@@ -373,7 +373,7 @@ async fn a_port_for_other_machines_without_a_token_does_not_start() {
         err
     };
     let told = refused("listen = \"0.0.0.0:0\"");
-    assert!(told.contains(":2: hub.listen: 0.0.0.0:0 is reached from other machines"), "{told}");
+    assert!(told.contains(":2: hub.listen: 0.0.0.0:0 is reachable from other machines"), "{told}");
     std::fs::write(folder.path().join("short"), "hunter2\n").unwrap();
     let told = refused("auth = { token = { file = \"short\" } }");
     assert!(

@@ -17,8 +17,8 @@ use crate::app::convert;
 use crate::cache::Snapshot;
 use informer_hub_codec::Projection;
 use informer_hub_config::fleet::{
-    ARGOCD_SELECTOR, CLUSTER_API_SELECTOR, PROFILE_SECRETS_SELECTOR, Said, name_for, of_argocd, of_cluster_api,
-    of_profiles,
+    ARGOCD_SELECTOR, CLUSTER_API_SELECTOR, PROFILE_SECRETS_SELECTOR, SourceReport, name_for, report_from_argocd,
+    report_from_cluster_api, report_from_profiles,
 };
 use informer_hub_config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management, SecretFormat};
 use informer_hub_dial::Dial;
@@ -119,15 +119,17 @@ fn secret() -> ApiResource {
 }
 
 /// Decodes the objects of a source into its clusters. `objects` holds the JSON objects of each [`Watching`], in order.
-pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Vec<Vec<J>>) -> Said {
+pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Vec<Vec<J>>) -> SourceReport {
     let second = if objects.len() > 1 { objects.remove(1) } else { Vec::new() };
     let first = objects.into_iter().next().unwrap_or_default();
     match &source.kind {
-        ClusterSourceKind::Folder { .. } => Said::default(),
-        ClusterSourceKind::Secrets { management, format: SecretFormat::ArgoCd } => of_argocd(source, management, first),
-        ClusterSourceKind::Secrets { format: SecretFormat::ClusterApi, .. } => of_cluster_api(source, first),
+        ClusterSourceKind::Folder { .. } => SourceReport::default(),
+        ClusterSourceKind::Secrets { management, format: SecretFormat::ArgoCd } => {
+            report_from_argocd(source, management, first)
+        }
+        ClusterSourceKind::Secrets { format: SecretFormat::ClusterApi, .. } => report_from_cluster_api(source, first),
         ClusterSourceKind::ClusterProfiles { providers, take_properties, .. } => {
-            of_profiles(source, providers, take_properties, first, second)
+            report_from_profiles(source, providers, take_properties, first, second)
         }
     }
 }

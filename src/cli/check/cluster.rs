@@ -97,7 +97,7 @@ async fn expand(
     rights: &str,
 ) -> Vec<ResourceConfig> {
     let mut found: Vec<_> = resources.iter().filter(|it| it.resource.one().is_some()).map(|it| (*it).clone()).collect();
-    if resources.iter().any(|it| it.may_come_and_go()) {
+    if resources.iter().any(|it| it.is_dynamic()) {
         may_hear_of_changes(client, report, rights).await;
     }
     let patterns: Vec<_> = resources.iter().filter_map(|it| Some((*it, it.resource.pattern()?))).collect();

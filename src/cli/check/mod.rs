@@ -22,7 +22,7 @@ use self::report::{ClusterReport, Finding, Level, Report, SourceReport};
 use super::print::{self, Format, bytes};
 use super::{interruptible, runtime};
 use crate::app;
-use informer_hub_config::fleet::{self, Holder, Roster, Said};
+use informer_hub_config::fleet::{self, Holder, Roster};
 use informer_hub_config::{ClusterConfig, ClusterSourceConfig, Config, HumanDuration};
 use informer_hub_types::{ClusterName, ClusterSelector, clock};
 
@@ -140,14 +140,18 @@ impl Args {
 }
 
 /// Looks at one source, and no longer than this.
-async fn one_source(source: &ClusterSourceConfig, file: &Path, timeout: Duration) -> (Said, SourceReport) {
+async fn one_source(
+    source: &ClusterSourceConfig,
+    file: &Path,
+    timeout: Duration,
+) -> (fleet::SourceReport, SourceReport) {
     let begun = clock::now();
     let mut report = SourceReport::new(&source.name, source.kind.as_str());
     let said = tokio::time::timeout(timeout, source::check(source, file, &mut report)).await.unwrap_or_else(|_| {
         let problem = format!("not done within {}", HumanDuration(timeout));
         let advice = "look for a firewall, a VPN or a proxy in between; or give it longer by --timeout";
         report.find(Level::Error, problem, advice);
-        Said::default()
+        fleet::SourceReport::default()
     });
     report.took = clock::now().duration_since(begun);
     (said, report)

@@ -9,7 +9,7 @@ use super::report::{Level, SourceReport};
 use crate::actors::messages::ResourceRequest;
 use crate::app::{self, Watching};
 use crate::cli::rbac::{Advice, Of};
-use informer_hub_config::fleet::{Problem, Said};
+use informer_hub_config::fleet::{self, Problem};
 use informer_hub_config::{ClusterSourceConfig, ClusterSourceKind, Management};
 use informer_hub_reflector::ErrorClass;
 use informer_hub_source as source;
@@ -20,7 +20,7 @@ const MOST: usize = 20_000;
 
 /// Fills a report, and gives what the source says; what is in the report when this is cut off holds as far as it goes.
 /// `file` is the configuration's.
-pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceReport) -> Said {
+pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceReport) -> fleet::SourceReport {
     let said = match &source.kind {
         ClusterSourceKind::Folder { path, contexts } => {
             let said = app::read_folder(source.clone(), path.clone(), *contexts, &Threads::current()).await;
@@ -32,12 +32,12 @@ pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mu
                     problem,
                     "make it, and let the hub read it; it is looked at every two seconds",
                 );
-                Said::default()
+                fleet::SourceReport::default()
             })
         }
         _ => match source.kind.management() {
             Some(management) => of_management(source, management, file, report).await,
-            None => Said::default(),
+            None => fleet::SourceReport::default(),
         },
     };
     let said = said.limited(source.max_clusters, &std::collections::BTreeSet::new());
@@ -58,7 +58,7 @@ async fn of_management(
     management: &Management,
     file: &Path,
     report: &mut SourceReport,
-) -> Said {
+) -> fleet::SourceReport {
     let cluster = app::management_cluster(source, management);
     let access = app::access(&cluster);
     if tokio::task::spawn_blocking(move || source::skips_tls_verification(&access)).await.unwrap_or(false) {
@@ -69,7 +69,7 @@ async fn of_management(
         Err(error) => {
             let problem = format!("{:#}", anyhow::Error::from(error));
             report.find(Level::Error, problem, "mend what it names; nothing was asked of the management cluster");
-            return Said::default();
+            return fleet::SourceReport::default();
         }
     };
     match source::server_version(&client).await {
@@ -78,7 +78,7 @@ async fn of_management(
         Err(error) if error.class == ErrorClass::Forbidden => report.reached = true,
         Err(error) => {
             report.find(Level::Error, error.message, super::cluster::what_to_do(error.class));
-            return Said::default();
+            return fleet::SourceReport::default();
         }
     }
     let identity = source::whoami(&client).await.ok();
@@ -88,7 +88,7 @@ async fn of_management(
     for watching in app::watched(source) {
         let (rights, report) = (rights.as_str(), &mut *report);
         let mut asking = Asking { client: &client, watching: &watching, management, rights, report };
-        let Some(objects) = asking.run().await else { return Said::default() };
+        let Some(objects) = asking.run().await else { return fleet::SourceReport::default() };
         all.push(objects);
     }
     app::read_objects(source, all)

@@ -191,7 +191,7 @@ impl Args {
                 Err(_) => notes.push(format!("Not in it, since its group is not known: {}", resource.resource)),
             }
         }
-        if config.resources.iter().any(ResourceConfig::may_come_and_go) {
+        if config.resources.iter().any(ResourceConfig::is_dynamic) {
             add_signals(&mut grants);
         }
         let heading = format!("Clusters that sources bring: list and watch what {} has.", self.config.display());
@@ -216,7 +216,7 @@ impl Args {
                 grants.add(&named, &resource.namespaces);
             }
         }
-        if mine.clone().any(ResourceConfig::may_come_and_go) {
+        if mine.clone().any(ResourceConfig::is_dynamic) {
             add_signals(&mut grants);
         }
         let heading = format!("Cluster {}: list and watch what {} has for it.", cluster.name, self.config.display());
