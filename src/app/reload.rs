@@ -36,7 +36,7 @@ use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
 use crate::actors::sinks::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
-use informer_hub_config::fleet::Said;
+use informer_hub_config::fleet::SourceReport;
 use informer_hub_config::{ClusterConfig, Config, ConfigErrors, Mistake};
 use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
@@ -430,7 +430,7 @@ impl RunningHub {
 }
 
 impl SourceHost for RunningHub {
-    fn store(&self, feed: &SourceFeed, report: Said) -> bool {
+    fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool {
         self.sources.store(feed, report)
     }
 

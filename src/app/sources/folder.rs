@@ -8,7 +8,8 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{ClusterSourceState, Ear};
+use super::feed::SourceFeed;
+use super::status::ClusterSourceState;
 use informer_hub_config::fleet::{Problem, SourceReport, report_from_file, stem};
 use informer_hub_config::{ClusterSourceConfig, Contexts};
 use informer_hub_disk::FileState;
@@ -131,14 +132,15 @@ impl Folder {
         match text(&path) {
             Ok(text) => report_from_file(&self.source, self.contexts, &path, &text),
             Err(error) => {
-                let problem = Problem { object: format!("file {file}"), problem: format!("cannot be read: {error}") };
+                let problem =
+                    Problem { object: format!("file {file}"), problem: format!("cannot read the file: {error}") };
                 SourceReport { problems: vec![problem], ..SourceReport::default() }
             }
         }
     }
 
     /// Returns the clusters and problems of all files.
-    fn said(&self) -> SourceReport {
+    fn report(&self) -> SourceReport {
         let mut all = SourceReport::default();
         for (_, report) in self.read.values() {
             all.clusters.extend(report.clusters.iter().cloned());
