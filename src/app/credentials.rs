@@ -22,7 +22,7 @@ use super::reload::Running;
 use super::sources::management_cluster;
 use informer_hub_config::{Config, SinkConfig, TransportConfig};
 use informer_hub_disk::FileStates;
-use informer_hub_source::{self as source, Access, of_context, read_any_kubeconfig};
+use informer_hub_source::{self as source, Access, context_credentials, read_any_kubeconfig};
 use informer_hub_types::clock;
 use informer_hub_types::{Credential, CredentialKind, CredentialStatus, Expiry};
 
@@ -152,7 +152,7 @@ impl Known {
                 // Many clusters have one kubeconfig, of which each is a context.
                 let read = || read_any_kubeconfig(path).ok().map(Arc::new);
                 let kubeconfig = kubeconfigs.entry(path.clone()).or_insert_with(read).clone();
-                found.extend(kubeconfig.iter().flat_map(|it| of_context(it, context.as_deref())));
+                found.extend(kubeconfig.iter().flat_map(|it| context_credentials(it, context.as_deref())));
             }
             // What is wrong with it, the client says.
             Origin::Cluster(access) => found.extend(source::credentials(access).unwrap_or_default()),
